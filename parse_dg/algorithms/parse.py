@@ -1,0 +1,89 @@
+"""PARSE: sparse compositions of spatial relations over learned primitives, with the loss of appendix B."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.config import require
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.network import ParseNetwork
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
+from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
+from parse_dg.model.structure import StructuralLayer, StructureConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class BottleneckWeights:
+    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
+
+    weight: float = 1.0
+    """λ_bn, on L_div + λ_conc · L_conc."""
+    concentration: float = 0.1
+    """λ_conc."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            require(value >= 0, f"bottleneck.{name}", value, "0 or more")
+
+    def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
+        """λ_bn · L_bn in its two parts."""
+        return {
+            "diversity": self.weight * diversity(heatmap),
+            "concentration": self.weight * self.concentration * concentration(heatmap),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParseConfig(StructureConfig):
+    """Settings of PARSE: the primitives, the structural layer, and the weights of the regularisers."""
+
+    name: ClassVar[str] = "parse"
+    primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
+    bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
+    sparsity: float = 0.01
+    """λ_sparse, on the mean ℓ1 norm of Λ."""
+    angle_repulsion: float = 0.001
+    """λ_ang, on the repulsion of the orientation angles."""
+
+    def __post_init__(self) -> None:
+        require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
+        require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
+
+
+class Parse(Algorithm):
+    """Backbone → primitive bottleneck → structural scoring layer."""
+
+    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
+
+    def __init__(self, backbone: Backbone, classes: int, config: ParseConfig, *, label_smoothing: float = 0.0,
+                 generator: torch.Generator | None = None, columns: Int[Tensor, "M"] | None = None):
+        super().__init__(label_smoothing)
+        self.config = config
+        self.network = ParseNetwork(
+            backbone,
+            PrimitiveBottleneck(backbone.channels, config.primitives, generator),
+            StructuralLayer(config.primitives.count, classes, config, generator, columns),
+        )
+
+    def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
+        return self.network(images).logits
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        output = self.network(example.images, generator)
+        terms = {
+            "cross_entropy": self.cross_entropy(output.logits, example.labels),
+            **self.config.bottleneck.terms(output.descriptors.heatmap),
+        }
+        if self.config.sparsity:
+            terms["sparsity"] = self.config.sparsity * sparsity(self.network.structure.composition.weight)
+        if self.config.angle_repulsion:
+            angles = self.network.structure.predicates.target_angle["orient"]
+            terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)
+        return terms
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return grouped(self, composition=(self.network.structure.composition.weight,))

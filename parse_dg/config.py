@@ -1,0 +1,144 @@
+"""Configurations as frozen dataclasses: written to and read from JSON, changed field by field, checked.
+
+A configuration is a frozen, keyword-only dataclass whose fields are booleans, numbers, strings, `Literal`s,
+tuples, `None`, other configurations, or a union of configurations told apart by their class variable `name`.
+"""
+
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from parse_dg.errors import InputError, unknown
+
+C = TypeVar("C")
+
+
+def require(condition: bool, field: str, found: object, expected: str) -> None:
+    """Raise an `InputError` that names the field, what was expected and what was found."""
+    if not condition:
+        raise InputError(f"{field} must be {expected}, found {found!r}")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A configuration as plain JSON data; a member of a union carries its `name`."""
+    data: dict[str, Any] = {"name": config.name} if _is_named(type(config)) else {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            value = to_dict(value)
+        data[field.name] = list(value) if isinstance(value, tuple) else value
+    return data
+
+
+def from_dict(kind: type[C], data: Any, where: str = "") -> C:
+    """Plain data → a configuration of type `kind`; fields left out keep their defaults, unknown ones raise."""
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {data!r}")
+    known = _fields(kind)
+    values = {}
+    for key, value in data.items():
+        if key == "name" and _is_named(kind):
+            continue
+        if key not in known:
+            raise _unknown_field(where + key, where, known)
+        values[key] = _convert(known[key], value, where + key)
+    return kind(**values)
+
+
+def change(config: C, settings: Mapping[str, Any]) -> C:
+    """A copy of `config` with fields replaced, addressed by dotted paths: {"training.steps": 500}.
+
+    Values may be text as typed on a command line: "500", "true", "none", "1,2".
+    """
+    for path, value in settings.items():
+        config = _changed(config, path.split("."), value, path, where="")
+    return config
+
+
+def _changed(config: Any, keys: Sequence[str], value: Any, path: str, where: str) -> Any:
+    key, *rest = keys
+    known = _fields(type(config))
+    if key not in known:
+        raise _unknown_field(path, where, known)
+    current = getattr(config, key)
+    if is_dataclass(current):
+        if not rest:
+            inside = ", ".join(f"{path}.{name}" for name in _fields(type(current)))
+            raise InputError(f"{path} is a section, not a field: its fields are {inside}")
+        return replace(config, **{key: _changed(current, rest, value, path, f"{where}{key}.")})
+    if rest:
+        raise InputError(f"{path} is not a field: {where}{key} is a single value and has no fields")
+    return replace(config, **{key: _convert(known[key], value, path)})
+
+
+def _unknown_field(path: str, where: str, known: Mapping[str, Any]) -> InputError:
+    return unknown("configuration field", path, [where + name for name in known])
+
+
+def _is_named(kind: type) -> bool:
+    """Whether `kind` belongs to a union of configurations, that is, has a class variable `name`."""
+    return isinstance(getattr(kind, "name", None), str) and "name" not in _fields(kind)
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    """`value`, from JSON or typed as text, as the declared type `kind`."""
+    origin, options = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return value if isinstance(value, typing.cast(type, kind)) else from_dict(kind, value, f"{where}.")
+    if origin is Literal:
+        for option in options:
+            if str(option) == str(value):
+                return option
+        raise unknown(where, value, options)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(options, value, where)
+    if origin is tuple:
+        return _convert_tuple(options, value, where)
+    return _convert_scalar(kind, value, where)
+
+
+def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
+    if type(None) in options:
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        (inner,) = (option for option in options if option is not type(None))
+        return _convert(inner, value, where)
+    members = {option.name: option for option in options}
+    name = value.get("name") if isinstance(value, Mapping) else value
+    if name not in members:
+        raise unknown(where, name, members)
+    return from_dict(members[name], value, f"{where}.")
+
+
+def _convert_tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        value = [item.strip() for item in value.strip("()[] ").split(",") if item.strip()]
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} must be a list such as 1,2, found {value!r}")
+    kinds = (options[0],) * len(value) if options[-1] is Ellipsis else options
+    require(len(value) == len(kinds), where, value, f"a list of {len(kinds)} values")
+    return tuple(_convert(kind, item, where) for kind, item in zip(kinds, value, strict=True))
+
+
+def _convert_scalar(kind: Any, value: Any, where: str) -> Any:
+    text = value.lower() if isinstance(value, str) else None
+    if kind is bool and (isinstance(value, bool) or text in ("true", "false")):
+        return value if isinstance(value, bool) else text == "true"
+    if kind is str and isinstance(value, str):
+        return value
+    if kind in (int, float) and not isinstance(value, bool):
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            number = None
+        if number is not None and (text is not None or number == value):
+            return number
+    expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+    raise InputError(f"{where} must be {expected}, found {value!r}")

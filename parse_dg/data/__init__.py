@@ -1,0 +1,1 @@
+"""A benchmark on disk becomes batches of every source domain."""

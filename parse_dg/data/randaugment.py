@@ -1,0 +1,227 @@
+"""RandAugment (Cubuk et al., 2020), batched: each operation is applied at once to all samples that drew it.
+
+Operations, magnitudes and signs are those of torchvision's `RandAugment`, the arithmetic Pillow's (uint8 in,
+uint8 out, blends truncate). Geometric operations read the nearest pixel, as both do by default, and fill with
+black.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from parse_dg.errors import InputError
+
+MAGNITUDE_BINS = 31
+
+Images = UInt8[Tensor, "B 3 H W"]
+Magnitudes = Float[Tensor, "B"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation: what it does to a batch, and what a magnitude means to it."""
+
+    apply: Callable[[Tensor, Tensor], Tensor]  # (images, a magnitude for each) → images
+    magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0  # step from 0 to 30
+    signed: bool = False  # whether the magnitude is negated, with probability 1/2
+
+
+def randaugment(images: Images, ops: int, magnitude: int, generator: torch.Generator) -> Images:
+    """`ops` operations one after another on each image, drawn with replacement from OPERATIONS.
+
+    `magnitude` is one of 31 bins, 0 to 30, and common to all; `generator` is a CPU generator.
+    """
+    if ops < 0:
+        raise InputError(f"ops is {ops}: expected a whole number >= 0")
+    if not 0 <= magnitude < MAGNITUDE_BINS:
+        raise InputError(f"magnitude is {magnitude}: expected a whole number in [0, {MAGNITUDE_BINS - 1}]")
+    operations = list(OPERATIONS.values())
+    height, width = images.shape[-2:]
+    choices = torch.randint(len(operations), (ops, len(images)), generator=generator)
+    signs = 1.0 - 2.0 * torch.randint(2, (ops, len(images)), generator=generator)
+    result = images.clone()
+    for choice, sign in zip(choices, signs, strict=True):
+        for index, operation in enumerate(operations):
+            rows = (choice == index).nonzero()[:, 0]
+            if len(rows) == 0 or operation.apply is identity:
+                continue
+            value = operation.magnitude(magnitude, height, width)
+            values = sign[rows] * value if operation.signed else torch.full((len(rows),), value)
+            rows = rows.to(images.device)
+            result[rows] = operation.apply(result[rows], values.to(images.device))
+    return result
+
+
+def identity(images: Images, magnitude: Magnitudes) -> Images:
+    """The images as they are."""
+    return images
+
+
+# Geometry. A matrix maps an output position to the input position it is read from, in pixels from the upper
+# left corner, the centre of the first pixel being (0.5, 0.5): Pillow's convention.
+
+
+def _warp(images: Tensor, matrix: Tensor) -> Tensor:
+    """Reads each output pixel from the input pixel that holds its mapped centre, or black outside.
+
+    Positions are whole numbers of 1/65536 of a pixel, as Pillow's are: which pixel a tie goes to is then the
+    same there, on a CPU and on a GPU.
+    """
+    height, width = images.shape[-2:]
+    x = torch.arange(width, device=images.device)
+    y = torch.arange(height, device=images.device)[:, None]
+    first = matrix[:, :, 2] + 0.5 * (matrix[:, :, 0] + matrix[:, :, 1])  # B 2, where the first centre is read
+    fixed = torch.cat([matrix[:, :, :2], first[:, :, None]], dim=2).mul_(65536).add_(0.5).floor_().long()
+    a, b, c, d, e, f = fixed.flatten(1)[:, :, None, None].unbind(1)  # each B 1 1
+    column = (a * x + b * y + c) >> 16  # B H W
+    row = (d * x + e * y + f) >> 16
+    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+    source = (row * width + column).masked_fill_(~inside, 0).flatten(1)
+    moved = images.flatten(2).gather(2, source[:, None].expand(-1, 3, -1)).view_as(images)
+    return moved.mul_(inside[:, None])
+
+
+def _unit_matrix(magnitude: Tensor) -> Tensor:
+    return torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
+
+
+def shear_x(images: Images, magnitude: Magnitudes) -> Images:
+    """Reads x + magnitude · y: rows move left, the more the lower they are."""
+    matrix = _unit_matrix(magnitude)
+    matrix[:, 0, 1] = magnitude
+    return _warp(images, matrix)
+
+
+def shear_y(images: Images, magnitude: Magnitudes) -> Images:
+    """Reads y + magnitude · x: columns move up, the more the further right they are."""
+    matrix = _unit_matrix(magnitude)
+    matrix[:, 1, 0] = magnitude
+    return _warp(images, matrix)
+
+
+def translate_x(images: Images, magnitude: Magnitudes) -> Images:
+    """Moves right by magnitude pixels, towards zero to a whole number."""
+    matrix = _unit_matrix(magnitude)
+    matrix[:, 0, 2] = -magnitude.trunc()
+    return _warp(images, matrix)
+
+
+def translate_y(images: Images, magnitude: Magnitudes) -> Images:
+    """Moves down by magnitude pixels, towards zero to a whole number."""
+    matrix = _unit_matrix(magnitude)
+    matrix[:, 1, 2] = -magnitude.trunc()
+    return _warp(images, matrix)
+
+
+def rotate(images: Images, magnitude: Magnitudes) -> Images:
+    """Rotates by magnitude degrees, counter-clockwise, about the centre."""
+    angle = torch.deg2rad(magnitude)
+    cos, sin = angle.cos(), angle.sin()
+    y, x = images.shape[-2] / 2, images.shape[-1] / 2
+    first = torch.stack([cos, -sin, x - cos * x + sin * y], dim=1)
+    second = torch.stack([sin, cos, y - sin * x - cos * y], dim=1)
+    return _warp(images, torch.stack([first, second], dim=1))
+
+
+# Colour. An enhancement blends with what the image is without the property: black, gray, flat or smooth.
+
+
+def _blend(plain: Tensor | float, images: Tensor, magnitude: Tensor) -> Tensor:
+    """The blend plain + (1 + magnitude) · (images - plain), clipped and truncated to uint8."""
+    factor = 1 + magnitude[:, None, None, None]
+    return (plain + factor * (images - plain)).clamp_(0, 255).to(torch.uint8)
+
+
+def _gray(images: Tensor) -> Tensor:
+    """Pillow's grayscale as whole float numbers, B 1 H W: 16-bit fixed point, exact in float32."""
+    red, green, blue = images.float().unbind(1)
+    gray = 19595 * red + 38470 * green + 7471 * blue + 32768
+    return gray.div_(65536).floor_()[:, None]
+
+
+def brightness(images: Images, magnitude: Magnitudes) -> Images:
+    """Blends with black by 1 + magnitude."""
+    return _blend(0.0, images, magnitude)
+
+
+def color(images: Images, magnitude: Magnitudes) -> Images:
+    """Blends with the grayscale image by 1 + magnitude."""
+    return _blend(_gray(images), images, magnitude)
+
+
+def contrast(images: Images, magnitude: Magnitudes) -> Images:
+    """Blends with the mean of the grayscale image, a whole number, by 1 + magnitude."""
+    mean = (_gray(images).mean((1, 2, 3), keepdim=True) + 0.5).floor()
+    return _blend(mean, images, magnitude)
+
+
+def sharpness(images: Images, magnitude: Magnitudes) -> Images:
+    """Blends with the image smoothed by (1 1 1, 1 5 1, 1 1 1) / 13, except its border, by 1 + magnitude."""
+    smooth = images.float()
+    if min(images.shape[-2:]) > 2:
+        ring = F.avg_pool2d(smooth, 3, stride=1) * 9  # the sum of a pixel and its eight neighbours
+        inner = smooth[:, :, 1:-1, 1:-1]
+        inner.copy_((ring + 4 * inner).div_(13).add_(0.5).floor_())
+    return _blend(smooth, images, magnitude)
+
+
+def posterize(images: Images, magnitude: Magnitudes) -> Images:
+    """Keeps the highest `magnitude` bits of a value, a whole number from 0 to 8."""
+    mask = 256 - torch.exp2(8 - magnitude)
+    return images & mask.to(torch.uint8)[:, None, None, None]
+
+
+def solarize(images: Images, magnitude: Magnitudes) -> Images:
+    """Inverts the values that are not below the threshold `magnitude`."""
+    return torch.where(images >= magnitude[:, None, None, None], 255 - images, images)
+
+
+def autocontrast(images: Images, magnitude: Magnitudes) -> Images:
+    """Stretches each channel to 0..255; one that has a single value stays."""
+    low = images.amin((2, 3), keepdim=True).float()
+    span = images.amax((2, 3), keepdim=True).float() - low
+    stretched = ((images - low) * 255).div_(span.clamp(min=1)).to(torch.uint8)
+    return torch.where(span > 0, stretched, images)
+
+
+def equalize(images: Images, magnitude: Magnitudes) -> Images:
+    """Equalizes each channel's histogram by Pillow's table; one that has a single value stays."""
+    planes = images.flatten(2).flatten(0, 1).long()  # 3B HW
+    offsets = 256 * torch.arange(len(planes), device=images.device)[:, None]
+    counts = torch.bincount((planes + offsets).flatten(), minlength=256 * len(planes)).view(-1, 256)
+    # all pixels but those of the highest value, spread over 255 steps
+    step = (planes.shape[1] - counts.gather(1, planes.amax(1, keepdim=True))) // 255  # 3B 1
+    before = counts.cumsum(1) - counts
+    table = ((step // 2 + before) // step.clamp(min=1)).clamp_(max=255)
+    table = torch.where(step > 0, table, torch.arange(256, device=images.device))
+    return table.gather(1, planes).to(torch.uint8).view_as(images)
+
+
+def _linear(top: float) -> Callable[[int, int, int], float]:
+    return lambda step, height, width: top * step / (MAGNITUDE_BINS - 1)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "Identity": Operation(apply=identity),
+    "ShearX": Operation(apply=shear_x, magnitude=_linear(0.3), signed=True),
+    "ShearY": Operation(apply=shear_y, magnitude=_linear(0.3), signed=True),
+    "TranslateX": Operation(
+        apply=translate_x, magnitude=lambda step, height, width: 150 / 331 * width * step / 30, signed=True
+    ),
+    "TranslateY": Operation(
+        apply=translate_y, magnitude=lambda step, height, width: 150 / 331 * height * step / 30, signed=True
+    ),
+    "Rotate": Operation(apply=rotate, magnitude=_linear(30), signed=True),
+    "Brightness": Operation(apply=brightness, magnitude=_linear(0.9), signed=True),
+    "Color": Operation(apply=color, magnitude=_linear(0.9), signed=True),
+    "Contrast": Operation(apply=contrast, magnitude=_linear(0.9), signed=True),
+    "Sharpness": Operation(apply=sharpness, magnitude=_linear(0.9), signed=True),
+    "Posterize": Operation(apply=posterize, magnitude=lambda step, height, width: 8.0 - round(step / 7.5)),
+    "Solarize": Operation(apply=solarize, magnitude=lambda step, height, width: 255 * (30 - step) / 30),
+    "AutoContrast": Operation(apply=autocontrast),
+    "Equalize": Operation(apply=equalize),
+}

@@ -1,0 +1,66 @@
+"""Accuracy of a model on named images."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from parse_dg.algorithms import Algorithm
+from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.splits import Subset
+
+EVALUATION_BATCH = 128
+
+
+class Accuracy(NamedTuple):
+    """How many of how many images were classified right, and the mean cross-entropy over them."""
+
+    correct: int
+    images: int
+    loss: float
+
+    @property
+    def fraction(self) -> float:
+        """Correct ÷ images."""
+        return self.correct / self.images
+
+
+class Predictions(NamedTuple):
+    """Logits of every image of a subset, in order, on the CPU, with the true classes."""
+
+    logits: Float[Tensor, "N C"]
+    labels: Int[Tensor, "N"]
+
+
+@torch.no_grad()
+def predict(model: Algorithm, subset: Subset, device: torch.device) -> Predictions:
+    """Logits in float32, evaluation mode; the model's mode is put back."""
+    was_training = model.training
+    model.eval()
+    logits, labels = [], []
+    for images, classes in _normalised_batches(subset, device):
+        logits.append(model(images).float().cpu())
+        labels.append(classes)
+    model.train(was_training)
+    return Predictions(torch.cat(logits), torch.cat(labels))
+
+
+def accuracy(model: Algorithm, subset: Subset, device: torch.device) -> Accuracy:
+    """Accuracy of the model on a subset."""
+    return score(predict(model, subset, device))
+
+
+def score(predictions: Predictions) -> Accuracy:
+    """Accuracy of predictions."""
+    logits, labels = predictions
+    correct = int((logits.argmax(1) == labels).sum())
+    return Accuracy(correct, len(labels), float(F.cross_entropy(logits, labels)))
+
+
+def _normalised_batches(subset: Subset, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    for images, labels in evaluation_batches(subset, EVALUATION_BATCH):
+        yield normalise(to_unit(images.to(device)), IMAGENET_MEAN, IMAGENET_STD), labels

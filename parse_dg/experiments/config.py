@@ -1,0 +1,31 @@
+"""The configuration of a run: every section, each defined beside its owner."""
+
+from dataclasses import dataclass, field
+
+from parse_dg.algorithms import AlgorithmConfig
+from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.config import require
+from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.benchmarks import DataConfig
+from parse_dg.model.backbone import BackboneConfig
+from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.trainer import TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that is needed to repeat a run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    mixstyle: MixStyleConfig = field(default_factory=MixStyleConfig)
+    algorithm: AlgorithmConfig = field(default_factory=ParseConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    seed: int = 0
+    """Of the hold-out, the start, the batches and every draw."""
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, "seed", self.seed, "0 or more")

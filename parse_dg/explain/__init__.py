@@ -1,0 +1,1 @@
+"""Why a model said what it said, as data and as pictures."""

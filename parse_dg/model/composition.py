@@ -1,0 +1,182 @@
+"""Class-specific structural compositions (section 3.2): Λ → w = sparsemax(Λ) → s = w·a.
+
+Letters: C classes, M columns of the vocabulary, n of them that some class uses.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.config import require
+from parse_dg.model.sparsemax import Threshold, backward_on_support, threshold
+from parse_dg.model.vocabulary import Block, Vocabulary
+
+Lambda = Float[Tensor, "C M"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositionConfig:
+    """Where Λ starts and how scores become logits. The paper leaves both open (docs/paper_map.md)."""
+
+    logit_scale: Literal["learnable", "fixed", "none"] = "learnable"
+    """Scores lie in [0, 1]; cross-entropy needs a factor. `none` is the literal text."""
+    scale_start: float = 15.0
+    start: Literal["simplex", "normal", "zeros"] = "simplex"
+    """`simplex`: every family gets its share of weight, on a few random applications. `normal`: N(0, std²).
+    `zeros`: all applications equally weighted."""
+    start_mass: tuple[float, float, float, float] = (0.3, 0.3, 0.2, 0.2)
+    """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
+    start_entries: int = 8
+    """simplex: how many applications of each predicate a class starts with."""
+    start_own: int = 0
+    """simplex: each class starts on this many primitives of its own, with 90% of its presence and all of its
+    relations among them; 0 starts every class on all primitives."""
+    start_margin: float = 0.02
+    """simplex: how far below the support every other application starts."""
+    start_std: float = 0.01
+    """normal: the standard deviation."""
+
+    def __post_init__(self) -> None:
+        require(self.scale_start > 0, "composition.scale_start", self.scale_start, "positive")
+        require(self.start_entries >= 1, "composition.start_entries", self.start_entries, "at least 1")
+        require(self.start_own >= 0, "composition.start_own", self.start_own, "0 or more")
+        require(self.start_margin >= 0, "composition.start_margin", self.start_margin, "0 or more")
+        require(self.start_std >= 0, "composition.start_std", self.start_std, "0 or more")
+        ok = min(self.start_mass) >= 0 and self.start_mass[0] > 0
+        require(ok, "composition.start_mass", self.start_mass, "four shares, 0 or more, the first positive")
+
+
+class ActiveWeights(NamedTuple):
+    """w on the columns that some class uses; everywhere else it is exactly zero."""
+
+    columns: Int[Tensor, "n"]
+    """Which columns of Λ, ascending."""
+    weights: Float[Tensor, "C n"]
+
+
+class Composition(nn.Module):
+    """Λ and the logit scale.
+
+    `columns` says which applications of the vocabulary the columns of Λ stand for: all of them in training, the
+    active ones in a compacted model.
+    """
+
+    columns: Tensor
+
+    def __init__(
+        self,
+        classes: int,
+        vocabulary: Vocabulary,
+        config: CompositionConfig,
+        generator: torch.Generator | None = None,
+        columns: Int[Tensor, "M"] | None = None,
+    ):
+        super().__init__()
+        self.config = config
+        if columns is None:
+            self.register_buffer("columns", torch.arange(vocabulary.size), persistent=False)
+            start = initial_lambda(classes, vocabulary, config, generator)
+        else:  # a compacted layer is always filled from a file
+            self.register_buffer("columns", columns)
+            start = torch.zeros(classes, len(columns))
+        self.weight = nn.Parameter(start)
+        if config.logit_scale == "learnable":
+            self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
+
+    def active(self) -> ActiveWeights:
+        """The exact class weights, on the union of the classes' supports only; differentiable."""
+        with torch.no_grad():
+            tau = threshold(self.weight)
+            columns = tau.inside(self.weight).any(0).nonzero().squeeze(1)
+        weights: Tensor = _RestrictedSparsemax.apply(self.weight, columns, tau)
+        return ActiveWeights(columns, weights)
+
+    def logits(self, scores: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
+        """Scores in [0, 1] → what cross-entropy is given."""
+        match self.config.logit_scale:
+            case "learnable":
+                return scores * self.log_scale.exp()
+            case "fixed":
+                return scores * self.config.scale_start
+            case _:
+                return scores
+
+
+class _RestrictedSparsemax(torch.autograd.Function):
+    """Columns of sparsemax(Λ) that hold the whole support. Exact in both directions: outside the support both the
+    value and the Jacobian are zero."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold) -> Tensor:
+        restricted = tau.weights(weight.index_select(1, columns))
+        ctx.save_for_backward(columns, restricted)
+        ctx.width = weight.shape[1]
+        return restricted
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        columns, restricted = ctx.saved_tensors
+        full = gradient.new_zeros(len(gradient), ctx.width)
+        return full.index_copy_(1, columns, backward_on_support(gradient, restricted)), None, None
+
+
+def initial_lambda(
+    classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
+) -> Lambda:
+    """Λ before training. Only what starts inside the support receives a gradient, so this decides a lot."""
+    shape = (classes, vocabulary.size)
+    match config.start:
+        case "zeros":
+            return torch.zeros(shape)
+        case "normal":
+            return torch.randn(shape, generator=generator) * config.start_std
+        case _:
+            return _simplex_start(classes, vocabulary, config, generator)
+
+
+OWN_PRESENCE = 0.9
+"""The share of its presence that a class with primitives of its own starts on them."""
+
+
+def _simplex_start(
+    classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
+) -> Lambda:
+    """Rows that are their own sparsemax: the support sums to one, the rest lies `start_margin` below zero."""
+    start = torch.full((classes, vocabulary.size), -config.start_margin)
+    mass = dict(zip(("presence", "binary", "ternary", "quaternary"), config.start_mass, strict=True))
+    own = config.start_own or vocabulary.primitives
+    for row in start:
+        mine = torch.randperm(vocabulary.primitives, generator=generator)[:own]
+        drawn = {block: _draw(block, mine, config.start_entries, generator) for block in vocabulary.blocks}
+        drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
+        families = [block.family for block in drawn]
+        total = sum(mass[family] for family in set(families))
+        for block, entries in drawn.items():
+            row[entries] = mass[block.family] / total / families.count(block.family) / len(entries)
+        if own < vocabulary.primitives:
+            _spread_presence(row, vocabulary.blocks[0], mine)
+    return start
+
+
+def _draw(
+    block: Block, mine: Int[Tensor, "own"], count: int, generator: torch.Generator | None
+) -> Int[Tensor, "e"]:
+    """Up to `count` different columns of the block that bind only primitives of `mine`; of presence, all."""
+    tuples = torch.isin(block.tuples, mine).all(1).nonzero().squeeze(1)
+    angles = torch.arange(block.angles).unsqueeze(1) * len(block.tuples)
+    candidates = (block.start + angles + tuples).flatten()
+    if block.family == "presence":
+        return candidates
+    return candidates[torch.randperm(len(candidates), generator=generator)[:count]]
+
+
+def _spread_presence(row: Float[Tensor, "M"], presence: Block, mine: Int[Tensor, "own"]) -> None:
+    """Give the primitives that are not the class's own the rest of its presence, in equal parts."""
+    columns = torch.arange(presence.start, presence.start + presence.size)
+    others = columns[~torch.isin(presence.tuples.squeeze(1), mine)]
+    rest = row[columns].clamp_min(0).sum() * (1 - OWN_PRESENCE)
+    row[presence.start + mine] *= OWN_PRESENCE
+    row[others] = rest / len(others)

@@ -1,0 +1,60 @@
+"""Geometry of primitives: the grid, edges, unit vectors and angles of section 3.1, as pure functions.
+
+Coordinates lie in [-1, 1]², x to the right, y downwards, corners aligned: the centre of the first cell is at -1,
+that of the last at +1. A vector is a pair (x, y) of tensors of one shape. Every function has finite values and
+gradients everywhere, coincident and collinear points included.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Vector = tuple[Tensor, Tensor]
+
+MIN_LENGTH = 1e-4
+"""Edges are treated as at least this long where something is divided by their length."""
+
+
+def grid_axis(cells: int, device: torch.device, dtype: torch.dtype) -> Float[Tensor, "cells"]:
+    """Coordinates of the cells of one axis, g = 2i/(n-1) - 1; a single cell is at 0."""
+    if cells == 1:
+        return torch.zeros(1, device=device, dtype=dtype)
+    return torch.linspace(-1.0, 1.0, cells, device=device, dtype=dtype)
+
+
+def edge(start: Vector, end: Vector) -> Vector:
+    """The directed edge v = end - start."""
+    return end[0] - start[0], end[1] - start[1]
+
+
+def length(v: Vector, floor: float = MIN_LENGTH) -> Tensor:
+    """‖v‖, at least `floor`; the gradient is zero below it."""
+    return (v[0].square() + v[1].square()).clamp_min(floor * floor).sqrt()
+
+
+def unit(v: Vector) -> Vector:
+    """v̂ = v/‖v‖; shorter than one where ‖v‖ is under the floor, and zero for the zero vector."""
+    norm = length(v)
+    return v[0] / norm, v[1] / norm
+
+
+def dot(u: Vector, v: Vector) -> Tensor:
+    """u·v."""
+    return u[0] * v[0] + u[1] * v[1]
+
+
+def cross(u: Vector, v: Vector) -> Tensor:
+    """The signed area of the parallelogram of u and v."""
+    return u[0] * v[1] - u[1] * v[0]
+
+
+def angle_between(u: Vector, v: Vector) -> Tensor:
+    """The angle arccos(û·v̂) in [0, π], as atan2(|û×v̂|, û·v̂).
+
+    Unlike arccos it is accurate near 0 and π and has no infinite gradient there. Where u or v vanishes the angle
+    is 0 with zero gradient.
+    """
+    u, v = unit(u), unit(v)
+    sine, cosine = cross(u, v).abs(), dot(u, v)
+    vanishes = sine.square() + cosine.square() < MIN_LENGTH**2
+    return torch.atan2(sine.masked_fill(vanishes, 0.0), cosine.masked_fill(vanishes, 1.0))

@@ -1,0 +1,35 @@
+"""The PARSE network of section 3.2: backbone → primitive bottleneck → structural scoring layer."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors
+from parse_dg.model.structure import StructuralLayer, StructuralOutput
+
+
+class ParseOutput(NamedTuple):
+    """What the network says of a batch, and what it says it from."""
+
+    logits: Float[Tensor, "B C"]
+    descriptors: PrimitiveDescriptors
+    structure: StructuralOutput
+
+
+class ParseNetwork(nn.Module):
+    """Image → class scores as sparse compositions of spatial relations. Receives its parts built."""
+
+    def __init__(self, backbone: Backbone, bottleneck: PrimitiveBottleneck, structure: StructuralLayer):
+        super().__init__()
+        self.backbone, self.bottleneck, self.structure = backbone, bottleneck, structure
+
+    def forward(
+        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
+    ) -> ParseOutput:
+        """Normalised images → scores. In training mode `generator` supplies MixStyle's draws."""
+        descriptors = self.bottleneck(self.backbone(images, generator))
+        structure = self.structure(descriptors)
+        return ParseOutput(structure.logits, descriptors, structure)

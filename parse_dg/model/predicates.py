@@ -1,0 +1,202 @@
+"""The soft spatial predicates of section 3.1, with the parameters each family shares over all its applications.
+
+Letters: B images, K primitives, n applications. Inside this file a quantity of every primitive is laid out (K, B),
+so that the primitives of an application are picked as whole rows.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.config import require
+from parse_dg.model.geometry import Vector, angle_between, dot, edge, length, unit
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.vocabulary import Applications, Vocabulary
+
+MIN_PRESENCE = 1e-30
+"""Presence is at least this inside the logarithm of the gate."""
+
+Activation = Float[Tensor, "n B"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicatesConfig:
+    """Where the learnable shape of each predicate starts, and whether relations are gated."""
+
+    gate: bool = True
+    """An addition to the paper: a relation is multiplied by the geometric mean of its primitives' presence, since
+    a relation between parts that are not there is noise. False is the paper's text."""
+    edge_softness: float = 0.2
+    """An addition to the paper: tri, turn, orient and eqdist are multiplied by ‖v‖²/(‖v‖² + ε²) of their two edges
+    v, since an edge much shorter than a cell of the map has no direction and only a noisy gradient. ε is in the
+    units of the grid; 0 is the paper's text."""
+    steepness: float = 5.0
+    """κ of above, left and contains."""
+    alignment_tolerance: float = 0.2
+    """τ_h and τ_v."""
+    near_tolerance: float = 0.3
+    """ρ."""
+    distance_tolerance: float = 0.3
+    """τ_d of eqdist, on the logarithm of the ratio."""
+    angle_tolerance: float = 0.4
+    """β of tri and η of turn, in radians."""
+    orientation_tolerance: float = 0.3
+    """γ of orient, on the cosine."""
+
+    def __post_init__(self) -> None:
+        require(self.edge_softness >= 0, "predicates.edge_softness", self.edge_softness, "0 or more")
+        for name in ("steepness", *(name for name in vars(self) if name.endswith("_tolerance"))):
+            require(getattr(self, name) > 0, f"predicates.{name}", getattr(self, name), "positive")
+
+
+class Primitives(NamedTuple):
+    """The descriptors of K primitives, each (K, B)."""
+
+    x: Tensor
+    y: Tensor
+    half_width: Tensor
+    half_height: Tensor
+    presence: Tensor
+
+    @classmethod
+    def of(cls, z: PrimitiveDescriptors) -> "Primitives":
+        """The same numbers as `z`, laid out by primitive."""
+        x, y = z.centre.permute(2, 1, 0).contiguous()
+        half_width, half_height = z.extent.permute(2, 1, 0).contiguous()
+        return cls(x, y, half_width, half_height, z.presence.T.contiguous())
+
+    def at(self, index: Int[Tensor, "n"]) -> Vector:
+        """Centres of the indexed primitives, each (n, B)."""
+        return self.x.index_select(0, index), self.y.index_select(0, index)
+
+
+class Predicates(nn.Module):
+    """Evaluates applications of the predicates; the only parameters are the shapes of the families."""
+
+    def __init__(self, vocabulary: Vocabulary, config: PredicatesConfig):
+        super().__init__()
+        self.config = config
+        angles = vocabulary.config.angles
+        # What must stay positive is the exponential of a free parameter.
+        self.log_steepness = nn.ParameterDict(
+            {name: _log(config.steepness) for name in ("above", "left", "contains")}
+        )
+        self.margin = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in ("above", "left")})
+        self.log_tolerance = nn.ParameterDict(
+            {
+                "h_align": _log(config.alignment_tolerance),
+                "v_align": _log(config.alignment_tolerance),
+                "near": _log(config.near_tolerance),
+                "tri": _log(config.angle_tolerance, angles("tri")),
+                "turn": _log(config.angle_tolerance, angles("turn")),
+                "orient": _log(config.orientation_tolerance, angles("orient")),
+                "eqdist": _log(config.distance_tolerance),
+            }
+        )
+        self.target_angle = nn.ParameterDict(
+            {name: nn.Parameter(spread_angles(angles(name))) for name in ("tri", "turn", "orient")}
+        )
+
+    def forward(self, primitives: Primitives, part: Applications) -> Activation:
+        """The satisfaction in [0, 1] of every application of `part` on every image."""
+        match part.predicate:
+            case "has":
+                return primitives.presence.index_select(0, part.primitives[0])
+            case "above" | "left":
+                satisfied = self._directed(primitives, part)
+            case "h_align" | "v_align" | "near":
+                satisfied = self._close(primitives, part)
+            case "contains":
+                satisfied = self._contains(primitives, part)
+            case "tri" | "turn":
+                satisfied = self._angle(primitives, part)
+            case "orient":
+                satisfied = self._orient(primitives, part)
+            case "eqdist":
+                satisfied = self._equal_distance(primitives, part)
+            case _:
+                assert False, part.predicate
+        return satisfied * gate(primitives, part) if self.config.gate else satisfied
+
+    def _directed(self, primitives: Primitives, part: Applications) -> Activation:
+        axis = primitives.y if part.predicate == "above" else primitives.x
+        i, j = (axis.index_select(0, index) for index in part.primitives)
+        steepness, margin = self.log_steepness[part.predicate].exp(), self.margin[part.predicate]
+        return torch.sigmoid(steepness * (j - i - margin))
+
+    def _close(self, primitives: Primitives, part: Applications) -> Activation:
+        x, y = edge(*(primitives.at(index) for index in part.primitives))
+        match part.predicate:
+            case "h_align":
+                squared = y.square()
+            case "v_align":
+                squared = x.square()
+            case _:
+                squared = x.square() + y.square()
+        return _bell(squared, self.log_tolerance[part.predicate])
+
+    def _contains(self, primitives: Primitives, part: Applications) -> Activation:
+        outer, inner = part.primitives
+        x, y = edge(primitives.at(outer), primitives.at(inner))
+        width = primitives.half_width.index_select(0, outer) - primitives.half_width.index_select(0, inner)
+        height = primitives.half_height.index_select(0, outer) - primitives.half_height.index_select(0, inner)
+        # The four gaps between the boxes' sides are width ± x and height ± y.
+        slack = torch.minimum(width - x.abs(), height - y.abs())
+        return torch.sigmoid(self.log_steepness["contains"].exp() * slack)
+
+    def _angle(self, primitives: Primitives, part: Applications) -> Activation:
+        i, j, k = (primitives.at(index) for index in part.primitives)
+        # tri: the interior angle at i; turn: the turn at j along i → j → k.
+        u, v = edge(i, j), edge(i, k) if part.predicate == "tri" else edge(j, k)
+        satisfied = self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
+        return satisfied * self._reliable(u, v)
+
+    def _orient(self, primitives: Primitives, part: Applications) -> Activation:
+        i, j, k, l = (primitives.at(index) for index in part.primitives)
+        u, v = edge(i, j), edge(k, l)
+        satisfied = self._bell_around(dot(unit(u), unit(v)), self.target_angle["orient"].cos(), part)
+        return satisfied * self._reliable(u, v)
+
+    def _equal_distance(self, primitives: Primitives, part: Applications) -> Activation:
+        i, j, k, l = (primitives.at(index) for index in part.primitives)
+        u, v = edge(i, j), edge(k, l)
+        ratio = length(u).log() - length(v).log()
+        return _bell(ratio.square(), self.log_tolerance["eqdist"]) * self._reliable(u, v)
+
+    def _reliable(self, u: Vector, v: Vector) -> Activation | float:
+        """How far both edges are long enough to mean something (an addition to the paper); 1 where it is off."""
+        if not self.config.edge_softness:
+            return 1.0
+        softness = self.config.edge_softness**2
+        u_squared, v_squared = dot(u, u), dot(v, v)
+        return u_squared / (u_squared + softness) * (v_squared / (v_squared + softness))
+
+    def _bell_around(self, value: Tensor, targets: Tensor, part: Applications) -> Activation:
+        target = targets[part.angle].unsqueeze(1)
+        return _bell((value - target).square(), self.log_tolerance[part.predicate][part.angle].unsqueeze(1))
+
+
+def gate(primitives: Primitives, part: Applications) -> Activation:
+    """The geometric mean of σ over the places of each application (an addition to the paper)."""
+    log_presence = primitives.presence.clamp_min(MIN_PRESENCE).log()
+    places = [log_presence.index_select(0, index) for index in part.primitives]
+    return (torch.stack(places).sum(0) / len(places)).exp()
+
+
+def spread_angles(count: int) -> Float[Tensor, "count"]:
+    """Targets spread evenly over (0, π), half a step from both ends."""
+    return (torch.arange(count) + 0.5) * (math.pi / count)
+
+
+def _bell(squared: Tensor, log_tolerance: Tensor) -> Tensor:
+    """exp(-d²/(2τ²))."""
+    return torch.exp(-0.5 * squared * torch.exp(-2.0 * log_tolerance))
+
+
+def _log(value: float, count: int | None = None) -> nn.Parameter:
+    shape = () if count is None else (count,)
+    return nn.Parameter(torch.full(shape, math.log(value)))

@@ -1,0 +1,90 @@
+"""The primitive concept bottleneck of section 3.2: feature map → K heat maps → descriptors.
+
+Letters: B images, K primitives, C channels, H W cells of the feature map.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from parse_dg.config import require
+from parse_dg.model.geometry import grid_axis
+
+MIN_VARIANCE = 1e-6
+"""The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
+
+Heatmap = Float[Tensor, "B K H W"]
+
+
+class PrimitiveDescriptors(NamedTuple):
+    """z = ⟨c, σ, δ⟩ of every primitive, and the heat map it was read from."""
+
+    centre: Float[Tensor, "B K 2"]
+    """c: (x, y) in [-1, 1]², x to the right, y downwards."""
+    presence: Float[Tensor, "B K"]
+    """σ in (0, 1)."""
+    extent: Float[Tensor, "B K 2"]
+    """δ: twice the standard deviation of the heat map along x and y."""
+    heatmap: Heatmap
+    """H̃: each map is positive and sums to one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrimitivesConfig:
+    """How features become primitives."""
+
+    count: int = 16
+    """K, the number of primitives."""
+    presence_bias: float = -3.0
+    """Start of the projection's bias. At 0 the maximum over a whole map starts near certainty and presence
+    carries no information."""
+    temperature: float = 1.0
+    """Start of T, the learnable temperature of the spatial softmax."""
+
+    def __post_init__(self) -> None:
+        require(self.count >= 1, "primitives.count", self.count, "at least 1")
+        require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
+
+
+def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
+    """Heat maps H → descriptors: spatial softmax, its mean and spread, and the maximum as presence."""
+    heatmap = (evidence / temperature).flatten(2).softmax(-1).view_as(evidence)
+    x = grid_axis(evidence.shape[3], evidence.device, evidence.dtype)
+    y = grid_axis(evidence.shape[2], evidence.device, evidence.dtype)
+    columns, rows = heatmap.sum(2), heatmap.sum(3)  # (B, K, W), (B, K, H): the marginals along x and y
+    centre = torch.stack((columns @ x, rows @ y), -1)  # (B, K, 2)
+    from_centre_x = (x - centre[..., :1]).square()  # (B, K, W)
+    from_centre_y = (y - centre[..., 1:]).square()  # (B, K, H)
+    variance = torch.stack(((columns * from_centre_x).sum(-1), (rows * from_centre_y).sum(-1)), -1)
+    return PrimitiveDescriptors(
+        centre=centre,
+        presence=evidence.amax((2, 3)).sigmoid(),
+        extent=2.0 * variance.clamp_min(MIN_VARIANCE).sqrt(),
+        heatmap=heatmap,
+    )
+
+
+class PrimitiveBottleneck(nn.Module):
+    """g_cb, a 1×1 convolution to K heat maps, followed by `describe`; computed in float32 or wider."""
+
+    def __init__(self, channels: int, config: PrimitivesConfig, generator: torch.Generator | None = None):
+        super().__init__()
+        self.config = config
+        self.projection = nn.Conv2d(channels, config.count, kernel_size=1)
+        nn.init.normal_(self.projection.weight, std=channels**-0.5, generator=generator)
+        nn.init.constant_(self._bias(), config.presence_bias)
+        self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
+
+    def _bias(self) -> Tensor:
+        assert self.projection.bias is not None
+        return self.projection.bias
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
+        """Feature map F → descriptors of the K primitives."""
+        evidence = self.projection(features)
+        with torch.autocast(evidence.device.type, enabled=False):
+            exact = evidence if evidence.dtype == torch.float64 else evidence.float()
+            return describe(exact.contiguous(), self.log_temperature.exp())

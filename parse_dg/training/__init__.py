@@ -1,0 +1,1 @@
+"""The loop that trains any algorithm, and what it leaves behind."""

@@ -1,0 +1,65 @@
+"""Adam with a rate for each group of parameters, and how the rates change over a run."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from parse_dg.algorithms.base import Algorithm
+from parse_dg.config import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """Rates, decay and schedule."""
+
+    backbone_rate: float = 5e-5
+    """Right for a pretrained backbone; a random one wants more."""
+    head_rate: float = 1e-3
+    composition_rate: float = 1e-3
+    """Of Λ."""
+    weight_decay: float = 0.0
+    """ℓ2, on backbone and head; Λ has its own penalty."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """`cosine` falls to zero at the last step."""
+    warmup_steps: int = 0
+    """Rates grow linearly over this many first steps."""
+    composition_warmup_steps: int = 0
+    """The same for Λ alone: which relations a class keeps is decided once primitives have begun to form."""
+    clip_norm: float | None = None
+    """The gradient's norm is cut to this."""
+
+    def __post_init__(self) -> None:
+        for name in ("backbone_rate", "head_rate", "composition_rate", "weight_decay", "warmup_steps",
+                     "composition_warmup_steps"):
+            require(getattr(self, name) >= 0, f"optimizer.{name}", getattr(self, name), "0 or more")
+        ok = self.clip_norm is None or self.clip_norm > 0
+        require(ok, "optimizer.clip_norm", self.clip_norm, "positive, or none")
+
+
+def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.optim.Adam:
+    """Adam over the algorithm's groups; `initial_lr` of each is the rate before the schedule."""
+    rates = {"backbone": config.backbone_rate, "head": config.head_rate, "composition": config.composition_rate}
+    groups = [
+        {
+            "params": parameters,
+            "name": name,
+            "lr": rates[name],
+            "initial_lr": rates[name],
+            "weight_decay": 0.0 if name == "composition" else config.weight_decay,
+        }
+        for name, parameters in algorithm.groups().items()
+        if parameters
+    ]
+    return torch.optim.Adam(groups)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:
+    """Set every group's rate for the step after `step` completed ones, of `steps` in all."""
+    factor = 0.5 * (1 + math.cos(math.pi * step / steps)) if config.schedule == "cosine" else 1.0
+    for group in optimizer.param_groups:
+        warmup = config.warmup_steps
+        if group["name"] == "composition":
+            warmup = max(warmup, config.composition_warmup_steps)
+        group["lr"] = group["initial_lr"] * factor * min(1.0, (step + 1) / (warmup + 1))

@@ -1,0 +1,180 @@
+"""The loop that trains any algorithm: endless batches, a check on the source domains now and then, the best kept.
+
+The target domain is not known here: it cannot be read before the end.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+from parse_dg.algorithms.base import Algorithm, Example
+from parse_dg.config import require
+from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, AugmentConfig, augment, normalise
+from parse_dg.data.loader import Batch
+from parse_dg.data.splits import Subset
+from parse_dg.evaluation.accuracy import Accuracy, accuracy
+from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+
+State = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How long, in what batches, how exactly."""
+
+    steps: int = 600
+    epochs: float | None = None
+    """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
+    batch_per_domain: int = 32
+    check_every: int = 50
+    """Steps between two checks on the held-out images of the source domains."""
+    label_smoothing: float = 0.0
+    device: str = "auto"
+    """`auto` takes CUDA where there is one."""
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_per_domain", "check_every"):
+            require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "at least 1")
+        require(self.epochs is None or self.epochs > 0, "training.epochs", self.epochs, "positive, or none")
+        ok = 0 <= self.label_smoothing < 1
+        require(ok, "training.label_smoothing", self.label_smoothing, "between 0 and 1")
+
+    def total_steps(self, source_images: int, domains: int) -> int:
+        """How many steps the run has, on sources of this many training images."""
+        if self.epochs is None:
+            return self.steps
+        return max(1, math.ceil(self.epochs * source_images / (self.batch_per_domain * domains)))
+
+
+class Check(NamedTuple):
+    """A look at the model on the held-out images of each source domain."""
+
+    step: int
+    losses: dict[str, float]
+    """The training loss's terms, and their `total`: means over the steps since the last check."""
+    validation: dict[str, Accuracy]
+    """By source domain."""
+    rates: dict[str, float]
+    """The learning rate of each group at this step."""
+
+    @property
+    def mean_accuracy(self) -> float:
+        """The mean over source domains of the accuracy on their held-out images."""
+        return sum(v.fraction for v in self.validation.values()) / len(self.validation)
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean over source domains of the cross-entropy on their held-out images."""
+        return sum(v.loss for v in self.validation.values()) / len(self.validation)
+
+    def better_than(self, other: "Check | None") -> bool:
+        """Higher mean accuracy, or the same with a lower mean loss."""
+        if other is None:
+            return True
+        return (self.mean_accuracy, -self.mean_loss) > (other.mean_accuracy, -other.mean_loss)
+
+
+class Best(NamedTuple):
+    """The check that was best on validation, and the weights it saw."""
+
+    check: Check
+    state: State
+
+
+class NonFiniteLossError(RuntimeError):
+    """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
+
+    def __init__(self, step: int, losses: dict[str, float], best: Best | None):
+        terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+        kept = "no check had been made, nothing is kept"
+        if best:
+            kept = f"the weights of step {best.check.step} are kept"
+        super().__init__(
+            f"the loss is not finite at step {step} ({terms}); {kept}. "
+            "Lower rates (optimizer.head_rate, optimizer.composition_rate) or optimizer.clip_norm=1 may help"
+        )
+        self.best = best
+
+
+Observer = Callable[[int, Check | None], None]
+"""Called after every step with its number, and with the check where one was made."""
+
+
+class Trainer:
+    """One run of one algorithm."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        batches: Iterator[Batch],
+        validation: Sequence[Subset],
+        *,
+        steps: int,
+        training: TrainingConfig,
+        optimizer: OptimizerConfig,
+        augment: AugmentConfig,
+        generator: torch.Generator,
+        device: torch.device,
+    ):
+        self.algorithm = algorithm.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.batches, self.validation, self.steps = batches, validation, steps
+        self.training, self.optimizer_config, self.augment = training, optimizer, augment
+        self.generator, self.device = generator, device
+        self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
+        self.optimizer = build_optimizer(algorithm, optimizer)
+        self.best: Best | None = None
+
+    def fit(self, observe: Observer) -> Best:
+        """Train for all steps; the best weights by validation on the source domains."""
+        self.algorithm.train()
+        sums: dict[str, torch.Tensor] = {}
+        since = 0
+        for step in range(1, self.steps + 1):
+            terms = self._step(step)
+            for name, value in terms.items():
+                sums[name] = sums.get(name, 0.0) + value
+            since += 1
+            check = None
+            if step % self.training.check_every == 0 or step == self.steps:
+                means = {name: float(total) / since for name, total in sums.items()}
+                check = self._check(step, means)
+                sums, since = {}, 0
+            observe(step, check)
+        assert self.best is not None
+        return self.best
+
+    def _step(self, step: int) -> dict[str, torch.Tensor]:
+        """One update; the loss's terms, detached."""
+        set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
+        example = self._example(next(self.batches).to(self.device))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            terms = self.algorithm.losses(example, self.generator)
+        total = torch.stack(list(terms.values())).sum()
+        terms = {name: value.detach() for name, value in {**terms, "total": total}.items()}
+        if not math.isfinite(float(terms["total"])):
+            raise NonFiniteLossError(step, {n: float(v) for n, v in terms.items()}, self.best)
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        if self.optimizer_config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
+        self.optimizer.step()
+        return terms
+
+    def _example(self, batch: Batch) -> Example:
+        images = normalise(augment(batch.images, self.augment, self.generator), IMAGENET_MEAN, IMAGENET_STD)
+        return Example(images.contiguous(memory_format=torch.channels_last), batch.labels, batch.domains)
+
+    def _check(self, step: int, losses: dict[str, float]) -> Check:
+        """Validate; keep the weights if they are the best so far."""
+        validation = {s.domain.name: accuracy(self.algorithm, s, self.device) for s in self.validation}
+        rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
+        check = Check(step, losses, validation, rates)
+        if check.better_than(self.best.check if self.best else None):
+            state = {name: value.detach().cpu().clone() for name, value in self.algorithm.state_dict().items()}
+            self.best = Best(check, state)
+        return check

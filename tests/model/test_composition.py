@@ -1,0 +1,285 @@
+"""Λ: where it starts, how the restricted sparsemax follows the dense one, and how scores become logits."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from parse_dg.model.composition import Composition, CompositionConfig, initial_lambda
+from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
+from tests.model.reference import Application, read_name, sparsemax_by_sorting, sparsemax_exact
+
+SHARES = {"presence": 0.3, "binary": 0.3, "ternary": 0.2, "quaternary": 0.2}
+SWITCHED_ON = {
+    "none": ["presence"],
+    "binary": ["presence", "binary"],
+    "binary+ternary": ["presence", "binary", "ternary"],
+    "binary+quaternary": ["presence", "binary", "quaternary"],
+    "all": list(SHARES),
+}
+
+
+def vocabulary_of(K: int = 6, families: str = "all", enumeration: str = "distinct") -> Vocabulary:
+    return Vocabulary(K, VocabularyConfig(families=families, enumeration=enumeration))  # type: ignore[arg-type]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def applications(vocabulary: Vocabulary) -> list[Application]:
+    return [read_name(name) for name in vocabulary.names(torch.arange(vocabulary.size))]
+
+
+def by_family(vocabulary: Vocabulary, row: Tensor) -> dict[str, float]:
+    """The positive mass of a row on every family."""
+    mass: dict[str, float] = {}
+    for application, weight in zip(applications(vocabulary), row.clamp_min(0).tolist(), strict=True):
+        mass[application.family] = mass.get(application.family, 0) + weight
+    return mass
+
+
+# --- the start of Λ -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("families", SWITCHED_ON)
+@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("own", [0, 4])
+def test_simplex_rows_are_their_own_sparsemax_with_the_shares_of_their_families(
+    families: str, enumeration: str, own: int
+) -> None:
+    vocabulary = vocabulary_of(6, families, enumeration)
+    start = initial_lambda(3, vocabulary, CompositionConfig(start_own=own), seeded())
+    total = sum(SHARES[family] for family in SWITCHED_ON[families])
+    expected = {family: SHARES[family] / total for family in SWITCHED_ON[families]}
+    for row in start.double():
+        assert row.clamp_min(0).sum().item() == pytest.approx(1, abs=1e-6)
+        assert row[row <= 0].tolist() == pytest.approx([-0.02] * int((row <= 0).sum()))
+        assert sparsemax_exact(row.tolist()) == pytest.approx(row.clamp_min(0).tolist(), abs=1e-7)
+        assert by_family(vocabulary, row) == pytest.approx(expected, abs=1e-6)
+
+
+def test_simplex_rows_hold_all_presences_and_a_few_equal_applications_of_each_predicate() -> None:
+    vocabulary = vocabulary_of(6)
+    start = initial_lambda(4, vocabulary, CompositionConfig(start_entries=5), seeded())
+    found = applications(vocabulary)
+    for row in start:
+        inside = [found[m] for m in (row > 0).nonzero().squeeze(1).tolist()]
+        counts = Counter(application.predicate for application in inside)
+        assert counts.pop("has") == 6
+        assert set(counts.values()) == {5}
+        assert len(counts) == 10
+        for predicate in (*counts, "has"):
+            values = {row[m].item() for m, a in enumerate(found) if a.predicate == predicate and row[m] > 0}
+            assert len(values) == 1, predicate
+
+
+def test_predicates_of_a_family_share_its_mass_equally() -> None:
+    vocabulary = vocabulary_of(6)
+    row = initial_lambda(1, vocabulary, CompositionConfig(), seeded())[0]
+    mass: dict[str, float] = {}
+    for application, weight in zip(applications(vocabulary), row.clamp_min(0).tolist(), strict=True):
+        mass[application.predicate] = mass.get(application.predicate, 0) + weight
+    assert mass.pop("has") == pytest.approx(0.3)
+    expected = {"tri": 0.1, "turn": 0.1, "orient": 0.1, "eqdist": 0.1}
+    expected |= dict.fromkeys(("above", "left", "h-align", "v-align", "near", "contains"), 0.05)
+    assert mass == pytest.approx(expected)
+
+
+def test_more_entries_than_there_are_applications_takes_them_all() -> None:
+    vocabulary = vocabulary_of(4)
+    start = initial_lambda(2, vocabulary, CompositionConfig(start_entries=10_000), seeded())
+    assert (start > 0).all()
+    torch.testing.assert_close(start.sum(1), torch.ones(2))
+
+
+def test_other_shares_and_a_family_without_any() -> None:
+    vocabulary = vocabulary_of(5)
+    config = CompositionConfig(start_mass=(1.0, 0.0, 3.0, 4.0), start_margin=0.5)
+    row = initial_lambda(1, vocabulary, config, seeded())[0]
+    expected = {"presence": 0.125, "binary": 0.0, "ternary": 0.375, "quaternary": 0.5}
+    assert by_family(vocabulary, row) == pytest.approx(expected)
+    assert row.min().item() == -0.5
+
+
+@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("own", [3, 4, 5])
+def test_a_class_with_primitives_of_its_own_starts_among_them(own: int, enumeration: str) -> None:
+    vocabulary = vocabulary_of(7, enumeration=enumeration)
+    start = initial_lambda(5, vocabulary, CompositionConfig(start_own=own), seeded())
+    found, owned = applications(vocabulary), set()
+    for row in start:
+        presence = row[:7]
+        mine = set(presence.topk(own).indices.tolist())
+        owned.add(frozenset(mine))
+        assert presence[list(mine)].sum().item() == pytest.approx(0.9 * 0.3)
+        assert presence[list(mine)].unique().numel() == 1
+        assert presence.sum().item() == pytest.approx(0.3)
+        assert (presence > 0).all()
+        relations = [found[m] for m in (row > 0).nonzero().squeeze(1).tolist() if m >= 7]
+        assert {a.family for a in relations} == {"binary", "ternary", "quaternary"}
+        assert all(set(a.primitives) <= mine for a in relations)
+    assert len(owned) > 1
+
+
+@pytest.mark.parametrize(("own", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])
+def test_families_that_own_primitives_cannot_fill_drop_out(own: int, left_over: set[str]) -> None:
+    vocabulary = vocabulary_of(6)
+    start = initial_lambda(3, vocabulary, CompositionConfig(start_own=own), seeded())
+    for row in start:
+        mass = by_family(vocabulary, row)
+        assert {family for family, share in mass.items() if share > 0} == left_over
+        assert sum(mass.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("own", [6, 9])
+def test_owning_all_primitives_is_owning_none(own: int) -> None:
+    vocabulary = vocabulary_of(6)
+    everyone = initial_lambda(2, vocabulary, CompositionConfig(), seeded())
+    assert torch.equal(initial_lambda(2, vocabulary, CompositionConfig(start_own=own), seeded()), everyone)
+
+
+def test_normal_start_has_the_given_spread() -> None:
+    vocabulary = vocabulary_of(8)
+    start = initial_lambda(3, vocabulary, CompositionConfig(start="normal", start_std=0.05), seeded())
+    assert start.shape == (3, vocabulary.size)
+    assert start.std().item() == pytest.approx(0.05, rel=0.03)
+    assert start.mean().item() == pytest.approx(0, abs=0.002)
+
+
+def test_zeros_start_weights_everything_equally() -> None:
+    vocabulary = vocabulary_of(6)
+    composition = Composition(2, vocabulary, CompositionConfig(start="zeros"))
+    assert (composition.weight == 0).all()
+    active = composition.active()
+    assert torch.equal(active.columns, torch.arange(vocabulary.size))
+    torch.testing.assert_close(active.weights, torch.full((2, vocabulary.size), 1 / vocabulary.size))
+
+
+@pytest.mark.parametrize("start", ["simplex", "normal"])
+def test_the_same_generator_gives_the_same_start(start: str) -> None:
+    config = CompositionConfig(start=start)  # type: ignore[arg-type]
+    first, second, other = (initial_lambda(3, vocabulary_of(), config, seeded(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+
+
+# --- the restricted sparsemax ---------------------------------------------------------------------
+
+STARTS = {
+    "simplex": CompositionConfig(),
+    "simplex, own": CompositionConfig(start_own=4),
+    "normal": CompositionConfig(start="normal", start_std=0.1),
+    "normal, narrow": CompositionConfig(start="normal", start_std=1e-4),
+    "zeros": CompositionConfig(start="zeros"),
+}
+
+
+def composition_of(start: str, enumeration: str = "distinct", K: int = 6) -> Composition:
+    return Composition(3, vocabulary_of(K, enumeration=enumeration), STARTS[start], seeded()).double()
+
+
+@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("start", STARTS)
+def test_active_weights_are_the_dense_sparsemax_and_hold_all_of_it(start: str, enumeration: str) -> None:
+    composition = composition_of(start, enumeration)
+    dense = sparsemax_by_sorting(composition.weight.detach())
+    active = composition.active()
+    full = torch.zeros_like(dense).index_copy(1, active.columns, active.weights.detach())
+    torch.testing.assert_close(full, dense, rtol=0, atol=1e-14)
+    assert (active.columns.diff() > 0).all()
+    assert (active.weights > 0).any(0).all()
+    torch.testing.assert_close(active.weights.sum(1), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_gradient_of_active_weights_is_that_of_the_dense_sparsemax(start: str) -> None:
+    composition = composition_of(start)
+    upstream = torch.randn(composition.weight.shape, generator=seeded(1), dtype=torch.float64)
+    active = composition.active()
+    (found,) = torch.autograd.grad(active.weights, composition.weight, upstream[:, active.columns])
+    slow = composition.weight.detach().clone().requires_grad_()
+    (expected,) = torch.autograd.grad(sparsemax_by_sorting(slow), slow, upstream)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_active_columns_are_the_union_of_the_supports() -> None:
+    composition = composition_of("normal")
+    with torch.no_grad():
+        composition.weight.fill_(-1.0)
+        composition.weight[0, 5], composition.weight[1, 900], composition.weight[2, 5] = 1.0, 1.0, 1.0
+        composition.weight[2, 3] = 0.5
+    active = composition.active()
+    assert active.columns.tolist() == [3, 5, 900]
+    assert active.weights.tolist() == [[0, 1, 0], [0, 0, 1], [0.25, 0.75, 0]]
+
+
+def test_a_vocabulary_of_presence_alone_can_be_composed() -> None:
+    composition = Composition(2, vocabulary_of(4, "none"), CompositionConfig(), seeded()).double()
+    torch.testing.assert_close(composition.active().weights, torch.full((2, 4), 0.25, dtype=torch.float64))
+
+
+# --- logits ---------------------------------------------------------------------------------------
+
+SCORES = torch.tensor([[0.0, 0.25], [1.0, 0.5]])
+
+
+def test_logits_without_a_scale_are_the_scores() -> None:
+    composition = Composition(2, vocabulary_of(4), CompositionConfig(logit_scale="none", scale_start=9.0))
+    assert torch.equal(composition.logits(SCORES), SCORES)
+    assert set(dict(composition.named_parameters())) == {"weight"}
+
+
+def test_a_fixed_scale_multiplies_and_is_not_learned() -> None:
+    composition = Composition(2, vocabulary_of(4), CompositionConfig(logit_scale="fixed", scale_start=9.0))
+    torch.testing.assert_close(composition.logits(SCORES), 9 * SCORES)
+    assert set(dict(composition.named_parameters())) == {"weight"}
+
+
+def test_a_learnable_scale_multiplies_stays_positive_and_gets_a_gradient() -> None:
+    config = CompositionConfig(logit_scale="learnable", scale_start=9.0)
+    composition = Composition(2, vocabulary_of(4), config)
+    torch.testing.assert_close(composition.logits(SCORES), 9 * SCORES)
+    assert set(dict(composition.named_parameters())) == {"weight", "log_scale"}
+    composition.logits(SCORES).sum().backward()
+    assert composition.log_scale.grad is not None
+    assert composition.log_scale.grad.item() == pytest.approx(9 * 1.75)
+    with torch.no_grad():
+        composition.log_scale.fill_(-3.0)
+    torch.testing.assert_close(composition.logits(SCORES), math.exp(-3) * SCORES)
+
+
+def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
+    vocabulary = vocabulary_of(4)
+    assert "columns" not in Composition(2, vocabulary, CompositionConfig()).state_dict()
+    kept = torch.tensor([0, 3, 17])
+    compact = Composition(2, vocabulary, CompositionConfig(), columns=kept)
+    assert torch.equal(compact.state_dict()["columns"], kept)
+    assert compact.weight.shape == (2, 3)
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scale_start", 0.0),
+        ("scale_start", -2.0),
+        ("start_entries", 0),
+        ("start_own", -1),
+        ("start_margin", -0.1),
+        ("start_std", -1.0),
+        ("start_mass", (0.0, 0.5, 0.2, 0.3)),
+        ("start_mass", (0.5, -0.5, 0.5, 0.5)),
+    ],
+)
+def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: object) -> None:
+    with pytest.raises(InputError) as error:
+        CompositionConfig(**{field: value})  # type: ignore[arg-type]
+    assert f"composition.{field} must be" in str(error.value)
+    assert f"found {value!r}" in str(error.value)

@@ -1,0 +1,445 @@
+"""Every predicate: the paper's formula, its gradient, its invariances, and its behaviour at degeneracies."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, spread_angles
+from parse_dg.model.primitives import PrimitiveDescriptors, describe
+from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
+from tests.model import reference
+from tests.model.reference import random_descriptors, read_name, shake, shape_of
+
+NAMES = list(reference.PREDICATES)
+
+VARIANTS: dict[str, tuple[bool, float]] = {
+    "paper's text": (False, 0.0),
+    "gated": (True, 0.0),
+    "softened": (False, 0.2),
+    "gated and softened": (True, 0.15),
+}
+"""What is added to the paper: the gate by presence, the softness ε of short edges."""
+
+each_variant = pytest.mark.parametrize(("gate", "softness"), VARIANTS.values(), ids=VARIANTS)
+
+
+def build(
+    K: int,
+    *,
+    gate: bool = False,
+    softness: float = 0.0,
+    enumeration: str = "distinct",
+    shaken: bool = True,
+    angles: tuple[int, int, int] = (3, 1, 4),
+) -> tuple[Vocabulary, Predicates]:
+    vocabulary = Vocabulary(
+        K,
+        VocabularyConfig(
+            enumeration=enumeration,  # type: ignore[arg-type]
+            triangle_angles=angles[0],
+            turning_angles=angles[1],
+            orientation_angles=angles[2],
+        ),
+    )
+    predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness)).double()
+    if shaken:
+        shake(predicates, seed=11)
+    return vocabulary, predicates
+
+
+def parts(vocabulary: Vocabulary) -> dict[str, Applications]:
+    """All columns, by the name of their predicate."""
+    every = vocabulary.applications(torch.arange(vocabulary.size))
+    return {part.predicate.replace("_", "-"): part for part in every}
+
+
+def names_of(vocabulary: Vocabulary) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name in vocabulary.names(torch.arange(vocabulary.size)):
+        names.setdefault(read_name(name).predicate, []).append(name)
+    return names
+
+
+def values(vocabulary: Vocabulary, predicates: Predicates, z: PrimitiveDescriptors) -> dict[str, Tensor]:
+    """Activations (n, B) of every predicate."""
+    return {name: predicates(Primitives.of(z), part) for name, part in parts(vocabulary).items()}
+
+
+@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@each_variant
+@pytest.mark.parametrize("shaken", [False, True], ids=["as started", "other parameters"])
+def test_every_application_equals_the_slow_loop(
+    enumeration: str, gate: bool, softness: float, shaken: bool
+) -> None:
+    vocabulary, predicates = build(5, gate=gate, softness=softness, enumeration=enumeration, shaken=shaken)
+    z = random_descriptors(2, 5, seed=0)
+    shape, images, names = shape_of(predicates), reference.images(z), names_of(vocabulary)
+    found = values(vocabulary, predicates, z)
+    assert list(found) == NAMES
+    for predicate, activations in found.items():
+        expected = [
+            [reference.satisfaction(read_name(name), image, shape, gate) for image in images]
+            for name in names[predicate]
+        ]
+        torch.testing.assert_close(
+            activations, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12, msg=predicate
+        )
+
+
+def test_gate_is_one_when_everything_is_present_and_presence_itself_is_never_gated() -> None:
+    z = random_descriptors(2, 4, seed=1)
+    vocabulary, gated = build(4, gate=True)
+    _, plain = build(4, gate=False)
+    present = z._replace(presence=torch.ones_like(z.presence))
+    for name, value in values(vocabulary, gated, present).items():
+        torch.testing.assert_close(value, values(vocabulary, plain, present)[name], msg=name)
+    torch.testing.assert_close(values(vocabulary, gated, z)["has"], z.presence.T)
+
+
+@each_variant
+@pytest.mark.parametrize("predicate", NAMES)
+def test_gradient_is_right_in_descriptors_and_parameters(predicate: str, gate: bool, softness: float) -> None:
+    vocabulary, predicates = build(4, gate=gate, softness=softness, angles=(2, 2, 2))
+    part = parts(vocabulary)[predicate]
+    z = random_descriptors(1, 4, seed=2)
+    names, parameters = zip(*predicates.named_parameters(), strict=True)
+
+    def run(centre: Tensor, presence: Tensor, extent: Tensor, *parameters: Tensor) -> Tensor:
+        primitives = Primitives.of(PrimitiveDescriptors(centre, presence, extent, z.heatmap))
+        given = dict(zip(names, parameters, strict=True))
+        result: Tensor = torch.func.functional_call(predicates, given, (primitives, part))
+        return result
+
+    inputs = [part.clone().requires_grad_() for part in z[:3]]
+    assert torch.autograd.gradcheck(run, (*inputs, *parameters))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        ("above", {"log_steepness.above", "margin.above"}),
+        ("left", {"log_steepness.left", "margin.left"}),
+        ("h-align", {"log_tolerance.h_align"}),
+        ("v-align", {"log_tolerance.v_align"}),
+        ("near", {"log_tolerance.near"}),
+        ("contains", {"log_steepness.contains"}),
+        ("tri", {"log_tolerance.tri", "target_angle.tri"}),
+        ("turn", {"log_tolerance.turn", "target_angle.turn"}),
+        ("orient", {"log_tolerance.orient", "target_angle.orient"}),
+        ("eqdist", {"log_tolerance.eqdist"}),
+    ],
+)
+def test_every_family_learns_its_own_parameters_and_no_others(predicate: str, expected: set[str]) -> None:
+    vocabulary, predicates = build(4)
+    values(vocabulary, predicates, random_descriptors(2, 4, seed=3))[predicate].square().sum().backward()
+    moved = {
+        name
+        for name, parameter in predicates.named_parameters()
+        if parameter.grad is not None and parameter.grad.abs().min() > 0
+    }
+    assert moved == expected
+
+
+def test_the_number_of_parameters_does_not_depend_on_the_number_of_primitives() -> None:
+    counts = {sum(p.numel() for p in build(K)[1].parameters()) for K in (4, 6, 8)}
+    assert counts == {3 + 2 + 4 + 2 * (3 + 1 + 4)}
+
+
+# --- what is known by hand ------------------------------------------------------------------------
+
+
+Points = list[tuple[float, float]]
+
+
+def one(name: str, points: Points, extents: Points | None = None) -> float:
+    """One application by its name on given centres, with the parameters a model starts with, ungated."""
+    vocabulary, predicates = build(4, shaken=False, enumeration="paper")
+    centres = points + [(0.77, -0.91), (-0.83, 0.67), (0.1, 0.2)][: 4 - len(points)]
+    z = random_descriptors(1, 4, seed=4)._replace(centre=torch.tensor([centres], dtype=torch.float64))
+    if extents:
+        extents = extents + [(0.1, 0.1)] * (4 - len(extents))
+        z = z._replace(extent=torch.tensor([extents], dtype=torch.float64))
+    predicate = read_name(name).predicate
+    row = names_of(vocabulary)[predicate].index(name)
+    return values(vocabulary, predicates, z)[predicate][row].item()
+
+
+def test_above_means_a_smaller_y_and_left_a_smaller_x() -> None:
+    assert one("above(p0, p1)", [(0, -0.5), (0, 0.5)]) == pytest.approx(reference.sigmoid(5.0))
+    assert one("above(p1, p0)", [(0, -0.5), (0, 0.5)]) == pytest.approx(reference.sigmoid(-5.0))
+    assert one("left(p0, p1)", [(-0.5, 0), (0.5, 0)]) == pytest.approx(reference.sigmoid(5.0))
+
+
+def test_h_align_compares_heights_and_v_align_columns() -> None:
+    row = [(-0.9, 0.3), (0.9, 0.3)]
+    column = [(0.3, -0.9), (0.3, 0.9)]
+    assert one("h-align(p0, p1)", row) == pytest.approx(1)
+    assert one("v-align(p0, p1)", row) < 1e-6
+    assert one("h-align(p0, p1)", column) < 1e-6
+    assert one("v-align(p0, p1)", column) == pytest.approx(1)
+
+
+def test_contains_is_limited_by_the_tightest_side() -> None:
+    inside = [(0.0, 0.0), (0.1, 0.0)]
+    loose, tight = [(0.5, 0.5), (0.2, 0.1)], [(0.5, 0.2), (0.2, 0.3)]
+    assert one("contains(p0, p1)", inside, loose) == pytest.approx(reference.sigmoid(5 * 0.2))
+    assert one("contains(p0, p1)", inside, tight) == pytest.approx(reference.sigmoid(-5 * 0.1))
+
+
+def test_tri_measures_the_angle_at_its_first_primitive() -> None:
+    right_angle_at_p0 = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.9)]
+    assert one("tri[1](p0, p1, p2)", right_angle_at_p0) == pytest.approx(1)  # target π/2
+    assert one("tri[1](p1, p0, p2)", right_angle_at_p0) < 0.9
+
+
+def test_turn_measures_the_change_of_direction_at_its_middle_primitive() -> None:
+    straight_on = [(-0.5, 0.0), (0.0, 0.0), (0.5, 0.0)]  # no turn: angle 0, target π/2, tolerance 0.4
+    assert one("turn[0](p0, p1, p2)", straight_on) == pytest.approx(math.exp(-((math.pi / 2) ** 2) / 0.32))
+    assert one("turn[0](p0, p1, p2)", [(-0.5, 0.0), (0.0, 0.0), (0.0, 0.3)]) == pytest.approx(1)
+
+
+def test_orient_tells_parallel_from_antiparallel_edges() -> None:
+    square = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)]
+    nearly_parallel = math.exp(-((1 - math.cos(math.pi / 8)) ** 2) / (2 * 0.09))  # target π/8, tolerance 0.3
+    assert one("orient[0](p0→p1, p2→p3)", square) == pytest.approx(nearly_parallel)
+    assert one("orient[3](p0→p1, p3→p2)", square) == pytest.approx(nearly_parallel)
+    assert one("orient[0](p0→p1, p3→p2)", square) < 1e-6
+
+
+def test_eqdist_depends_on_the_logarithm_of_the_ratio() -> None:
+    assert one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.2, 0), (0.2, 0.2)]) == pytest.approx(1)
+    doubled = one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.2, 0), (0.2, 0.4)])
+    halved = one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.4, 0), (0.4, 0.2)])
+    assert doubled == pytest.approx(math.exp(-(math.log(2) ** 2) / (2 * 0.3**2)))
+    assert halved == pytest.approx(doubled)
+
+
+def test_a_softened_edge_counts_half_when_it_is_as_long_as_the_softness() -> None:
+    z = random_descriptors(1, 3, seed=10)
+    centre = torch.tensor([[[0.0, 0.0], [0.2, 0.0], [0.0, 0.6]]], dtype=torch.float64)
+    z = z._replace(centre=centre)
+    vocabulary, softened = build(3, softness=0.2)
+    plain = build(3)[1]
+    row = names_of(vocabulary)["tri"].index("tri[0](p0, p1, p2)")  # edges of length ε and 3ε
+    before, after = (values(vocabulary, predicates, z)["tri"][row] for predicates in (plain, softened))
+    torch.testing.assert_close(after, before * 0.5 * 0.9)
+
+
+def test_softness_leaves_presence_and_binary_relations_alone() -> None:
+    z = random_descriptors(2, 4, seed=10)
+    vocabulary, softened = build(4, softness=0.5)
+    before, after = values(vocabulary, build(4)[1], z), values(vocabulary, softened, z)
+    assert {name for name in NAMES if torch.equal(before[name], after[name])} == set(NAMES) - ANGULAR
+    assert all((after[name] < before[name]).all() for name in ANGULAR)
+
+
+def test_softened_relations_of_coincident_primitives_vanish_with_zero_gradient() -> None:
+    vocabulary, predicates = build(4, softness=0.2)
+    z = random_descriptors(1, 4, seed=10)
+    centre = torch.full((1, 4, 2), 0.3, dtype=torch.float64, requires_grad=True)
+    found = values(vocabulary, predicates, z._replace(centre=centre))
+    for name in ANGULAR:
+        assert (found[name] == 0).all(), name
+        assert (torch.autograd.grad(found[name].sum(), centre, retain_graph=True)[0] == 0).all(), name
+
+
+# --- invariances ----------------------------------------------------------------------------------
+
+Transform = Callable[[Tensor], Tensor]
+
+
+def rotation(angle: float) -> Transform:
+    turned = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    matrix = torch.tensor(turned, dtype=torch.float64)
+    return lambda centre: centre @ matrix.T
+
+
+ANGULAR = {"tri", "turn", "orient", "eqdist"}
+MIRROR_X = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+MIRROR_Y = torch.tensor([1.0, -1.0], dtype=torch.float64)
+
+INVARIANCES: dict[str, tuple[Transform, set[str]]] = {
+    "translation": (lambda c: c + torch.tensor([0.3, -0.7], dtype=torch.float64), set(NAMES)),
+    "shrinking": (lambda c: 0.25 * c, ANGULAR | {"has"}),
+    "growing": (lambda c: 3.0 * c, ANGULAR | {"has"}),
+    "rotation by 0.4": (rotation(0.4), ANGULAR | {"has", "near"}),
+    "rotation by 2.5": (rotation(2.5), ANGULAR | {"has", "near"}),
+    "mirroring x": (lambda c: c * MIRROR_X, set(NAMES) - {"left"}),
+    "mirroring y": (lambda c: c * MIRROR_Y, set(NAMES) - {"above"}),
+}
+
+
+@each_variant
+@pytest.mark.parametrize("name", INVARIANCES)
+def test_exactly_the_expected_predicates_are_invariant(name: str, gate: bool, softness: float) -> None:
+    transform, expected = INVARIANCES[name]
+    if softness and name in ("shrinking", "growing"):  # a softened edge has a length that matters
+        expected = {"has"}
+    vocabulary, predicates = build(5, gate=gate, softness=softness)
+    z = random_descriptors(2, 5, seed=5)
+    before = values(vocabulary, predicates, z)
+    after = values(vocabulary, predicates, z._replace(centre=transform(z.centre)))
+    unchanged = {p for p in NAMES if torch.allclose(before[p], after[p], rtol=1e-9, atol=1e-11)}
+    assert unchanged == expected
+
+
+@pytest.mark.parametrize(("predicate", "mirror"), [("left", MIRROR_X), ("above", MIRROR_Y)])
+def test_mirroring_swaps_the_arguments_of_a_direction_without_margin(predicate: str, mirror: Tensor) -> None:
+    vocabulary, predicates = build(5)
+    with torch.no_grad():
+        predicates.margin[predicate].zero_()
+    z = random_descriptors(2, 5, seed=6)
+    names = names_of(vocabulary)[predicate]
+    before = values(vocabulary, predicates, z)[predicate]
+    after = values(vocabulary, predicates, z._replace(centre=z.centre * mirror))[predicate]
+    for row, name in enumerate(names):
+        i, j = read_name(name).primitives
+        torch.testing.assert_close(after[row], before[names.index(f"{predicate}(p{j}, p{i})")])
+
+
+# --- degenerate descriptors -----------------------------------------------------------------------
+
+
+def line(direction: tuple[float, float]) -> Tensor:
+    steps = torch.tensor([-0.75, -0.5, 0.0, 0.25, 1.0], dtype=torch.float64)
+    return (steps.unsqueeze(1) * torch.tensor(direction, dtype=torch.float64)).expand(2, 5, 2).clone()
+
+
+GENERAL = random_descriptors(2, 5, seed=7)
+DEGENERATE: dict[str, PrimitiveDescriptors] = {
+    "all coincide": GENERAL._replace(centre=torch.full((2, 5, 2), 0.3, dtype=torch.float64)),
+    "two coincide": GENERAL._replace(
+        centre=GENERAL.centre.index_copy(1, torch.tensor([1]), GENERAL.centre[:, :1])
+    ),
+    "almost coincide": GENERAL._replace(centre=GENERAL.centre * 1e-6),
+    "denormally close": GENERAL._replace(centre=GENERAL.centre * 1e-30),
+    "in a row": GENERAL._replace(centre=line((1.0, 0.0))),
+    "in a column": GENERAL._replace(centre=line((0.0, 1.0))),
+    "on a diagonal": GENERAL._replace(centre=line((0.6, -0.8))),
+    "no extent": GENERAL._replace(extent=torch.zeros(2, 5, 2, dtype=torch.float64)),
+    "absent": GENERAL._replace(presence=torch.zeros(2, 5, dtype=torch.float64)),
+    "one absent": GENERAL._replace(presence=torch.eye(5, dtype=torch.float64)[:2].sub(1).neg()),
+    "hardly there": GENERAL._replace(presence=torch.full((2, 5), 1e-38, dtype=torch.float64)),
+    "at the gate's floor": GENERAL._replace(presence=torch.full((2, 5), 1e-30, dtype=torch.float64)),
+    "certain": GENERAL._replace(presence=torch.ones(2, 5, dtype=torch.float64)),
+    "everything at once": PrimitiveDescriptors(
+        torch.zeros(2, 5, 2, dtype=torch.float64),
+        torch.zeros(2, 5, dtype=torch.float64),
+        torch.zeros(2, 5, 2, dtype=torch.float64),
+        GENERAL.heatmap,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_variant
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_descriptors_give_finite_values_and_gradients(
+    name: str, gate: bool, softness: float, dtype: torch.dtype
+) -> None:
+    vocabulary, predicates = build(5, gate=gate, softness=softness, enumeration="paper", shaken=False)
+    predicates = predicates.to(dtype)
+    inputs = [part.to(dtype, copy=True).requires_grad_() for part in DEGENERATE[name][:3]]
+    z = PrimitiveDescriptors(*inputs, DEGENERATE[name].heatmap)
+    for predicate, activations in values(vocabulary, predicates, z).items():
+        assert activations.isfinite().all(), predicate
+        assert (activations >= 0).all(), predicate
+        assert (activations <= 1).all(), predicate
+        gradients = torch.autograd.grad(
+            activations.sum(), (*inputs, *predicates.parameters()), allow_unused=True
+        )
+        assert all(g.isfinite().all() for g in gradients if g is not None), predicate
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 6), (6, 1), (4, 4)])
+@pytest.mark.parametrize("logit", [0.0, 90.0, -90.0, 1e30, -1e30])
+def test_gradients_from_gated_relations_back_to_the_heat_maps_are_finite(
+    size: tuple[int, int], logit: float
+) -> None:
+    vocabulary, predicates = build(4, gate=True, softness=0.2, shaken=False)
+    predicates = predicates.float()
+    evidence = torch.full((1, 4, *size), logit)
+    evidence[:, :, -1, -1] += torch.tensor([0.0, 1.0, 2.0, 0.0])
+    evidence.requires_grad_()
+    z = describe(evidence, torch.tensor(1.0))
+    total = sum(activation.sum() for activation in values(vocabulary, predicates, z).values())
+    assert isinstance(total, Tensor)
+    assert total.isfinite()
+    assert torch.autograd.grad(total, evidence)[0].isfinite().all()
+
+
+def test_a_relation_of_an_absent_primitive_is_gated_to_nothing() -> None:
+    vocabulary, predicates = build(4, gate=True)
+    z = random_descriptors(1, 4, seed=8)
+    z.presence[0, 2] = 0
+    for predicate, activations in values(vocabulary, predicates, z).items():
+        involved = (parts(vocabulary)[predicate].primitives == 2).any(0)
+        assert (activations[involved] < 1e-6).all(), predicate
+        assert predicate == "has" or (activations[~involved] > 1e-3).any(), predicate
+
+
+# --- how it starts --------------------------------------------------------------------------------
+
+
+def test_parameters_start_where_the_configuration_says() -> None:
+    config = PredicatesConfig(
+        steepness=7.0,
+        alignment_tolerance=0.11,
+        near_tolerance=0.22,
+        distance_tolerance=0.33,
+        angle_tolerance=0.44,
+        orientation_tolerance=0.55,
+    )
+    shape = shape_of(Predicates(Vocabulary(4, VocabularyConfig()), config))
+    assert list(shape.kappa.values()) == pytest.approx([7.0] * 3)
+    assert list(shape.m.values()) == [0, 0]
+    assert [shape.tau_h, shape.tau_v] == pytest.approx([0.11, 0.11])
+    assert shape.rho == pytest.approx(0.22)
+    assert shape.tau_d == pytest.approx(0.33)
+    assert shape.beta + shape.eta == pytest.approx([0.44] * 4)
+    assert shape.gamma == pytest.approx([0.55] * 4)
+
+
+def test_positive_parameters_stay_positive_wherever_training_takes_them() -> None:
+    vocabulary, predicates = build(4)
+    with torch.no_grad():
+        for parameter in (*predicates.log_steepness.values(), *predicates.log_tolerance.values()):
+            parameter.fill_(-8.0)
+    shape = shape_of(predicates)
+    assert min(*shape.kappa.values(), shape.tau_h, shape.rho, *shape.gamma, shape.tau_d) > 0
+    for activations in values(vocabulary, predicates, random_descriptors(2, 4, seed=9)).values():
+        assert activations.isfinite().all()
+        assert ((activations >= 0) & (activations <= 1)).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_target_angles_start_evenly_spread_inside_0_to_pi(count: int) -> None:
+    angles = spread_angles(count).tolist()
+    assert angles == pytest.approx([math.pi * (2 * i + 1) / (2 * count) for i in range(count)])
+
+
+@pytest.mark.parametrize("value", [-0.5, math.nan])
+def test_a_negative_softness_is_refused_by_name_and_value(value: float) -> None:
+    with pytest.raises(InputError, match=rf"predicates\.edge_softness must be 0 or more, found {value}"):
+        PredicatesConfig(edge_softness=value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "steepness",
+        "alignment_tolerance",
+        "near_tolerance",
+        "distance_tolerance",
+        "angle_tolerance",
+        "orientation_tolerance",
+    ],
+)
+@pytest.mark.parametrize("value", [0.0, -0.5, math.nan])
+def test_a_shape_that_is_not_positive_is_refused_by_name_and_value(field: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"predicates\.{field} must be positive, found {value}"):
+        PredicatesConfig(**{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,211 @@
+"""The bottleneck: heat maps become locations, presence and extents as section 3.2 says."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from parse_dg.model.primitives import (
+    PrimitiveBottleneck,
+    PrimitiveDescriptors,
+    PrimitivesConfig,
+    describe,
+)
+from tests.model import reference
+
+ONE = torch.tensor(1.0, dtype=torch.float64)
+FAR_BELOW = -1e4
+
+
+def random_evidence(B: int, K: int, H: int, W: int, seed: int = 0) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return 2 * torch.randn(B, K, H, W, generator=draw, dtype=torch.float64)
+
+
+def single_map(points: dict[tuple[int, int], float], rows: int = 5, columns: int = 5) -> Tensor:
+    evidence = torch.full((1, 1, rows, columns), FAR_BELOW, dtype=torch.float64)
+    for (row, column), value in points.items():
+        evidence[0, 0, row, column] = value
+    return evidence
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("size", [(7, 7), (4, 6), (6, 3), (1, 5), (5, 1), (1, 1), (2, 2)])
+def test_describe_equals_the_slow_loop(size: tuple[int, int], temperature: float) -> None:
+    evidence = random_evidence(2, 3, *size)
+    z = describe(evidence, torch.tensor(temperature, dtype=torch.float64))
+    for image in range(2):
+        for primitive in range(3):
+            centre, presence, extent, normal = reference.describe(
+                evidence[image, primitive].tolist(), temperature
+            )
+            assert z.centre[image, primitive].tolist() == pytest.approx(centre, abs=1e-13)
+            assert z.presence[image, primitive].item() == pytest.approx(presence, abs=1e-13)
+            assert z.extent[image, primitive].tolist() == pytest.approx(extent, abs=1e-12)
+            expected = torch.tensor(normal, dtype=torch.float64)
+            torch.testing.assert_close(z.heatmap[image, primitive], expected, rtol=0, atol=1e-13)
+
+
+def test_all_mass_at_column_3_row_2_of_a_5x5_map_lies_at_half_zero() -> None:
+    z = describe(single_map({(2, 3): 5.0}), ONE)
+    assert z.centre[0, 0].tolist() == pytest.approx([0.5, 0.0], abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [((0, 0), (-1, -1)), ((0, 4), (1, -1)), ((4, 0), (-1, 1)), ((4, 4), (1, 1)), ((1, 2), (0, -0.5))],
+)
+def test_x_runs_right_and_y_runs_down_with_corners_aligned(
+    cell: tuple[int, int], expected: tuple[float, float]
+) -> None:
+    z = describe(single_map({cell: 0.0}), ONE)
+    assert z.centre[0, 0].tolist() == pytest.approx(expected, abs=1e-15)
+
+
+def test_extent_of_two_equal_points_by_hand() -> None:
+    z = describe(single_map({(2, 0): 0.0, (2, 4): 0.0}), ONE)  # x = ±1: standard deviation 1
+    assert z.centre[0, 0].tolist() == pytest.approx([0, 0], abs=1e-15)
+    assert z.extent[0, 0, 0].item() == pytest.approx(2.0, abs=1e-14)
+    assert z.extent[0, 0, 1].item() == pytest.approx(0.0, abs=2.1e-3)
+
+
+def test_extent_of_two_unequal_points_by_hand() -> None:
+    z = describe(single_map({(0, 1): math.log(3), (4, 1): 0.0}), ONE)  # y = -1 with 3/4, y = 1 with 1/4
+    assert z.centre[0, 0].tolist() == pytest.approx([-0.5, -0.5], abs=1e-14)
+    assert z.extent[0, 0, 1].item() == pytest.approx(2 * math.sqrt(0.75), abs=1e-13)
+
+
+def test_temperature_divides_the_evidence_but_not_the_presence() -> None:
+    evidence = random_evidence(1, 2, 4, 4)
+    halved, plain = describe(evidence, 2 * ONE), describe(evidence / 2, ONE)
+    torch.testing.assert_close(halved.heatmap, plain.heatmap)
+    torch.testing.assert_close(halved.presence, evidence.amax((2, 3)).sigmoid())
+    assert not torch.allclose(halved.presence, plain.presence)
+
+
+@pytest.mark.parametrize("highest", [-30.0, -3.0, 0.0, 0.7, 12.0])
+def test_presence_is_the_sigmoid_of_the_maximum(highest: float) -> None:
+    z = describe(single_map({(1, 1): highest, (3, 4): highest - 0.5}), ONE)
+    assert z.presence.item() == pytest.approx(1 / (1 + math.exp(-highest)), rel=1e-12)
+
+
+def test_heat_maps_are_positive_and_sum_to_one() -> None:
+    heatmap = describe(random_evidence(3, 4, 7, 7), ONE).heatmap
+    assert (heatmap > 0).all()
+    torch.testing.assert_close(heatmap.sum((2, 3)), torch.ones(3, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [(2, 3), (1, 4), (4, 1)])
+def test_gradient_of_describe_is_right(size: tuple[int, int]) -> None:
+    evidence = random_evidence(1, 2, *size, seed=3).requires_grad_()
+    temperature = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda e, t: tuple(describe(e, t)), (evidence, temperature))
+
+
+def test_gradient_of_the_whole_bottleneck_is_right() -> None:
+    bottleneck = PrimitiveBottleneck(2, PrimitivesConfig(count=2, temperature=0.7)).double()
+    features = random_evidence(1, 2, 2, 3, seed=4).requires_grad_()
+    names, values = zip(*bottleneck.named_parameters(), strict=True)
+
+    def run(features: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            torch.func.functional_call(bottleneck, dict(zip(names, parameters, strict=True)), (features,))
+        )
+
+    assert set(names) == {"projection.weight", "projection.bias", "log_temperature"}
+    assert torch.autograd.gradcheck(run, (features, *values))
+
+
+def test_bottleneck_is_a_1x1_convolution_followed_by_the_slow_loop() -> None:
+    bottleneck = PrimitiveBottleneck(3, PrimitivesConfig(count=2, temperature=0.7)).double()
+    features = random_evidence(1, 3, 3, 4, seed=5)
+    weight, bias = bottleneck.projection.weight.tolist(), bottleneck.projection.bias.tolist()
+    z = bottleneck(features)
+    for k in range(2):
+        evidence = [
+            [
+                bias[k] + sum(weight[k][c][0][0] * features[0, c, h, w].item() for c in range(3))
+                for w in range(4)
+            ]
+            for h in range(3)
+        ]
+        centre, presence, extent, _ = reference.describe(evidence, bottleneck.log_temperature.exp().item())
+        assert z.centre[0, k].tolist() == pytest.approx(centre, abs=1e-12)
+        assert z.presence[0, k].item() == pytest.approx(presence, abs=1e-12)
+        assert z.extent[0, k].tolist() == pytest.approx(extent, abs=1e-12)
+
+
+def total(z: PrimitiveDescriptors) -> Tensor:
+    """A scalar to which every part of the descriptors contributes unevenly."""
+    return sum((part * torch.arange(1, part.numel() + 1).view_as(part)).sum() for part in z)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        torch.zeros(1, 2, 4, 4),
+        torch.zeros(1, 2, 1, 1),
+        torch.full((1, 2, 1, 1), 1e30),
+        torch.full((1, 2, 4, 4), -1e30),
+        torch.tensor([[[[1e30, -1e30], [1e30, 0]]]]),
+        torch.tensor([[[[200.0, -200.0, 0.0]]]]),
+        torch.tensor([[[[1e4], [-1e4]]]]),
+        single_map({(2, 3): 1e4}),
+    ],
+    ids=["flat", "one cell", "one huge cell", "all far below", "±1e30", "one row", "one column", "one peak"],
+)
+def test_descriptors_and_gradients_are_finite(evidence: Tensor, dtype: torch.dtype) -> None:
+    evidence = evidence.to(dtype, copy=True).requires_grad_()
+    temperature = torch.tensor(1.0, dtype=dtype, requires_grad=True)
+    z = describe(evidence, temperature)
+    assert all(part.isfinite().all() for part in z)
+    assert (z.centre.abs() <= 1 + 1e-6).all()
+    assert ((z.presence >= 0) & (z.presence <= 1)).all()
+    assert (z.extent > 0).all()
+    gradients = torch.autograd.grad(total(z), (evidence, temperature))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_map_of_one_cell_lies_at_the_origin() -> None:
+    z = describe(torch.full((1, 1, 1, 1), 2.0, dtype=torch.float64), ONE)
+    assert z.centre[0, 0].tolist() == [0, 0]
+    assert z.presence.item() == pytest.approx(reference.sigmoid(2.0))
+
+
+def test_projection_starts_at_the_presence_bias_and_temperature_of_the_configuration() -> None:
+    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4, presence_bias=-2.5, temperature=0.5))
+    assert bottleneck.projection.bias.tolist() == [-2.5] * 4
+    assert bottleneck.log_temperature.exp().item() == pytest.approx(0.5)
+    presence = bottleneck(torch.zeros(1, 8, 3, 3)).presence
+    torch.testing.assert_close(presence, torch.full((1, 4), reference.sigmoid(-2.5)))
+
+
+def test_the_same_generator_gives_the_same_projection() -> None:
+    config, draws = PrimitivesConfig(count=4), (torch.Generator().manual_seed(seed) for seed in (1, 1, 2))
+    first, second, other = (PrimitiveBottleneck(8, config, draw).projection.weight for draw in draws)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_descriptors_stay_in_single_precision_under_autocast() -> None:
+    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4))
+    features = random_evidence(2, 8, 5, 5).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = bottleneck(features)
+        evidence = bottleneck.projection(features)
+    assert evidence.dtype == torch.bfloat16
+    assert {part.dtype for part in z} == {torch.float32}
+    expected = describe(evidence.float(), bottleneck.log_temperature.exp())
+    for part, wanted in zip(z, expected, strict=True):
+        assert torch.equal(part, wanted)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("count", 0), ("count", -3), ("temperature", 0.0), ("temperature", -1.0)]
+)
+def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"primitives\.{field} must be .*found {value}"):
+        PrimitivesConfig(**{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""The regularisers against the sums of appendix B."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
+from tests.model import reference
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def heatmaps(B: int, K: int, H: int, W: int, seed: int = 0) -> Tensor:
+    """Normalised maps, as the bottleneck makes them."""
+    return (2 * randn(B, K, H, W, seed=seed)).flatten(2).softmax(-1).view(B, K, H, W)
+
+
+def flat(maps: Tensor) -> list[list[list[float]]]:
+    return maps.flatten(2).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (4, 9)])
+def test_sparsity_is_the_mean_absolute_value(shape: tuple[int, int]) -> None:
+    weight = randn(*shape)
+    assert sparsity(weight).item() == pytest.approx(reference.mean_l1(weight.tolist()), rel=1e-12)
+
+
+def test_sparsity_by_hand() -> None:
+    assert sparsity(torch.tensor([[1.0, -2.0], [0.0, 3.0]])).item() == 1.5
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 3), (3, 4, 2, 5), (2, 5, 1, 1), (2, 3, 1, 6)])
+def test_diversity_equals_the_slow_loop_averaged_over_images(shape: tuple[int, int, int, int]) -> None:
+    maps = heatmaps(*shape)
+    expected = sum(reference.diversity(image) for image in flat(maps)) / shape[0]
+    assert diversity(maps).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3, 3), (3, 4, 2, 5), (2, 5, 1, 1), (2, 1, 1, 6)])
+def test_concentration_equals_the_slow_loop_averaged_over_images(shape: tuple[int, int, int, int]) -> None:
+    maps = heatmaps(*shape)
+    expected = sum(reference.concentration(image) for image in flat(maps)) / shape[0]
+    assert concentration(maps).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 9])
+def test_angle_repulsion_equals_the_slow_loop(count: int) -> None:
+    angles = 3 * randn(count, seed=count)
+    expected = reference.angle_repulsion(angles.tolist())
+    assert angle_repulsion(angles).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_maps_apart_are_diverse_and_the_same_map_twice_is_not() -> None:
+    apart = torch.zeros(1, 2, 2, 2)
+    apart[0, 0, 0, 0] = apart[0, 1, 1, 1] = 1
+    assert diversity(apart).item() == 0
+    assert diversity(heatmaps(1, 1, 4, 4).expand(1, 3, 4, 4)).item() == pytest.approx(1)
+
+
+def test_concentration_of_a_peak_and_of_a_flat_map_by_hand() -> None:
+    peak, even = torch.zeros(1, 1, 4, 4), torch.full((1, 1, 4, 4), 1 / 16)
+    peak[0, 0, 1, 2] = 1
+    assert concentration(peak).item() == pytest.approx(-math.log(1.01), rel=1e-5)
+    assert concentration(even).item() == pytest.approx(-math.log(1 / 16 + 0.01), rel=1e-5)
+
+
+def test_coincident_angles_are_punished_by_one_hundred() -> None:
+    assert angle_repulsion(torch.tensor([0.7, 0.7])).item() == pytest.approx(100)
+    mirrored = torch.tensor([0.7, -0.7])  # the same cosine
+    assert angle_repulsion(mirrored).item() == pytest.approx(100)
+    assert angle_repulsion(torch.tensor([0.0, math.pi])).item() == pytest.approx(1 / 4.01)
+
+
+def test_a_single_primitive_has_nothing_to_differ_from() -> None:
+    maps = heatmaps(2, 1, 3, 3)
+    assert diversity(maps).shape == ()
+    assert diversity(maps).item() == 0
+    assert diversity(maps).dtype == torch.float64
+
+
+def test_a_single_angle_has_nothing_to_repel() -> None:
+    repulsion = angle_repulsion(torch.tensor([1.2], dtype=torch.float64))
+    assert repulsion.shape == ()
+    assert repulsion.item() == 0
+    assert repulsion.dtype == torch.float64
+
+
+def test_gradients_are_right() -> None:
+    assert torch.autograd.gradcheck(sparsity, (randn(3, 4).requires_grad_(),))
+    assert torch.autograd.gradcheck(diversity, (heatmaps(2, 3, 2, 3).requires_grad_(),))
+    assert torch.autograd.gradcheck(concentration, (heatmaps(2, 3, 2, 3).requires_grad_(),))
+    assert torch.autograd.gradcheck(angle_repulsion, (randn(4).requires_grad_(),))
+
+
+def test_gradients_at_peaks_and_coincident_angles_are_finite() -> None:
+    peaks = torch.zeros(1, 2, 3, 3)
+    peaks[:, :, 1, 1] = 1
+    peaks.requires_grad_()
+    (diversity(peaks) + concentration(peaks)).backward()
+    assert peaks.grad is not None
+    assert peaks.grad.isfinite().all()
+    angles = torch.zeros(4, requires_grad=True)
+    angle_repulsion(angles).backward()
+    assert angles.grad is not None
+    assert angles.grad.isfinite().all()
+
+
+def test_a_step_downhill_moves_angles_apart() -> None:
+    angles = torch.tensor([1.0, 1.2], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(angle_repulsion(angles), angles)
+    assert gradient[0] > 0 > gradient[1]

@@ -1,0 +1,237 @@
+"""The structural layer: evaluating only what some class uses equals evaluating everything, both ways."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.predicates import PredicatesConfig
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.structure import StructuralLayer, StructureConfig
+from parse_dg.model.vocabulary import VocabularyConfig
+from tests.model import reference
+from tests.model.reference import random_descriptors, read_name, shake, shape_of, sparsemax_by_sorting
+
+STARTS = {
+    "simplex": CompositionConfig(),
+    "simplex, own": CompositionConfig(start_own=3, logit_scale="fixed"),
+    "normal": CompositionConfig(start="normal", start_std=0.1),
+    "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
+    "zeros": CompositionConfig(start="zeros"),
+}
+
+
+def build(
+    K: int = 6,
+    classes: int = 3,
+    *,
+    composition: CompositionConfig | None = None,
+    gate: bool = True,
+    columns: Tensor | None = None,
+    **vocabulary: object,
+) -> StructuralLayer:
+    config = StructureConfig(
+        vocabulary=VocabularyConfig(**vocabulary),  # type: ignore[arg-type]
+        predicates=PredicatesConfig(gate=gate, edge_softness=0.2 if gate else 0.0),
+        composition=composition or CompositionConfig(),
+    )
+    layer = StructuralLayer(K, classes, config, seeded(0), columns).double()
+    shake(layer.predicates, seed=31)
+    return layer
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def with_gradients(z: PrimitiveDescriptors) -> PrimitiveDescriptors:
+    centre, presence, extent = (part.clone().requires_grad_() for part in z[:3])
+    return PrimitiveDescriptors(centre, presence, extent, z.heatmap)
+
+
+def dense_logits(layer: StructuralLayer, z: PrimitiveDescriptors) -> tuple[Tensor, Tensor]:
+    """s = w·a with every one of the M activations and the whole of sparsemax(Λ), and the logits."""
+    activations = layer.evaluate(z, torch.arange(layer.vocabulary.size))
+    scores = activations @ sparsemax_by_sorting(layer.composition.weight).T
+    match layer.composition.config.logit_scale:
+        case "learnable":
+            return scores, scores * layer.composition.log_scale.exp()
+        case "fixed":
+            return scores, scores * layer.composition.config.scale_start
+        case _:
+            return scores, scores
+
+
+def gradients(loss: Tensor, layer: StructuralLayer, z: PrimitiveDescriptors) -> dict[str, Tensor]:
+    named = {"centre": z.centre, "presence": z.presence, "extent": z.extent, **dict(layer.named_parameters())}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {n: torch.zeros_like(named[n]) if g is None else g for n, g in zip(named, found, strict=True)}
+
+
+@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+@pytest.mark.parametrize("start", STARTS)
+def test_the_restricted_path_equals_the_dense_path(start: str, gate: bool, enumeration: str) -> None:
+    layer = build(5, composition=STARTS[start], gate=gate, enumeration=enumeration)
+    z = with_gradients(random_descriptors(4, 5, seed=0))
+    upstream = torch.randn(4, 3, generator=seeded(1), dtype=torch.float64)
+    output = layer(z)
+    scores, logits = dense_logits(layer, z)
+    torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-12)
+    torch.testing.assert_close(output.logits, logits, rtol=0, atol=1e-11)
+    found = gradients((upstream * output.logits).sum(), layer, z)
+    expected = gradients((upstream * logits).sum(), layer, z)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-10, msg=name)
+    for name in ("composition.weight", "centre", "predicates.target_angle.orient"):
+        assert found[name].abs().max() > 1e-6, name
+
+
+@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+def test_scores_equal_the_papers_sum_in_slow_loops(gate: bool) -> None:
+    layer = build(4, gate=gate, composition=CompositionConfig(start="normal", start_std=0.1))
+    z = random_descriptors(2, 4, seed=1)
+    found = [read_name(name) for name in layer.vocabulary.names(torch.arange(layer.vocabulary.size))]
+    shape, output = shape_of(layer.predicates), layer(z)
+    for b, image in enumerate(reference.images(z)):
+        activations = [reference.satisfaction(application, image, shape, gate) for application in found]
+        for c, row in enumerate(layer.composition.weight.tolist()):
+            weights = reference.sparsemax_exact(row)
+            score = sum(w * a for w, a in zip(weights, activations, strict=True))
+            assert output.scores[b, c].item() == pytest.approx(score, abs=1e-9)
+
+
+def test_the_output_explains_its_scores() -> None:
+    layer = build(composition=STARTS["normal"])
+    z = random_descriptors(3, 6, seed=2)
+    output = layer(z)
+    torch.testing.assert_close(output.activations @ output.weights.T, output.scores, rtol=0, atol=1e-15)
+    assert (output.columns.diff() > 0).all()
+    assert 0 < len(output.columns) < layer.vocabulary.size
+    everything = layer.evaluate(z, torch.arange(layer.vocabulary.size))
+    torch.testing.assert_close(everything[:, output.columns], output.activations, rtol=0, atol=1e-15)
+    assert ((output.scores >= 0) & (output.scores <= 1)).all()
+
+
+@pytest.mark.parametrize("families", ["none", "binary", "binary+ternary", "binary+quaternary", "all"])
+def test_every_family_switch_scores_and_learns(families: str) -> None:
+    layer = build(5, families=families)
+    z = with_gradients(random_descriptors(2, 5, seed=3))
+    scores, _ = dense_logits(layer, z)
+    output = layer(z)
+    torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-12)
+    output.logits[:, 0].sum().backward()
+    assert z.presence.grad is not None
+    assert z.presence.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
+    layer = build(
+        4,
+        2,
+        composition=CompositionConfig(start_entries=3),
+        gate=gate,
+        triangle_angles=1,
+        orientation_angles=1,
+    )
+    z = random_descriptors(2, 4, seed=4)
+    with torch.no_grad():
+        layer.composition.weight.add_(0.003 * torch.randn(2, layer.vocabulary.size, generator=seeded(2)))
+        rows = layer.composition.weight
+        tau = (rows - sparsemax_by_sorting(rows)).amax(1, keepdim=True)
+        assert (
+            rows - tau
+        ).abs().min() > 1e-5  # sparsemax has no derivative where an entry lies on the threshold
+    layer(with_gradients(z)).logits.square().sum().backward()
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in parameters)
+
+    def run(centre: Tensor, presence: Tensor, extent: Tensor, *parameters: Tensor) -> Tensor:
+        given = dict(zip(names, parameters, strict=True))
+        descriptors = PrimitiveDescriptors(centre, presence, extent, z.heatmap)
+        logits: Tensor = torch.func.functional_call(layer, given, (descriptors,)).logits
+        return logits
+
+    assert {"composition.weight", "composition.log_scale"} < set(names)
+    assert torch.autograd.gradcheck(run, (*with_gradients(z)[:3], *parameters))
+
+
+# --- compaction (appendix C) ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("start", STARTS)
+def test_a_layer_of_the_active_columns_alone_gives_identical_bits(start: str, dtype: torch.dtype) -> None:
+    layer = build(composition=STARTS[start]).to(dtype)
+    active = layer.composition.active().columns
+    compact = build(composition=STARTS[start], columns=active).to(dtype)
+    compact.predicates.load_state_dict(layer.predicates.state_dict())
+    with torch.no_grad():
+        compact.composition.weight.copy_(layer.composition.weight[:, active])
+    z = random_descriptors(4, 6, seed=5, dtype=dtype)
+    full, small = layer(z), compact(z)
+    assert torch.equal(small.scores, full.scores)
+    assert torch.equal(small.logits, full.logits)
+    assert torch.equal(small.columns, full.columns)
+    assert torch.equal(small.weights, full.weights)
+    assert compact.composition.weight.numel() == 3 * len(active)
+
+
+def test_a_compacted_layer_compacts_to_itself() -> None:
+    layer = build(composition=STARTS["normal"])
+    active = layer.composition.active().columns
+    compact = build(composition=STARTS["normal"], columns=active)
+    with torch.no_grad():
+        compact.composition.weight.copy_(layer.composition.weight[:, active])
+    assert torch.equal(compact.composition.active().columns, torch.arange(len(active)))
+
+
+def test_pruning_an_application_that_is_used_changes_the_scores() -> None:
+    layer = build(composition=STARTS["normal"])
+    active = layer.composition.active().columns[1:]
+    pruned = build(composition=STARTS["normal"], columns=active)
+    with torch.no_grad():
+        pruned.composition.weight.copy_(layer.composition.weight[:, active])
+    z = random_descriptors(4, 6, seed=6)
+    assert not torch.allclose(pruned(z).scores, layer(z).scores, rtol=0, atol=1e-6)
+
+
+# --- precision ------------------------------------------------------------------------------------
+
+
+def test_autocast_does_not_reach_the_structural_layer() -> None:
+    layer = build().float()
+    z = with_gradients(random_descriptors(4, 6, seed=7, dtype=torch.float32))
+    plain = layer(z)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+        cast = layer(z)
+    for name in ("logits", "scores", "activations", "weights"):
+        assert getattr(cast, name).dtype == torch.float32
+        assert torch.equal(getattr(cast, name), getattr(plain, name)), name
+    gradient = torch.autograd.grad(cast.logits.sum(), layer.composition.weight)[0]
+    assert gradient.dtype == torch.float32
+    assert torch.equal(gradient, torch.autograd.grad(plain.logits.sum(), layer.composition.weight)[0])
+
+
+def test_single_precision_follows_double_precision() -> None:
+    layer = build(composition=STARTS["normal"])
+    z = random_descriptors(8, 6, seed=8)
+    expected = layer(z)
+    found = layer.float()(PrimitiveDescriptors(*(part.float() for part in z)))
+    torch.testing.assert_close(found.scores, expected.scores.float(), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_coincident_absent_primitives_give_finite_gradients_everywhere(start: str) -> None:
+    layer = build(5, composition=STARTS[start]).float()
+    z = with_gradients(
+        PrimitiveDescriptors(
+            torch.zeros(2, 5, 2), torch.zeros(2, 5), torch.zeros(2, 5, 2), torch.ones(2, 5, 1, 1)
+        )
+    )
+    output = layer(z)
+    assert output.logits.isfinite().all()
+    found = gradients(torch.nn.functional.cross_entropy(output.logits, torch.tensor([0, 1])), layer, z)
+    assert all(gradient.isfinite().all() for gradient in found.values())

@@ -1,0 +1,340 @@
+"""Which applications there are: counts in closed form, names, and which columns are copies of each other."""
+
+from collections import Counter
+from math import comb
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.predicates import PredicatesConfig
+from parse_dg.model.structure import StructuralLayer, StructureConfig
+from parse_dg.model.vocabulary import FAMILY, Vocabulary, VocabularyConfig, application_name
+from tests.model import reference
+from tests.model.reference import Application, own_reverse, random_descriptors, read_name, shake
+
+ENUMERATIONS = ["distinct", "paper"]
+SWITCHED_ON = {
+    "none": {"presence"},
+    "binary": {"presence", "binary"},
+    "binary+ternary": {"presence", "binary", "ternary"},
+    "binary+quaternary": {"presence", "binary", "quaternary"},
+    "all": {"presence", "binary", "ternary", "quaternary"},
+}
+
+
+def closed_form(enumeration: str, K: int, n: int = 3, t: int = 1, m: int = 4) -> dict[str, int]:
+    """How many columns each predicate has."""
+    ordered, pairs, triples = K * (K - 1), comb(K, 2), K * (K - 1) * (K - 2)
+    if enumeration == "paper":
+        return {
+            "has": K,
+            **dict.fromkeys(("above", "left", "h-align", "v-align", "near", "contains"), ordered),
+            "tri": n * triples,
+            "turn": t * triples,
+            "orient": m * comb(ordered, 2),
+            "eqdist": comb(K, 3),
+        }
+    return {
+        "has": K,
+        **dict.fromkeys(("above", "left", "contains"), ordered),
+        **dict.fromkeys(("h-align", "v-align", "near"), pairs),
+        "tri": n * K * comb(K - 1, 2),
+        "turn": t * K * comb(K - 1, 2),
+        "orient": m * 2 * comb(pairs, 2),
+        "eqdist": comb(pairs, 2),
+    }
+
+
+def build(K: int, enumeration: str, families: str = "all", n: int = 3, t: int = 1, m: int = 4) -> Vocabulary:
+    return Vocabulary(
+        K,
+        VocabularyConfig(
+            enumeration=enumeration,  # type: ignore[arg-type]
+            families=families,  # type: ignore[arg-type]
+            triangle_angles=n,
+            turning_angles=t,
+            orientation_angles=m,
+        ),
+    )
+
+
+def all_applications(vocabulary: Vocabulary) -> list[Application]:
+    return [read_name(name) for name in vocabulary.names(torch.arange(vocabulary.size))]
+
+
+def activations(enumeration: str, K: int, *, additions: bool, B: int = 4) -> tuple[list[Application], Tensor]:
+    """Every application and its column (M, B), with parameters that coincide nowhere."""
+    config = StructureConfig(
+        vocabulary=VocabularyConfig(enumeration=enumeration),  # type: ignore[arg-type]
+        predicates=PredicatesConfig(gate=additions, edge_softness=0.2 if additions else 0.0),
+        composition=CompositionConfig(start="zeros"),
+    )
+    layer = StructuralLayer(K, 2, config).double()
+    shake(layer.predicates, seed=21)
+    with torch.no_grad():
+        columns = layer.evaluate(random_descriptors(B, K, seed=22), torch.arange(layer.vocabulary.size)).T
+    return all_applications(layer.vocabulary), columns
+
+
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """The largest difference between every column of a and every column of b."""
+    return (a.unsqueeze(1) - b.unsqueeze(0)).abs().amax(-1)
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("enumeration", "expected"), [("distinct", 72_076), ("paper", 130_176)])
+def test_the_size_at_16_primitives(enumeration: str, expected: int) -> None:
+    vocabulary = build(16, enumeration)
+    assert vocabulary.size == expected
+    assert sum(block.size for block in vocabulary.blocks) == expected
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [("has", 16), ("above", 240), ("near", 240), ("tri", 3 * 3360), ("turn", 3360), ("orient", 114_720)],
+)
+def test_the_published_counts_by_predicate(predicate: str, expected: int) -> None:
+    assert closed_form("paper", 16)[predicate] == expected
+    sizes = {block.predicate: block.size for block in build(16, "paper").blocks}
+    assert sizes[predicate] == expected
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+@pytest.mark.parametrize("K", range(4, 25))
+def test_counts_are_the_closed_form(K: int, enumeration: str) -> None:
+    vocabulary = build(K, enumeration)
+    sizes = {block.predicate.replace("_", "-"): block.size for block in vocabulary.blocks}
+    assert sizes == closed_form(enumeration, K)
+    assert vocabulary.size == sum(sizes.values())
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+@pytest.mark.parametrize("angles", [(1, 1, 1), (2, 5, 3), (6, 2, 8)])
+def test_counts_with_other_numbers_of_angles(angles: tuple[int, int, int], enumeration: str) -> None:
+    vocabulary = build(6, enumeration, "all", *angles)
+    expected = closed_form(enumeration, 6, *angles)
+    assert vocabulary.size == sum(expected.values())
+    assert Counter(a.predicate for a in all_applications(vocabulary)) == expected
+    numbers = {p: {a.angle for a in all_applications(vocabulary) if a.predicate == p} for p in expected}
+    assert numbers["tri"] == set(range(angles[0]))
+    assert numbers["turn"] == set(range(angles[1]))
+    assert numbers["orient"] == set(range(angles[2]))
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+@pytest.mark.parametrize("families", SWITCHED_ON)
+def test_a_switch_keeps_exactly_its_families(families: str, enumeration: str) -> None:
+    kept = Counter(a.predicate for a in all_applications(build(6, enumeration, families)))
+    expected = {
+        predicate: count
+        for predicate, count in closed_form(enumeration, 6).items()
+        if reference.FAMILY_OF_ARITY[reference.PREDICATES[predicate]] in SWITCHED_ON[families]
+    }
+    assert kept == expected
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+@pytest.mark.parametrize("K", [1, 2, 3])
+def test_with_few_primitives_the_impossible_relations_are_simply_missing(K: int, enumeration: str) -> None:
+    vocabulary = build(K, enumeration)
+    found = Counter(a.predicate for a in all_applications(vocabulary))
+    assert found == {p: count for p, count in closed_form(enumeration, K).items() if count}
+    assert vocabulary.size == sum(found.values())
+
+
+def test_every_predicate_belongs_to_the_family_of_its_arity() -> None:
+    expected = {p.replace("-", "_"): reference.FAMILY_OF_ARITY[a] for p, a in reference.PREDICATES.items()}
+    assert expected == FAMILY
+
+
+# --- which tuples ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+def test_every_application_binds_a_valid_tuple(enumeration: str) -> None:
+    valid = {predicate: set(reference.valid_tuples(predicate, 5)) for predicate in reference.PREDICATES}
+    for application in all_applications(build(5, enumeration)):
+        assert application.primitives in valid[application.predicate], application
+
+
+@pytest.mark.parametrize("predicate", reference.PREDICATES)
+def test_distinct_has_each_value_once_and_misses_none(predicate: str) -> None:
+    found = [a for a in all_applications(build(5, "distinct", n=1, t=1, m=1)) if a.predicate == predicate]
+    keys = Counter(reference.symmetry(predicate, a.primitives) for a in found)
+    assert set(keys.values()) == {1}
+    expected = {
+        reference.symmetry(predicate, places)
+        for places in reference.valid_tuples(predicate, 5)
+        if not own_reverse(Application(predicate, 0, places))
+        and not (predicate == "eqdist" and len(set(places)) == 2)  # an edge is as long as itself
+    }
+    assert set(keys) == expected
+
+
+@pytest.mark.parametrize("predicate", [p for p in reference.PREDICATES if p not in ("orient", "eqdist")])
+def test_paper_applies_a_predicate_to_every_ordered_tuple_once(predicate: str) -> None:
+    found = [a for a in all_applications(build(5, "paper", n=1, t=1, m=1)) if a.predicate == predicate]
+    tuples = Counter(a.primitives for a in found)
+    assert tuples == Counter(reference.valid_tuples(predicate, 5))
+
+
+def test_paper_compares_every_unordered_pair_of_distinct_directed_edges_once() -> None:
+    found = [a for a in all_applications(build(5, "paper", m=1)) if a.predicate == "orient"]
+    pairs = Counter(frozenset((a.primitives[:2], a.primitives[2:])) for a in found)
+    assert set(pairs.values()) == {1}
+    assert set(pairs) == {frozenset((t[:2], t[2:])) for t in reference.valid_tuples("orient", 5)}
+
+
+def test_paper_compares_the_two_legs_of_the_chain_of_every_triple_once() -> None:
+    found = [a for a in all_applications(build(6, "paper")) if a.predicate == "eqdist"]
+    triples = Counter(frozenset(a.primitives) for a in found)
+    assert len(triples) == comb(6, 3)
+    assert set(triples.values()) == {1}
+    assert {len(triple) for triple in triples} == {3}
+    assert all(a.primitives[1] == a.primitives[2] and sorted(a.primitives) == [*a.primitives] for a in found)
+
+
+# --- names and subsets ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+def test_names_are_unique(enumeration: str) -> None:
+    vocabulary = build(7, enumeration)
+    names = vocabulary.names(torch.arange(vocabulary.size))
+    assert len(names) == len(set(names)) == vocabulary.size
+
+
+@pytest.mark.parametrize(
+    ("predicate", "angle", "primitives", "expected"),
+    [
+        ("has", 0, (2,), "has(p2)"),
+        ("above", 0, (3, 11), "above(p3, p11)"),
+        ("h_align", 0, (0, 1), "h-align(p0, p1)"),
+        ("tri", 1, (4, 0, 2), "tri[1](p4, p0, p2)"),
+        ("orient", 2, (0, 4, 7, 9), "orient[2](p0→p4, p7→p9)"),
+        ("eqdist", 0, (0, 1, 1, 2), "eqdist(p0→p1, p1→p2)"),
+    ],
+)
+def test_a_name_reads_as_documented(
+    predicate: str, angle: int, primitives: tuple[int, ...], expected: str
+) -> None:
+    assert application_name(predicate, angle, primitives) == expected
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+def test_columns_run_block_by_block_angle_by_angle_tuple_by_tuple(enumeration: str) -> None:
+    vocabulary = build(5, enumeration)
+    found = all_applications(vocabulary)
+    for block in vocabulary.blocks:
+        inside = found[block.start : block.start + block.size]
+        assert {a.predicate for a in inside} == {block.predicate.replace("_", "-")}
+        expected = [(g, tuple(t)) for g in range(block.angles) for t in block.tuples.tolist()]
+        assert [(a.angle or 0, a.primitives) for a in inside] == expected
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_subset_of_columns_means_the_same_as_in_the_full_enumeration(seed: int, enumeration: str) -> None:
+    vocabulary = build(6, enumeration)
+    full = vocabulary.names(torch.arange(vocabulary.size))
+    draw = torch.Generator().manual_seed(seed)
+    count = (1, 5, 60, 700)[seed]
+    columns = torch.randperm(vocabulary.size, generator=draw)[:count].sort().values
+    assert vocabulary.names(columns) == [full[m] for m in columns.tolist()]
+    for part in vocabulary.applications(columns):
+        assert part.angle.shape[0] == part.primitives.shape[1] > 0
+        assert part.primitives.shape[0] == reference.PREDICATES[part.predicate.replace("_", "-")]
+
+
+def test_the_first_and_last_column_of_every_block_alone() -> None:
+    vocabulary = build(5, "distinct")
+    full = vocabulary.names(torch.arange(vocabulary.size))
+    for block in vocabulary.blocks:
+        for column in (block.start, block.start + block.size - 1):
+            assert vocabulary.names(torch.tensor([column])) == [full[column]]
+
+
+def test_no_columns_have_no_applications() -> None:
+    vocabulary = build(5, "distinct")
+    assert list(vocabulary.applications(torch.arange(0))) == []
+    assert vocabulary.names(torch.arange(0)) == []
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("additions", [False, True], ids=["paper's text", "with additions"])
+def test_symmetric_applications_of_paper_are_equal_columns(additions: bool) -> None:
+    found, columns = activations("paper", 5, additions=additions)
+    groups: dict[object, list[int]] = {}
+    for column, application in enumerate(found):
+        groups.setdefault(application.key, []).append(column)
+    sizes = {p: {len(g) for key, g in groups.items() if key[0] == p} for p in reference.PREDICATES}  # type: ignore[index]
+    assert sizes["near"] == sizes["h-align"] == sizes["v-align"] == sizes["tri"] == sizes["turn"] == {2}
+    assert sizes["orient"] == {2, 1}  # 1: an edge with its own reverse
+    assert sizes["has"] == sizes["above"] == sizes["left"] == sizes["contains"] == sizes["eqdist"] == {1}
+    for key, group in groups.items():
+        spread = columns[group].amax(0) - columns[group].amin(0)
+        assert spread.max() < 1e-12, key
+
+
+def test_an_edge_with_its_own_reverse_is_a_constant_column() -> None:
+    found, columns = activations("paper", 5, additions=False)
+    constant = [column for column, application in enumerate(found) if own_reverse(application)]
+    assert len(constant) == 4 * comb(5, 2)
+    spread = columns.amax(1) - columns.amin(1)
+    assert spread[constant].max() < 1e-12
+    others = torch.ones(len(found), dtype=torch.bool)
+    others[constant] = False
+    assert spread[others].min() > 1e-9
+
+
+@pytest.mark.parametrize("additions", [False, True], ids=["paper's text", "with additions"])
+def test_distinct_has_no_two_equal_columns(additions: bool) -> None:
+    # With parameters in general position: evenly spread targets of one tolerance mirror each other.
+    _, columns = activations("distinct", 5, additions=additions)
+    apart = distances(columns, columns)
+    apart.fill_diagonal_(1.0)
+    assert apart.min() > 1e-9
+
+
+@pytest.mark.parametrize("additions", [False, True], ids=["paper's text", "with additions"])
+def test_paper_and_distinct_have_the_same_values_but_for_eqdist_and_the_constants(additions: bool) -> None:
+    of_paper, paper = activations("paper", 5, additions=additions)
+    of_distinct, distinct = activations("distinct", 5, additions=additions)
+    apart = distances(
+        paper[[m for m, a in enumerate(of_paper) if a.predicate != "eqdist" and not own_reverse(a)]],
+        distinct[[m for m, a in enumerate(of_distinct) if a.predicate != "eqdist"]],
+    )
+    assert apart.amin(1).max() < 1e-12  # every value of paper is one of distinct
+    assert apart.amin(0).max() < 1e-12  # and the other way round
+    equal_distances = paper[[m for m, a in enumerate(of_paper) if a.predicate == "eqdist"]]
+    assert distances(equal_distances, distinct).amin(1).max() < 1e-12
+
+
+def test_merging_the_weights_of_equal_columns_leaves_every_score_unchanged() -> None:
+    of_paper, paper = activations("paper", 5, additions=True)
+    of_distinct, distinct = activations("distinct", 5, additions=True)
+    draw = torch.Generator().manual_seed(23)
+    usable = [m for m, a in enumerate(of_paper) if not own_reverse(a)]
+    weights = torch.zeros(3, len(of_paper), dtype=torch.float64)
+    weights[:, usable] = torch.rand(3, len(usable), generator=draw, dtype=torch.float64)
+    weights /= weights.sum(1, keepdim=True)
+    place = {application.key: column for column, application in enumerate(of_distinct)}
+    merged = torch.zeros(3, len(of_distinct), dtype=torch.float64)
+    for column in usable:
+        merged[:, place[of_paper[column].key]] += weights[:, column]
+    torch.testing.assert_close(merged.sum(1), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(merged @ distinct, weights @ paper, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("field", ["triangle_angles", "turning_angles", "orientation_angles"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_fewer_than_one_angle_is_refused_by_name_and_value(field: str, value: int) -> None:
+    with pytest.raises(InputError, match=rf"vocabulary\.{field} must be at least 1, found {value}"):
+        VocabularyConfig(**{field: value})  # type: ignore[arg-type]

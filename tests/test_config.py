@@ -1,0 +1,301 @@
+"""Configurations: to plain data and back, changed by dotted paths, errors that say what would be valid."""
+
+import json
+from dataclasses import FrozenInstanceError, dataclass, field
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from parse_dg.config import change, from_dict, require, to_dict
+from parse_dg.errors import InputError, unknown
+from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.structure import StructureConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    steps: int = 100
+    rate: float = 0.5
+    exact: bool = False
+    note: str = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Middle:
+    inner: Inner = field(default_factory=Inner)
+    kind: Literal["slow", "fast"] = "slow"
+    level: Literal[1, 2, 3] = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    name: ClassVar[str] = "circle"
+    radius: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    name: ClassVar[str] = "square"
+    side: float = 2.0
+    corners: tuple[int, ...] = (0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    middle: Middle = field(default_factory=Middle)
+    shape: Circle | Square = field(default_factory=Circle)
+    sizes: tuple[int, ...] = (1, 2)
+    box: tuple[float, float] = (0.0, 1.0)
+    words: tuple[str, ...] = ()
+    limit: int | None = None
+    label: str | None = "a"
+
+    def __post_init__(self) -> None:
+        require(self.limit is None or self.limit > 0, "outer.limit", self.limit, "positive")
+
+
+OTHER = Outer(
+    middle=Middle(inner=Inner(steps=7, rate=0.25, exact=True, note="none at all"), kind="fast", level=3),
+    shape=Square(side=4.5, corners=(3, 1, 2)),
+    sizes=(),
+    box=(-1.5, 2.0),
+    words=("x", "y z"),
+    limit=9,
+    label=None,
+)
+
+
+def message(error: pytest.ExceptionInfo[InputError]) -> str:
+    return str(error.value)
+
+
+# --- plain data and back --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [Outer(), OTHER], ids=["defaults", "everything changed"])
+def test_a_configuration_survives_json(config: Outer) -> None:
+    restored = from_dict(Outer, json.loads(json.dumps(to_dict(config))))
+    assert restored == config
+    assert type(restored.shape) is type(config.shape)
+    assert isinstance(restored.sizes, tuple)
+
+
+def test_a_configuration_of_the_model_survives_json() -> None:
+    config = StructureConfig(composition=CompositionConfig(start_mass=(0.1, 0.2, 0.3, 0.4), start="zeros"))
+    assert from_dict(StructureConfig, json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_plain_data_is_nested_and_names_the_member_of_a_union() -> None:
+    assert to_dict(OTHER) == {
+        "middle": {
+            "inner": {"steps": 7, "rate": 0.25, "exact": True, "note": "none at all"},
+            "kind": "fast",
+            "level": 3,
+        },
+        "shape": {"name": "square", "side": 4.5, "corners": [3, 1, 2]},
+        "sizes": [],
+        "box": [-1.5, 2.0],
+        "words": ["x", "y z"],
+        "limit": 9,
+        "label": None,
+    }
+
+
+def test_fields_left_out_keep_their_defaults() -> None:
+    assert from_dict(Outer, {}) == Outer()
+    found = from_dict(Outer, {"middle": {"kind": "fast"}, "shape": {"name": "square"}})
+    assert found == Outer(middle=Middle(kind="fast"), shape=Square())
+
+
+def test_whole_numbers_are_numbers_and_whole_floats_are_whole() -> None:
+    found = from_dict(Inner, {"rate": 2, "steps": 5.0})
+    assert (found.rate, found.steps) == (2.0, 5)
+    assert isinstance(found.rate, float)
+    assert isinstance(found.steps, int)
+
+
+def test_configurations_cannot_be_changed_in_place() -> None:
+    with pytest.raises(FrozenInstanceError):
+        CompositionConfig().start_own = 3  # type: ignore[misc]
+
+
+# --- changes by dotted path -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("middle.inner.steps", "500", 500),
+        ("middle.inner.steps", 500, 500),
+        ("middle.inner.rate", "1e-3", 0.001),
+        ("middle.inner.rate", "3", 3.0),
+        ("middle.inner.exact", "true", True),
+        ("middle.inner.exact", "False", False),
+        ("middle.inner.exact", True, True),
+        ("middle.inner.note", "500", "500"),
+        ("middle.kind", "fast", "fast"),
+        ("middle.level", "3", 3),
+        ("middle.level", 1, 1),
+        ("shape.radius", "0.5", 0.5),
+        ("sizes", "4,5,6", (4, 5, 6)),
+        ("sizes", "(4, 5)", (4, 5)),
+        ("sizes", "7", (7,)),
+        ("sizes", "", ()),
+        ("sizes", [8, 9], (8, 9)),
+        ("box", "0.5,1", (0.5, 1.0)),
+        ("words", "a, b c", ("a", "b c")),
+        ("limit", "12", 12),
+        ("limit", "none", None),
+        ("limit", None, None),
+        ("label", "None", None),
+        ("label", "b", "b"),
+    ],
+)
+def test_a_field_is_changed_by_its_path(path: str, value: object, expected: object) -> None:
+    found: Any = change(Outer(limit=3), {path: value})
+    for key in path.split("."):
+        found = getattr(found, key)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_several_changes_leave_the_rest_and_the_original_alone() -> None:
+    before = Outer()
+    after = change(before, {"middle.inner.steps": "3", "middle.inner.note": "x", "limit": "4"})
+    assert after == Outer(middle=Middle(inner=Inner(steps=3, note="x")), limit=4)
+    assert before == Outer()
+    assert change(before, {}) is before
+
+
+def test_changes_are_checked_like_a_new_configuration() -> None:
+    with pytest.raises(InputError, match=r"outer\.limit must be positive, found -1"):
+        change(Outer(), {"limit": "-1"})
+    with pytest.raises(InputError, match=r"composition\.start_entries must be at least 1, found 0"):
+        change(StructureConfig(), {"composition.start_entries": "0"})
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "valid"),
+    [
+        ("midle", ["middle", "shape", "sizes", "limit"]),
+        ("middle.iner.steps", ["middle.inner", "middle.kind", "middle.level"]),
+        ("middle.inner.step", ["middle.inner.steps", "middle.inner.rate"]),
+        ("shape.side", ["shape.radius"]),
+    ],
+)
+def test_an_unknown_path_is_answered_with_the_valid_ones(path: str, valid: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        change(Outer(), {path: "1"})
+    assert f"unknown configuration field {path!r}" in message(error)
+    listed = message(error).split("valid are ")[1].split(", ")
+    assert set(valid) <= set(listed)
+
+
+@pytest.mark.parametrize(
+    ("data", "found", "valid"),
+    [
+        ({"midle": {}}, "midle", ["middle", "shape"]),
+        ({"middle": {"inner": {"stepz": 1}}}, "middle.inner.stepz", ["middle.inner.steps"]),
+        ({"shape": {"name": "square", "radius": 1}}, "shape.radius", ["shape.side", "shape.corners"]),
+        ({"middle": {"name": "x"}}, "middle.name", ["middle.kind"]),
+    ],
+)
+def test_an_unknown_field_in_data_is_answered_with_the_valid_ones(
+    data: dict[str, Any], found: str, valid: list[str]
+) -> None:
+    with pytest.raises(InputError) as error:
+        from_dict(Outer, data)
+    assert repr(found) in message(error)
+    assert set(valid) <= set(message(error).split("valid are ")[1].split(", "))
+
+
+def test_a_section_where_a_field_is_meant_lists_its_fields() -> None:
+    with pytest.raises(InputError) as error:
+        change(Outer(), {"middle.inner": "3"})
+    assert "middle.inner is a section" in message(error)
+    assert "middle.inner.steps, middle.inner.rate" in message(error)
+
+
+def test_a_field_where_a_section_is_meant_says_it_has_no_fields() -> None:
+    with pytest.raises(InputError, match=r"limit\.low is not a field: limit is a single value"):
+        change(Outer(), {"limit.low": "3"})
+
+
+@pytest.mark.parametrize("data", [3, "text", None, [1]])
+def test_data_that_is_not_a_section_is_refused(data: object) -> None:
+    with pytest.raises(InputError) as error:
+        from_dict(Outer, {"middle": data})
+    assert "middle must be a section" in message(error)
+    assert repr(data) in message(error)
+    with pytest.raises(InputError, match="the configuration must be a section"):
+        from_dict(Outer, data)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("middle.inner.steps", "many", "a whole number"),
+        ("middle.inner.steps", "1.5", "a whole number"),
+        ("middle.inner.steps", 1.5, "a whole number"),
+        ("middle.inner.steps", True, "a whole number"),
+        ("middle.inner.steps", None, "a whole number"),
+        ("middle.inner.steps", [1], "a whole number"),
+        ("middle.inner.rate", "fast", "a number"),
+        ("middle.inner.rate", False, "a number"),
+        ("middle.inner.exact", "yes", "true or false"),
+        ("middle.inner.exact", 1, "true or false"),
+        ("middle.inner.note", 3, "text"),
+        ("limit", "few", "a whole number"),
+        ("sizes", "1,two", "a whole number"),
+        ("sizes", 3, "a list"),
+        ("box", "1,2,3", "a list of 2 values"),
+        ("box", [1.0], "a list of 2 values"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_path_value_and_expectation(
+    path: str, value: object, expected: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        change(Outer(), {path: value})
+    assert message(error).startswith(f"{path} must be {expected}")
+    last = value.split(",")[-1] if isinstance(value, str) and path == "sizes" else value
+    shown = ["1", "2", "3"] if value == "1,2,3" else last
+    assert f"found {shown!r}" in message(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "valid"), [("middle.kind", "medium", "slow, fast"), ("middle.level", "7", "1, 2, 3")]
+)
+def test_a_word_that_is_no_option_is_answered_with_the_options(path: str, value: str, valid: str) -> None:
+    with pytest.raises(InputError) as error:
+        change(Outer(), {path: value})
+    assert message(error) == f"unknown {path} {value!r}: valid are {valid}"
+
+
+@pytest.mark.parametrize("data", [{"name": "triangle"}, "triangle"])
+def test_an_unknown_member_of_a_union_is_answered_with_the_members(data: object) -> None:
+    with pytest.raises(InputError) as error:
+        from_dict(Outer, {"shape": data})
+    assert message(error) == "unknown shape 'triangle': valid are circle, square"
+
+
+@pytest.mark.parametrize("data", [{}, {"radius": 2.0}, None])
+def test_a_union_without_a_name_is_answered_with_the_members(data: object) -> None:
+    with pytest.raises(InputError, match=r"unknown shape .*: valid are circle, square"):
+        from_dict(Outer, {"shape": data})
+
+
+def test_require_names_field_expectation_and_finding() -> None:
+    require(True, "a.b", 3, "anything")
+    with pytest.raises(InputError) as error:
+        require(False, "a.b", "x", "a colour")
+    assert message(error) == "a.b must be a colour, found 'x'"
+
+
+def test_an_input_error_is_a_value_error_and_unknown_lists_what_is_valid() -> None:
+    error = unknown("method", "emr", ["erm", "parse"])
+    assert isinstance(error, ValueError)
+    assert str(error) == "unknown method 'emr': valid are erm, parse"
