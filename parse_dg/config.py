@@ -4,6 +4,7 @@ A configuration is a frozen, keyword-only dataclass whose fields are booleans, n
 tuples, `None`, other configurations, or a union of configurations told apart by their class variable `name`.
 """
 
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,13 @@ def require(condition: bool, field: str, found: object, expected: str) -> None:
     """Raise an `InputError` that names the field, what was expected and what was found."""
     if not condition:
         raise InputError(f"{field} must be {expected}, found {found!r}")
+
+
+def check_choices(config: Any, section: str) -> None:
+    """Raise unless every `Literal` field of a configuration holds one of its choices."""
+    for name, kind in _fields(type(config)).items():
+        if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
+            raise unknown(f"{section}.{name}", getattr(config, name), get_args(kind))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -40,9 +48,10 @@ def from_dict(kind: type[C], data: Any, where: str = "") -> C:
     values = {}
     for key, value in data.items():
         if key == "name" and _is_named(kind):
+            require(value == kind.name, f"{where}name", value, repr(kind.name))  # type: ignore[attr-defined]
             continue
         if key not in known:
-            raise _unknown_field(where + key, where, known)
+            raise _unknown_field(f"{where}{key}", where, known)
         values[key] = _convert(known[key], value, where + key)
     return kind(**values)
 
@@ -84,14 +93,14 @@ def _is_named(kind: type) -> bool:
 
 def _fields(kind: type) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
     """`value`, from JSON or typed as text, as the declared type `kind`."""
     origin, options = get_origin(kind), get_args(kind)
-    if is_dataclass(kind):
-        return value if isinstance(value, typing.cast(type, kind)) else from_dict(kind, value, f"{where}.")
+    if isinstance(kind, type) and is_dataclass(kind):
+        return from_dict(kind, value, f"{where}.")
     if origin is Literal:
         for option in options:
             if str(option) == str(value):
@@ -111,9 +120,11 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
         (inner,) = (option for option in options if option is not type(None))
         return _convert(inner, value, where)
     members = {option.name: option for option in options}
-    name = value.get("name") if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a section with a name, found {value!r}")
+    name = str(value.get("name"))
     if name not in members:
-        raise unknown(where, name, members)
+        raise unknown(f"{where}.name", name, members)
     return from_dict(members[name], value, f"{where}.")
 
 
@@ -136,9 +147,9 @@ def _convert_scalar(kind: Any, value: Any, where: str) -> Any:
     if kind in (int, float) and not isinstance(value, bool):
         try:
             number = kind(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = None
-        if number is not None and (text is not None or number == value):
+        if number is not None and math.isfinite(number) and (text is not None or number == value):
             return number
     expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
     raise InputError(f"{where} must be {expected}, found {value!r}")

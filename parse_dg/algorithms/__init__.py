@@ -38,5 +38,11 @@ def build_algorithm(
         case NoRelationsConfig():
             return NoRelations(backbone, classes, config, label_smoothing=label_smoothing, generator=generator)
         case ParseConfig():
-            return Parse(backbone, classes, config, label_smoothing=label_smoothing, generator=generator,
-                         columns=columns)
+            return Parse(
+                backbone,
+                classes,
+                config,
+                label_smoothing=label_smoothing,
+                generator=generator,
+                columns=columns,
+            )

@@ -47,12 +47,15 @@ class Algorithm(nn.Module, ABC):
 
     def cross_entropy(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The mean cross-entropy, with the run's label smoothing, in float32 or wider."""
-        return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), labels,
-                               label_smoothing=self.label_smoothing)
+        return F.cross_entropy(
+            logits if logits.dtype == torch.float64 else logits.float(),
+            labels,
+            label_smoothing=self.label_smoothing,
+        )
 
 
 def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group, list[nn.Parameter]]:
-    """The parameters of `module`: those of its `backbone`, those set `apart` by group name, and the rest as head."""
+    """The parameters of `module`: of its `backbone`, those set `apart` by group name, and the rest as head."""
     groups: dict[Group, list[nn.Parameter]] = {"backbone": [], "head": [], "composition": []}
     special = {id(parameter): name for name, parameters in apart.items() for parameter in parameters}
     for name, parameter in module.named_parameters():

@@ -34,15 +34,23 @@ class Erm(Algorithm):
 
     summary = "cross-entropy on all source images (Gulrajani & Lopez-Paz 2021)"
 
-    def __init__(self, backbone: Backbone, classes: int, config: ErmConfig, *, label_smoothing: float = 0.0,
-                 generator: torch.Generator | None = None):
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: ErmConfig,
+        *,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
         super().__init__(label_smoothing)
         self.config = config
         self.backbone = backbone
         self.classifier = linear(backbone.channels, classes, generator)
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
-        return self.classifier(self.backbone(images).mean((2, 3)))
+        logits: Tensor = self.classifier(self.backbone(images).mean((2, 3)))
+        return logits
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         features = self.backbone(example.images, generator).mean((2, 3))

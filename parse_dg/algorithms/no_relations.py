@@ -31,8 +31,15 @@ class NoRelations(Algorithm):
 
     summary = "PARSE's primitives with a linear classifier on their descriptors (the paper's ablation)"
 
-    def __init__(self, backbone: Backbone, classes: int, config: NoRelationsConfig, *,
-                 label_smoothing: float = 0.0, generator: torch.Generator | None = None):
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: NoRelationsConfig,
+        *,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
         super().__init__(label_smoothing)
         self.config = config
         self.backbone = backbone
@@ -53,4 +60,6 @@ class NoRelations(Algorithm):
         return grouped(self)
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
-        return self.classifier(torch.cat((z.centre.flatten(1), z.presence, z.extent.flatten(1)), 1))
+        inputs = torch.cat((z.centre.flatten(1), z.presence, z.extent.flatten(1)), 1)  # (B, 5K)
+        logits: Tensor = self.classifier(inputs)
+        return logits

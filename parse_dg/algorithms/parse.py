@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
 from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
-from parse_dg.model.network import ParseNetwork
+from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -59,8 +59,16 @@ class Parse(Algorithm):
 
     summary = "sparse compositions of spatial relations over learned primitives (this paper)"
 
-    def __init__(self, backbone: Backbone, classes: int, config: ParseConfig, *, label_smoothing: float = 0.0,
-                 generator: torch.Generator | None = None, columns: Int[Tensor, "M"] | None = None):
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: ParseConfig,
+        *,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+        columns: Int[Tensor, "M"] | None = None,
+    ):
         super().__init__(label_smoothing)
         self.config = config
         self.network = ParseNetwork(
@@ -70,7 +78,8 @@ class Parse(Algorithm):
         )
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
-        return self.network(images).logits
+        output: ParseOutput = self.network(images)
+        return output.logits
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         output = self.network(example.images, generator)

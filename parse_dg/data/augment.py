@@ -42,9 +42,7 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
-            raise InputError(
-                f"crop_scale is {self.crop_scale}: expected (low, high) with 0 < low <= high <= 1"
-            )
+            raise InputError(f"crop_scale is {self.crop_scale}: expected (low, high) with 0 < low <= high <= 1")
         for name in ("flip", "jitter", "grayscale"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
@@ -90,9 +88,7 @@ def augment(
     return result
 
 
-def crop_box(
-    draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Sequence[int]
-) -> Float[Tensor, "B 4"]:
+def crop_box(draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Sequence[int]) -> Float[Tensor, "B 4"]:
     """Random crops (left, top, width, height), as shares of an image of shape (H, W), from draws in [0, 1).
 
     The area is uniform in `scale`; width / height, in pixels, is log-uniform in [3/4, 4/3], then clipped so

@@ -28,9 +28,7 @@ _Points = Sequence[tuple[float, float]]
 
 def _arc(cx: float, cy: float, rx: float, ry: float, start: float, stop: float) -> list[tuple[float, float]]:
     """Points on an ellipse from one angle to another, in degrees, clockwise on screen."""
-    return [
-        (cx + rx * cos(radians(a)), cy + ry * sin(radians(a))) for a in np.linspace(start, stop, 30).tolist()
-    ]
+    return [(cx + rx * cos(radians(a)), cy + ry * sin(radians(a))) for a in np.linspace(start, stop, 30).tolist()]
 
 
 def _shape(outline: _Points, lines: Sequence[_Points] = (), eyes: _Points = ()) -> Shape:

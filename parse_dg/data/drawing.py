@@ -182,9 +182,7 @@ class _Photo(_Style):
         colour = _mix(first[None, None], second, np.clip(0.5 + 0.5 * _noise(rng, TILE, 5), 0, 1))
         colour = colour * (shade * (1 - 0.45 * _mask(lines=shape.lines, width=0.8)))[..., None]
         away = tuple(round(-2 * float(v)) for v in (np.sin(self.lean), np.cos(self.lean)))
-        return Patch(
-            _eyed(colour, shape, look.radius), mask, 0.5 * _blurred(np.roll(mask, away, (0, 1)), 1.3)
-        )
+        return Patch(_eyed(colour, shape, look.radius), mask, 0.5 * _blurred(np.roll(mask, away, (0, 1)), 1.3))
 
     def finish(self, picture: Floats) -> Floats:
         soft = _blurred(picture, 0.45)
@@ -212,9 +210,7 @@ class _Cartoon(_Style):
         fill = _rgb(rng.uniform(), rng.uniform(0.6, 1.0), rng.uniform(0.8, 1.0))
         width = rng.uniform(1.2, 1.6)
         edge = _mask(lines=[shape.outline], width=width)
-        colour = _mix(
-            fill[None, None], ink, np.maximum(edge, 0.8 * _mask(lines=shape.lines, width=0.6 * width))
-        )
+        colour = _mix(fill[None, None], ink, np.maximum(edge, 0.8 * _mask(lines=shape.lines, width=0.6 * width)))
         return Patch(_eyed(colour, shape, look.radius), np.maximum(_mask(inside=shape.outline), edge))
 
 
@@ -232,9 +228,7 @@ class _Sketch(_Style):
         wobble -= np.linspace(0, 1, len(shape.outline))[:, None] * wobble[:, -1:]  # ends where it began
         width, dark = rng.uniform(0.6, 0.9), rng.uniform(0.65, 0.95)
         strokes = [(shape.outline + one).astype(np.float32) for one in wobble]
-        cover = dark * _mask(
-            lines=[*strokes, *shape.lines], width=width, dots=shape.eyes, radius=0.2 * look.radius
-        )
+        cover = dark * _mask(lines=[*strokes, *shape.lines], width=width, dots=shape.eyes, radius=0.2 * look.radius)
         if rng.random() < 0.5:
             hatching = _mask(inside=shape.outline) * self._hatching(rng)
             cover = np.maximum(cover, rng.uniform(0.2, 0.4) * hatching)

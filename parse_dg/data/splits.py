@@ -33,6 +33,11 @@ class LeaveOneOut:
     target: Subset
 
 
+def whole(domain: Domain) -> Subset:
+    """Every image of a domain."""
+    return Subset(domain, np.arange(len(domain.labels), dtype=np.int64))
+
+
 def seed_hash(*parts: object) -> int:
     """A seed below 2^31 from anything that prints, as DomainBed computes it."""
     return int(hashlib.md5(str(parts).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
@@ -55,6 +60,4 @@ def leave_one_out(benchmark: Benchmark, target: str, trial_seed: int, fraction: 
             kept, held = hold_out(len(domain.labels), fraction, seed_hash(trial_seed, number))
             training.append(Subset(domain, kept))
             validation.append(Subset(domain, held))
-    return LeaveOneOut(
-        tuple(training), tuple(validation), Subset(test, np.arange(len(test.labels), dtype=np.int64))
-    )
+    return LeaveOneOut(tuple(training), tuple(validation), whole(test))

@@ -202,9 +202,7 @@ def _probe(network: nn.Module, name: str) -> int:
         with torch.no_grad():
             features = _last(network(torch.zeros(1, 3, PROBE_SIZE, PROBE_SIZE)))
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        raise InputError(
-            f"backbone {name} fails on a {PROBE_SIZE}-pixel image: {first_line(error)}"
-        ) from error
+        raise InputError(f"backbone {name} fails on a {PROBE_SIZE}-pixel image: {first_line(error)}") from error
     finally:
         network.train(training)
     if not isinstance(features, Tensor) or features.ndim != 4:

@@ -3,6 +3,7 @@
 Letters: C classes, M columns of the vocabulary, n of them that some class uses.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import require
+from parse_dg.config import check_choices, require
 from parse_dg.model.sparsemax import Threshold, backward_on_support, threshold
 from parse_dg.model.vocabulary import Block, Vocabulary
 
@@ -40,12 +41,15 @@ class CompositionConfig:
     """normal: the standard deviation."""
 
     def __post_init__(self) -> None:
-        require(self.scale_start > 0, "composition.scale_start", self.scale_start, "positive")
+        check_choices(self, "composition")
+        scale_ok = 0 < self.scale_start < math.inf
+        require(scale_ok, "composition.scale_start", self.scale_start, "positive and finite")
         require(self.start_entries >= 1, "composition.start_entries", self.start_entries, "at least 1")
         require(self.start_own >= 0, "composition.start_own", self.start_own, "0 or more")
-        require(self.start_margin >= 0, "composition.start_margin", self.start_margin, "0 or more")
+        require(self.start_margin > 0, "composition.start_margin", self.start_margin, "positive")
         require(self.start_std >= 0, "composition.start_std", self.start_std, "0 or more")
-        ok = min(self.start_mass) >= 0 and self.start_mass[0] > 0
+        mass = self.start_mass
+        ok = len(mass) == 4 and all(0 <= share < math.inf for share in mass) and mass[0] > 0
         require(ok, "composition.start_mass", self.start_mass, "four shares, 0 or more, the first positive")
 
 
@@ -91,7 +95,7 @@ class Composition(nn.Module):
         with torch.no_grad():
             tau = threshold(self.weight)
             columns = tau.inside(self.weight).any(0).nonzero().squeeze(1)
-        weights: Tensor = _RestrictedSparsemax.apply(self.weight, columns, tau)
+        weights: Tensor = _RestrictedSparsemax.apply(self.weight, columns, tau)  # type: ignore[no-untyped-call]
         return ActiveWeights(columns, weights)
 
     def logits(self, scores: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
@@ -107,7 +111,8 @@ class Composition(nn.Module):
 
 class _RestrictedSparsemax(torch.autograd.Function):
     """Columns of sparsemax(Λ) that hold the whole support. Exact in both directions: outside the support both the
-    value and the Jacobian are zero."""
+    value and the Jacobian are zero.
+    """
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold) -> Tensor:

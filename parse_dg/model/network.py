@@ -26,9 +26,7 @@ class ParseNetwork(nn.Module):
         super().__init__()
         self.backbone, self.bottleneck, self.structure = backbone, bottleneck, structure
 
-    def forward(
-        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
-    ) -> ParseOutput:
+    def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
         """Normalised images → scores. In training mode `generator` supplies MixStyle's draws."""
         descriptors = self.bottleneck(self.backbone(images, generator))
         structure = self.structure(descriptors)

@@ -119,7 +119,7 @@ class Predicates(nn.Module):
             case "eqdist":
                 satisfied = self._equal_distance(primitives, part)
             case _:
-                assert False, part.predicate
+                raise AssertionError(part.predicate)
         return satisfied * gate(primitives, part) if self.config.gate else satisfied
 
     def _directed(self, primitives: Primitives, part: Applications) -> Activation:

@@ -56,7 +56,7 @@ def threshold(z: Float[Tensor, "R M"]) -> Threshold:
 def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
     """Sparsemax along the last dimension, differentiable; entries outside the support are exactly zero."""
     flat = z.reshape(-1, z.shape[-1])
-    result: Tensor = _Sparsemax.apply(flat)
+    result: Tensor = _Sparsemax.apply(flat)  # type: ignore[no-untyped-call]
     return result.view(z.shape)
 
 

@@ -8,7 +8,7 @@ Two enumerations are offered. `distinct` has every value once. `paper` reproduce
 K = 16 and holds many exact copies (docs/paper_map.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import require
+from parse_dg.config import check_choices, require
 
 Tuples = Int[Tensor, "T arity"]
 
@@ -62,6 +62,7 @@ class VocabularyConfig:
     """m, target angles of orient."""
 
     def __post_init__(self) -> None:
+        check_choices(self, "vocabulary")
         for name in ("triangle_angles", "turning_angles", "orientation_angles"):
             require(getattr(self, name) >= 1, f"vocabulary.{name}", getattr(self, name), "at least 1")
 
@@ -116,9 +117,9 @@ class Vocabulary:
         self._tuples: dict[torch.device, list[Tensor]] = {}
 
     def applications(self, columns: Int[Tensor, "n"]) -> Iterator[Applications]:
-        """What the given columns are, block by block; `columns` must ascend."""
+        """What the given columns are, block by block; `columns` must ascend within [0, M)."""
         ends = torch.tensor([block.start + block.size for block in self.blocks], device=columns.device)
-        counts = torch.searchsorted(columns, ends).tolist()
+        counts = torch.searchsorted(columns.contiguous(), ends).tolist()
         first = 0
         for block, tuples, last in zip(self.blocks, self._tuples_on(columns.device), counts, strict=True):
             if last > first:
@@ -156,6 +157,7 @@ def enumerate_tuples(predicate: str, K: int, enumeration: Literal["distinct", "p
     and k→l.
     """
     distinct = enumeration == "distinct"
+    rows: Sequence[tuple[int, ...]]
     pairs = list(permutations(range(K), 2)) if not distinct else []
     match predicate:
         case "has":
@@ -175,7 +177,7 @@ def enumerate_tuples(predicate: str, K: int, enumeration: Literal["distinct", "p
         case "eqdist":  # the published count has one column a triple: the two legs of its chain
             rows = [(i, j, j, k) for i, j, k in combinations(range(K), 3)]
         case _:
-            assert False, predicate
+            raise AssertionError(predicate)
     arity = {"presence": 1, "binary": 2, "ternary": 3, "quaternary": 4}[FAMILY[predicate]]
     return torch.tensor(rows, dtype=torch.long).reshape(-1, arity)
 
@@ -185,7 +187,7 @@ def _apex_first(K: int) -> list[tuple[int, int, int]]:
     return [(i, j, k) for i in range(K) for j, k in combinations([p for p in range(K) if p != i], 2)]
 
 
-def _edge_pairs(K: int, *, both_signs: bool) -> list[tuple[int, ...]]:
+def _edge_pairs(K: int, *, both_signs: bool) -> list[tuple[int, int, int, int]]:
     """Unordered pairs of distinct undirected edges; with both signs, the second edge also reversed."""
     edges = list(combinations(range(K), 2))
     rows = [(*a, *b) for a, b in combinations(edges, 2)]

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from parse_dg.algorithms.base import Algorithm
-from parse_dg.config import require
+from parse_dg.config import check_choices, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,15 @@ class OptimizerConfig:
     """The gradient's norm is cut to this."""
 
     def __post_init__(self) -> None:
-        for name in ("backbone_rate", "head_rate", "composition_rate", "weight_decay", "warmup_steps",
-                     "composition_warmup_steps"):
+        check_choices(self, "optimizer")
+        for name in (
+            "backbone_rate",
+            "head_rate",
+            "composition_rate",
+            "weight_decay",
+            "warmup_steps",
+            "composition_warmup_steps",
+        ):
             require(getattr(self, name) >= 0, f"optimizer.{name}", getattr(self, name), "0 or more")
         ok = self.clip_norm is None or self.clip_norm > 0
         require(ok, "optimizer.clip_norm", self.clip_norm, "positive, or none")
@@ -40,7 +47,11 @@ class OptimizerConfig:
 
 def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.optim.Adam:
     """Adam over the algorithm's groups; `initial_lr` of each is the rate before the schedule."""
-    rates = {"backbone": config.backbone_rate, "head": config.head_rate, "composition": config.composition_rate}
+    rates = {
+        "backbone": config.backbone_rate,
+        "head": config.head_rate,
+        "composition": config.composition_rate,
+    }
     groups = [
         {
             "params": parameters,

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Example
-from parse_dg.config import require
+from parse_dg.config import check_choices, require
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, AugmentConfig, augment, normalise
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset
@@ -38,6 +38,7 @@ class TrainingConfig:
     """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
 
     def __post_init__(self) -> None:
+        check_choices(self, "training")
         for name in ("steps", "batch_per_domain", "check_every"):
             require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "at least 1")
         require(self.epochs is None or self.epochs > 0, "training.epochs", self.epochs, "positive, or none")
@@ -151,7 +152,7 @@ class Trainer:
     def _step(self, step: int) -> dict[str, torch.Tensor]:
         """One update; the loss's terms, detached."""
         set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
-        example = self._example(next(self.batches).to(self.device))
+        example = self.prepare_example(next(self.batches).to(self.device))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             terms = self.algorithm.losses(example, self.generator)
         total = torch.stack(list(terms.values())).sum()
@@ -159,13 +160,14 @@ class Trainer:
         if not math.isfinite(float(terms["total"])):
             raise NonFiniteLossError(step, {n: float(v) for n, v in terms.items()}, self.best)
         self.optimizer.zero_grad(set_to_none=True)
-        total.backward()
+        total.backward()  # type: ignore[no-untyped-call]
         if self.optimizer_config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
         return terms
 
-    def _example(self, batch: Batch) -> Example:
+    def prepare_example(self, batch: Batch) -> Example:
+        """A stored batch, augmented and normalised."""
         images = normalise(augment(batch.images, self.augment, self.generator), IMAGENET_MEAN, IMAGENET_STD)
         return Example(images.contiguous(memory_format=torch.channels_last), batch.labels, batch.domains)
 

@@ -182,9 +182,7 @@ def test_crop_reads_the_box_and_nothing_else() -> None:
     left, top, width, height = (boxes * side).unbind(1)
     # along a row of the output: centres of equal cells of the box; the image has its first centre at 0.5
     cells = (torch.arange(side) + 0.5) / side
-    x = (left[:, None] + width[:, None] * torch.where(flip[:, None], cells.flip(0), cells) - 0.5).clamp(
-        0, side - 1
-    )
+    x = (left[:, None] + width[:, None] * torch.where(flip[:, None], cells.flip(0), cells) - 0.5).clamp(0, side - 1)
     y = (top[:, None] + height[:, None] * cells - 0.5).clamp(0, side - 1)
     torch.testing.assert_close(result[:, 0], x[:, None, :].expand(-1, side, -1), atol=1e-3, rtol=0)
     torch.testing.assert_close(result[:, 1], y[:, :, None].expand(-1, -1, side), atol=1e-3, rtol=0)

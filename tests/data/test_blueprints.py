@@ -259,9 +259,7 @@ def test_nuisances_do_not_depend_on_the_class(examples: list[bp.Example]) -> Non
     labels = np.array([e.label for e in examples])
     for power in (1, 2):  # means, then spreads
         v = (values - values.mean(0)) ** power
-        z = [
-            (v[labels == c].mean(0) - v.mean(0)) / (v.std(0) / np.sqrt(np.sum(labels == c))) for c in range(8)
-        ]
+        z = [(v[labels == c].mean(0) - v.mean(0)) / (v.std(0) / np.sqrt(np.sum(labels == c))) for c in range(8)]
         assert np.abs(z).max() < 4.3  # of 368 comparisons
 
 

@@ -195,9 +195,7 @@ def test_mixstyle_works_after_its_stages_in_training_only() -> None:
     plain, mixed = build(), build(mixstyle=MixStyleConfig(stages=(2,), probability=1.0))
     assert same(plain, mixed)
     images = pictures()
-    for tap, (one, other) in enumerate(
-        zip(plain.features(images), mixed.features(images, seeded()), strict=True)
-    ):
+    for tap, (one, other) in enumerate(zip(plain.features(images), mixed.features(images, seeded()), strict=True)):
         assert torch.equal(one, other) == (tap < 2)
     assert torch.equal(mixed(images, seeded(1)), mixed(images, seeded(1)))
     with pytest.raises(ValueError, match="Generator"):
@@ -326,9 +324,7 @@ def test_missing_and_damaged_files(tmp_path: Path, suffix: str) -> None:
     whole = path.read_bytes()
     for damaged in (b"", b"not a weights file at all", whole[: len(whole) // 2], b"PK\x03\x04" + whole[:50]):
         path.write_bytes(damaged)
-        with pytest.raises(
-            InputError, match=r"weights file .* is (damaged|not a safetensors file)"
-        ) as caught:
+        with pytest.raises(InputError, match=r"weights file .* is (damaged|not a safetensors file)") as caught:
             build(weights=str(path))
         assert "\n" not in str(caught.value)
     path.unlink()
@@ -360,9 +356,7 @@ def test_published_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
     assert same(build(name="resnet18", weights="imagenet"), build(name="resnet18", seed=9))
     assert asked == [("https://download.pytorch.org/models/resnet18-f37072fd.pth", True, True)]
-    with pytest.raises(
-        InputError, match="published for resnet18, resnet50, not for small: pass a local file"
-    ):
+    with pytest.raises(InputError, match="published for resnet18, resnet50, not for small: pass a local file"):
         build(weights="imagenet")
 
 
@@ -371,9 +365,7 @@ def test_published_weights_without_a_network(monkeypatch: pytest.MonkeyPatch) ->
         raise URLError("no route to host")
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
-    with pytest.raises(
-        InputError, match=r"resnet50-0676ba61.pth .*no route.* pass the local file as weights"
-    ):
+    with pytest.raises(InputError, match=r"resnet50-0676ba61.pth .*no route.* pass the local file as weights"):
         build(name="resnet50", weights="imagenet")
 
 
@@ -461,9 +453,7 @@ class FakeTorchvision(nn.Module):
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create_model(
-        name: str, *, pretrained: bool, features_only: bool, out_indices: tuple[int]
-    ) -> nn.Module:
+    def create_model(name: str, *, pretrained: bool, features_only: bool, out_indices: tuple[int]) -> nn.Module:
         assert (pretrained, features_only, out_indices) == (False, True, (-1,))
         if name not in ("net", "last"):
             raise RuntimeError(f"Unknown model ({name})")
@@ -516,9 +506,7 @@ def test_adapter_weights(tmp_path: Path) -> None:
     torch.save(whole.state_dict(), path)
     loaded = adapt("torchvision:net", weights=str(path))
     assert torch.equal(loaded.get_parameter("network.features.0.weight"), whole.features[0].weight)
-    published = {
-        key.replace("stages_0", "stages.0"): value + 1 for key, value in FakeTimm().state_dict().items()
-    }
+    published = {key.replace("stages_0", "stages.0"): value + 1 for key, value in FakeTimm().state_dict().items()}
     torch.save(published | {"head.fc.weight": torch.zeros(10, 5)}, path)
     loaded = adapt("timm:net", weights=str(path))
     assert torch.equal(loaded.get_parameter("network.stages_0.0.weight"), published["stages.0.0.weight"])

@@ -80,9 +80,7 @@ def test_angle_is_the_arccosine_of_the_cosine() -> None:
         math.acos((ux * vx + uy * vy) / (math.hypot(ux, uy) * math.hypot(vx, vy)))
         for ux, uy, vx, vy in zip(*(component.tolist() for component in (*u, *v)), strict=True)
     ]
-    torch.testing.assert_close(
-        angle_between(u, v), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-7
-    )
+    torch.testing.assert_close(angle_between(u, v), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])

@@ -312,9 +312,7 @@ def line(direction: tuple[float, float]) -> Tensor:
 GENERAL = random_descriptors(2, 5, seed=7)
 DEGENERATE: dict[str, PrimitiveDescriptors] = {
     "all coincide": GENERAL._replace(centre=torch.full((2, 5, 2), 0.3, dtype=torch.float64)),
-    "two coincide": GENERAL._replace(
-        centre=GENERAL.centre.index_copy(1, torch.tensor([1]), GENERAL.centre[:, :1])
-    ),
+    "two coincide": GENERAL._replace(centre=GENERAL.centre.index_copy(1, torch.tensor([1]), GENERAL.centre[:, :1])),
     "almost coincide": GENERAL._replace(centre=GENERAL.centre * 1e-6),
     "denormally close": GENERAL._replace(centre=GENERAL.centre * 1e-30),
     "in a row": GENERAL._replace(centre=line((1.0, 0.0))),
@@ -349,9 +347,7 @@ def test_degenerate_descriptors_give_finite_values_and_gradients(
         assert activations.isfinite().all(), predicate
         assert (activations >= 0).all(), predicate
         assert (activations <= 1).all(), predicate
-        gradients = torch.autograd.grad(
-            activations.sum(), (*inputs, *predicates.parameters()), allow_unused=True
-        )
+        gradients = torch.autograd.grad(activations.sum(), (*inputs, *predicates.parameters()), allow_unused=True)
         assert all(g.isfinite().all() for g in gradients if g is not None), predicate
 
 

@@ -38,9 +38,7 @@ def test_describe_equals_the_slow_loop(size: tuple[int, int], temperature: float
     z = describe(evidence, torch.tensor(temperature, dtype=torch.float64))
     for image in range(2):
         for primitive in range(3):
-            centre, presence, extent, normal = reference.describe(
-                evidence[image, primitive].tolist(), temperature
-            )
+            centre, presence, extent, normal = reference.describe(evidence[image, primitive].tolist(), temperature)
             assert z.centre[image, primitive].tolist() == pytest.approx(centre, abs=1e-13)
             assert z.presence[image, primitive].item() == pytest.approx(presence, abs=1e-13)
             assert z.extent[image, primitive].tolist() == pytest.approx(extent, abs=1e-12)
@@ -110,9 +108,7 @@ def test_gradient_of_the_whole_bottleneck_is_right() -> None:
     names, values = zip(*bottleneck.named_parameters(), strict=True)
 
     def run(features: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
-        return tuple(
-            torch.func.functional_call(bottleneck, dict(zip(names, parameters, strict=True)), (features,))
-        )
+        return tuple(torch.func.functional_call(bottleneck, dict(zip(names, parameters, strict=True)), (features,)))
 
     assert set(names) == {"projection.weight", "projection.bias", "log_temperature"}
     assert torch.autograd.gradcheck(run, (features, *values))
@@ -125,10 +121,7 @@ def test_bottleneck_is_a_1x1_convolution_followed_by_the_slow_loop() -> None:
     z = bottleneck(features)
     for k in range(2):
         evidence = [
-            [
-                bias[k] + sum(weight[k][c][0][0] * features[0, c, h, w].item() for c in range(3))
-                for w in range(4)
-            ]
+            [bias[k] + sum(weight[k][c][0][0] * features[0, c, h, w].item() for c in range(3)) for w in range(4)]
             for h in range(3)
         ]
         centre, presence, extent, _ = reference.describe(evidence, bottleneck.log_temperature.exp().item())

@@ -76,9 +76,7 @@ def test_a_uniform_row_of_5000_is_spread_over_all_of_it() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize(
-    "size", [read + more for read in (FIRST_READ, 4 * FIRST_READ) for more in (-1, 0, 1)]
-)
+@pytest.mark.parametrize("size", [read + more for read in (FIRST_READ, 4 * FIRST_READ) for more in (-1, 0, 1)])
 def test_a_support_as_long_as_a_read(size: int) -> None:
     z = torch.full((1, 3000), -0.01, dtype=torch.float64)
     z[0, torch.randperm(3000, generator=torch.Generator().manual_seed(2))[:size]] = 1 / size

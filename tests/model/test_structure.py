@@ -140,9 +140,7 @@ def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
         layer.composition.weight.add_(0.003 * torch.randn(2, layer.vocabulary.size, generator=seeded(2)))
         rows = layer.composition.weight
         tau = (rows - sparsemax_by_sorting(rows)).amax(1, keepdim=True)
-        assert (
-            rows - tau
-        ).abs().min() > 1e-5  # sparsemax has no derivative where an entry lies on the threshold
+        assert (rows - tau).abs().min() > 1e-5  # sparsemax has no derivative where an entry lies on the threshold
     layer(with_gradients(z)).logits.square().sum().backward()
     names, parameters = zip(*layer.named_parameters(), strict=True)
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in parameters)
@@ -227,9 +225,7 @@ def test_single_precision_follows_double_precision() -> None:
 def test_coincident_absent_primitives_give_finite_gradients_everywhere(start: str) -> None:
     layer = build(5, composition=STARTS[start]).float()
     z = with_gradients(
-        PrimitiveDescriptors(
-            torch.zeros(2, 5, 2), torch.zeros(2, 5), torch.zeros(2, 5, 2), torch.ones(2, 5, 1, 1)
-        )
+        PrimitiveDescriptors(torch.zeros(2, 5, 2), torch.zeros(2, 5), torch.zeros(2, 5, 2), torch.ones(2, 5, 1, 1))
     )
     output = layer(z)
     assert output.logits.isfinite().all()

@@ -220,9 +220,7 @@ def test_names_are_unique(enumeration: str) -> None:
         ("eqdist", 0, (0, 1, 1, 2), "eqdist(p0→p1, p1→p2)"),
     ],
 )
-def test_a_name_reads_as_documented(
-    predicate: str, angle: int, primitives: tuple[int, ...], expected: str
-) -> None:
+def test_a_name_reads_as_documented(predicate: str, angle: int, primitives: tuple[int, ...], expected: str) -> None:
     assert application_name(predicate, angle, primitives) == expected
 
 

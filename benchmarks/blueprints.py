@@ -1,0 +1,90 @@
+"""The Blueprints table of docs/results.md: every domain held out in turn, several seeds, three methods.
+
+    python -m benchmarks.blueprints                      # 4 domains × 3 seeds × 3 methods, in ./runs/table
+    python -m benchmarks.blueprints --workers 16 --set training.steps=800
+
+Finished runs are kept: the same command continues where it was stopped.
+"""
+
+import argparse
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.config import change
+from parse_dg.data.blueprints import DOMAINS
+from parse_dg.evaluation.tables import accuracy_table
+from parse_dg.experiments.display import open_with_display
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import Result, execute, write_json
+
+
+def main() -> None:
+    options = _options()
+    console = Console()
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    jobs = [
+        (method, {**settings, "data.target": target, "seed": seed}, options.out / method / target / f"seed{seed}")
+        for seed in options.seeds
+        for target in DOMAINS
+        for method in options.methods
+    ]
+    open_with_display(
+        change(build_config("blueprints", "erm"), settings), console
+    )  # drawn once, before many want it
+    threads = max(1, (os.cpu_count() or 1) // options.workers)
+    results = _run_all(jobs, options.workers, threads, console)
+    table = accuracy_table(results, DOMAINS)
+    console.print(table.markdown(), markup=False, soft_wrap=True)
+    console.print(
+        f"accuracy in % on all images of the held-out domain, mean ± standard deviation of {options.seeds}"
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "table.md").write_text(table.markdown() + "\n")
+    write_json(options.out / "results.json", results)
+
+
+def _run_all(
+    jobs: list[tuple[str, dict[str, object], Path]], workers: int, threads: int, console: Console
+) -> list[Result]:
+    results: dict[int, Result] = {}
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,)) as pool,
+        Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress,
+    ):
+        task = progress.add_task("runs", total=len(jobs))
+        waiting = {pool.submit(_run, *job): number for number, job in enumerate(jobs)}
+        for future in as_completed(waiting):
+            results[waiting[future]] = result = future.result()
+            progress.advance(task)
+            target = result["target"]
+            progress.print(
+                f"{result['algorithm']} {target['domain']} seed {result['seed']}: {target['accuracy']:.3f}"
+            )
+    return [results[number] for number in range(len(jobs))]
+
+
+def _run(method: str, settings: dict[str, object], folder: Path) -> Result:
+    config = change(build_config("blueprints", method), settings)
+    return execute(config, folder, lambda step, check: None)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time; the cores are shared among them")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--methods", nargs="+", default=list(ALGORITHMS), choices=list(ALGORITHMS))
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="as in parse-dg train")
+    parser.add_argument("--out", type=Path, default=Path("runs/table"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""The command line: parses and calls, nothing else."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from parse_dg._version import __version__
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.config import change
+from parse_dg.data.benchmarks import BENCHMARKS
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.recipes import RECIPES, build_config
+from parse_dg.training.trainer import NonFiniteLossError
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 130 interrupted."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    options = build_parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        options.command(options, console)
+    except InputError as error:
+        print(f"parse-dg: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    except NonFiniteLossError as error:
+        print(f"parse-dg: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("parse-dg: interrupted; what was written so far is kept", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def train(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg train`."""
+    from parse_dg.experiments.display import default_folder, print_result, run_with_display
+
+    config = configure(options)
+    folder = options.out or default_folder(config)
+    result = run_with_display(config, folder, console)
+    print_result(console, result, folder)
+
+
+def evaluate(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg evaluate`."""
+    from parse_dg.experiments.display import print_accuracies
+    from parse_dg.experiments.evaluate import evaluate_run
+
+    print_accuracies(console, evaluate_run(options.run, options.model, options.domain, options.device))
+
+
+def compact(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg compact`."""
+    from parse_dg.experiments.display import print_compaction
+    from parse_dg.experiments.evaluate import compact_run
+
+    print_compaction(console, compact_run(options.run, options.out, options.threshold))
+
+
+def demo(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg demo`."""
+    from parse_dg.demo import run_demo
+
+    run_demo(options.out, console, target=options.target, seed=options.seed, steps=options.steps)
+
+
+def info(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg info`."""
+    import torch
+
+    from parse_dg.data.store import cache_folder
+    from parse_dg.experiments.run import device_name, environment
+
+    table = Table(show_header=False, box=None)
+    for name, version in environment().items():
+        table.add_row(name, version)
+    devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    table.add_row("devices", ", ".join(device_name(torch.device(device)) for device in devices))
+    table.add_row("threads", str(torch.get_num_threads()))
+    table.add_row("cache", f"{cache_folder()} (set PARSE_DG_CACHE to move it)")
+    table.add_row("benchmarks", ", ".join(BENCHMARKS))
+    for name, (method, _) in ALGORITHMS.items():
+        table.add_row(f"algorithm {name}", method.summary)
+    for name, recipe in RECIPES.items():
+        table.add_row(f"recipe {name}", (recipe.__doc__ or "").strip().splitlines()[0])
+    console.print(table)
+
+
+def configure(options: argparse.Namespace) -> RunConfig:
+    """The recipe, then what the options say, then every `--set`."""
+    settings: dict[str, object] = {"data.benchmark": options.data, "seed": options.seed}
+    if options.target is not None:
+        settings["data.target"] = options.target
+    for pair in options.set:
+        path, equals, value = pair.partition("=")
+        if not equals or not path:
+            raise InputError(f"--set takes section.field=value, such as training.steps=500, found {pair!r}")
+        settings[path] = value
+    return change(build_config(options.recipe, options.algorithm), settings)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    parser = argparse.ArgumentParser(
+        prog="parse-dg",
+        description="Image classifiers that keep working on domains they never saw, and show why.",
+        epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
+    )
+    parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_train(commands)
+    _add_evaluate(commands)
+    _add_compact(commands)
+    _add_demo(commands)
+    command = commands.add_parser("info", help="versions, devices, caches, algorithms and recipes")
+    command.set_defaults(command=info)
+    return parser
+
+
+def _add_train(commands: "Commands") -> None:
+    command = commands.add_parser(
+        "train",
+        help="train one algorithm with one domain held out",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train one algorithm with one domain held out, and score it there at the very end.\n\n"
+        "Every other domain is a source: 80% of its images train, 20% validate. The weights of the best\n"
+        "validation step are kept. The target domain is read once, after training.",
+        epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
+        "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
+        "model, result.json says which number is the result. The fields of `--set` are those of config.json.",
+    )
+    command.add_argument(
+        "--algorithm", default="parse", metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: parse)"
+    )
+    command.add_argument(
+        "--data", default="blueprints", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: blueprints)"
+    )
+    command.add_argument("--target", metavar="DOMAIN", help="the domain that is held out (default: sketch)")
+    command.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the hold-out and every draw (default: 0)"
+    )
+    command.add_argument(
+        "--recipe", default="blueprints", metavar="NAME", help=f"{', '.join(RECIPES)} (default: blueprints)"
+    )
+    command.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
+    )
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/DATA/ALGORITHM/TARGET/seedN")
+    command.set_defaults(command=train)
+
+
+def _add_evaluate(commands: "Commands") -> None:
+    command = commands.add_parser(
+        "evaluate",
+        help="score a trained model on the domains of its benchmark",
+        description="Score a run's model: on the target domain, and on the held-out images of the source domains.",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    command.add_argument(
+        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
+    )
+    command.add_argument("--domain", metavar="DOMAIN", help="all images of this domain only")
+    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    command.set_defaults(command=evaluate)
+
+
+def _add_compact(commands: "Commands") -> None:
+    command = commands.add_parser(
+        "compact",
+        help="slice a trained PARSE to the relations it uses",
+        description="Drop every predicate application that no class uses. Lossless at threshold 0: the command "
+        "compares the predictions on every image of the benchmark before it writes the small model.",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    command.add_argument(
+        "--threshold", type=float, default=0.0, metavar="T", help="drop weights up to T (default: 0, lossless)"
+    )
+    command.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/compact.safetensors")
+    command.set_defaults(command=compact)
+
+
+def _add_demo(commands: "Commands") -> None:
+    command = commands.add_parser(
+        "demo",
+        help="ERM, No Relations and PARSE on Blueprints, compacted and explained in pictures",
+        description="Train ERM, No Relations and PARSE on the embedded benchmark with one domain held out, compare "
+        "them there, compact PARSE without changing a prediction, and draw what it learnt.",
+    )
+    command.add_argument("--out", type=Path, default=Path("demo"), metavar="FOLDER", help="default: demo")
+    command.add_argument(
+        "--target", default="sketch", metavar="DOMAIN", help="the domain that is held out (default: sketch)"
+    )
+    command.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    command.add_argument("--steps", type=int, metavar="N", help="of each training (default: the recipe's)")
+    command.set_defaults(command=demo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The demonstration: three methods on the embedded benchmark, compared, compacted and explained."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from rich.console import Console
+from rich.table import Table
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.config import change
+from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.blueprints import PARTS
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import whole
+from parse_dg.data.store import open_blueprints
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.evaluation.accuracy import predict
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.display import percent, print_compaction, run_with_display
+from parse_dg.experiments.evaluate import compact_run
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import Result
+from parse_dg.explain.explanation import explain
+from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet
+from parse_dg.explain.localisation import PrimitivePlace, primitive_places
+
+IMAGES_PER_DOMAIN = 2
+
+
+def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
+    """Train ERM, No Relations and PARSE with `target` held out; compare, compact and draw."""
+    started = time.monotonic()
+    settings: dict[str, object] = {"data.target": target, "seed": seed}
+    if steps is not None:
+        settings["training.steps"] = steps
+    configs = {name: change(build_config("blueprints", name), settings) for name in ALGORITHMS}
+    console.print(
+        "Blueprints: 8 creatures made of the same 6 parts, told apart by their layout alone, in 4 drawing styles.\n"
+        f"Three methods train on the other styles; {target} is never seen before the end.\n"
+    )
+    results = {name: run_with_display(config, folder / name, console) for name, config in configs.items()}
+    _print_comparison(console, results, configs["parse"])
+    console.print("\n[bold]Compaction of PARSE")
+    outcome = compact_run(folder / "parse", None, 0.0)
+    print_compaction(console, outcome)
+    model = load_model(outcome.path)
+    _draw(model, configs["parse"], folder, console)
+    console.print(f"\nall of it took {time.monotonic() - started:.0f} s and is in {folder}/")
+
+
+def _print_comparison(console: Console, results: dict[str, Result], config: RunConfig) -> None:
+    target = config.data.target
+    table = Table("method")
+    table.add_column("source validation accuracy", justify="right")
+    table.add_column(f"accuracy on {target} (never seen)", justify="right")
+    for name, result in results.items():
+        table.add_row(name, percent(result["validation_mean_accuracy"]), percent(result["target"]["accuracy"]))
+    console.print(table)
+    images = next(iter(results.values()))["target"]["images"]
+    console.print(
+        f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
+        f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"
+        f"one seed ({config.seed}), {config.training.steps} steps each; docs/results.md has all domains, more seeds"
+    )
+
+
+def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> None:
+    """The pictures, and what they show in words."""
+    benchmark = open_benchmark(config.data)
+    places = _places(model, benchmark, config)
+    followed = [place for place in places if place.share >= 0.5]
+    names = {place.primitive: place.part for place in followed}
+    console.print(
+        f"\n[bold]Do primitives sit on parts?[/bold] On {config.data.target}, {len(followed)} of {len(places)} "
+        "primitives are nearest to one and the same part in at least half of the images:"
+    )
+    for place in sorted(followed, key=lambda place: -place.share):
+        console.print(
+            f"  p{place.primitive} on the {place.part} in {percent(place.share)} of the images, "
+            f"median distance {32 * place.distance:.1f} pixels of 64"
+        )
+    images = {
+        domain.name: load_images(whole(domain), _spread(len(domain.labels)))[0] for domain in benchmark.domains
+    }
+    primitive_sheet(model, images, folder / "primitives.png", names)
+    _explain_one(model, benchmark, config, folder, names, console)
+    console.print(f"pictures: {folder / 'primitives.png'}, {folder / 'explanation.png'}")
+
+
+def _places(model: Model, benchmark: Benchmark, config: RunConfig) -> tuple[PrimitivePlace, ...]:
+    stored = open_blueprints(config.data.blueprints)
+    target = config.data.target
+    return primitive_places(model, whole(benchmark.domain(target)), stored.domains[target].centres, PARTS)
+
+
+def _spread(images: int) -> Int[np.ndarray, "n"]:
+    """Positions of some images of different classes: a domain is ordered by class."""
+    return (np.linspace(0.2, 0.7, IMAGES_PER_DOMAIN) * images).astype(np.int64)
+
+
+def _explain_one(
+    model: Model, benchmark: Benchmark, config: RunConfig, folder: Path, names: dict[int, str], console: Console
+) -> None:
+    """The target image that is classified right with the most confidence: its relations, drawn and said."""
+    target = whole(benchmark.domain(config.data.target))
+    logits, labels = predict(model.algorithm, target, torch.device("cpu"))
+    confidence = logits.softmax(1).amax(1) * (logits.argmax(1) == labels)
+    chosen = int(confidence.argmax())
+    image = load_images(target, np.array([chosen]))[0][0]
+    explanation = explain(model, image)
+    truth = model.spec.classes[int(labels[chosen])]
+    explanation_figure(image, explanation, folder / "explanation.png", truth=truth, names=names)
+    console.print(
+        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {config.data.target}, the one classified "
+        "right with the most confidence. Its strongest relations:"
+    )
+    for relation in explanation.relations[:SHOWN_RELATIONS]:
+        console.print(
+            f"  {relation.words}: {relation.contribution:.3f} = weight {relation.weight:.3f} "
+            f"× satisfaction {relation.satisfaction:.2f}"
+        )

@@ -1,0 +1,116 @@
+"""A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
+from parse_dg.algorithms.parse import Parse
+from parse_dg.config import from_dict, to_dict
+from parse_dg.errors import InputError
+from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.mixstyle import MixStyleConfig
+
+FORMAT = 1
+"""Raised when an older reader could no longer understand the file."""
+COLUMNS = "network.structure.composition.columns"
+"""The tensor that only a compacted PARSE has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """All it takes to build the network before its weights are filled in."""
+
+    backbone: BackboneConfig
+    algorithm: AlgorithmConfig
+    classes: tuple[str, ...]
+    image_size: int
+    """Side of the images it was trained on, in pixels; RGB, normalised with ImageNet's mean and deviation."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained classifier in evaluation mode, and what it was built from."""
+
+    spec: ModelSpec
+    algorithm: Algorithm
+
+    @property
+    def compact(self) -> bool:
+        """Whether inactive applications have been sliced away."""
+        return COLUMNS in self.algorithm.state_dict()
+
+    def parse(self) -> Parse:
+        """The algorithm, if it is PARSE: only PARSE can be compacted and explained."""
+        if not isinstance(self.algorithm, Parse):
+            raise InputError(f"this needs a model of parse, found one of {self.spec.algorithm.name}")
+        return self.algorithm
+
+
+def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
+    """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
+    backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
+    algorithm = build_algorithm(backbone, len(spec.classes), spec.algorithm, columns=state.get(COLUMNS))
+    algorithm.load_state_dict(state)
+    return Model(spec, algorithm.eval())
+
+
+def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
+    """Write the model under a temporary name, then rename: the file is whole or not there."""
+    metadata = {"parse_dg_format": str(FORMAT), "parse_dg_model": json.dumps(to_dict(spec), sort_keys=True)}
+    temporary = path.with_name(f"{path.name}.writing")
+    save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
+    temporary.replace(path)
+
+
+def load_model(path: str | Path) -> Model:
+    """The model of a `.safetensors` file, or of a run's folder."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if not path.is_file():
+        raise InputError(f"no model at {path}: expected a run's folder or a .safetensors file of parse-dg")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a readable .safetensors file: {error}") from error
+    spec = _read_spec(path, metadata)
+    try:
+        return build_model(spec, state)
+    except RuntimeError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        raise InputError(f"{path} does not fit its own description: {' '.join(lines[:2])}") from error
+
+
+def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
+    found = metadata.get("parse_dg_format")
+    if found is None:
+        raise InputError(f"{path} holds weights, but was not written by parse-dg: it lacks its description")
+    if found != str(FORMAT):
+        raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
+    try:
+        data: Any = json.loads(metadata.get("parse_dg_model", ""))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} has a damaged description: {error}") from error
+    return from_dict(ModelSpec, data)
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
+    return device

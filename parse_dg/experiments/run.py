@@ -1,0 +1,219 @@
+"""One run: a configuration becomes a folder of results.
+
+config.json         everything needed to repeat the run
+metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images
+model.safetensors   the weights of the best check
+result.json         accuracy of those weights, on which images, selected how
+environment.json    versions, hardware and time; the one file that differs when a run is repeated
+"""
+
+import json
+import platform
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parse_dg._version import __version__
+from parse_dg.algorithms import build_algorithm
+from parse_dg.config import from_dict, to_dict
+from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.loader import TrainingBatches
+from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
+from parse_dg.deploy.model_file import Model, ModelSpec, build_model, pick_device, save_model
+from parse_dg.errors import InputError
+from parse_dg.evaluation.accuracy import Accuracy, accuracy
+from parse_dg.experiments.config import RunConfig
+from parse_dg.model.backbone import build_backbone
+from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Observer, Trainer
+
+SELECTION = (
+    "training-domain validation: the check with the highest mean accuracy over the source domains' held-out images"
+)
+
+Result = dict[str, Any]
+
+
+def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
+    """The benchmark of a run and its split; raises before anything is written if the configuration is wrong."""
+    benchmark = benchmark or open_benchmark(config.data)
+    return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.data.holdout)
+
+
+def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
+    """How many steps the run has."""
+    images = sum(len(source.indices) for source in split.training)
+    return config.training.total_steps(images, len(split.training))
+
+
+def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Benchmark | None = None) -> Result:
+    """Train, keep the best, score it on the target, and write it all to `folder`.
+
+    A finished run of the same configuration is returned as it is; an unfinished one is started again; a folder
+    that holds a run of another configuration is refused.
+    """
+    finished = read_finished(config, folder)
+    if finished is not None:
+        return finished
+    started = time.monotonic()
+    benchmark, split = prepare(config, benchmark)
+    device = pick_device(config.training.device)
+    trainer = build_trainer(config, benchmark, split, device)
+    spec = ModelSpec(
+        backbone=replace(config.backbone, weights=None),
+        algorithm=config.algorithm,
+        classes=benchmark.classes,
+        image_size=int(benchmark.domains[0].images.shape[1]),
+    )
+    _claim(folder, config)
+    best = _fit(trainer, folder, spec, observe)
+    save_model(folder / "model.safetensors", spec, best.state)
+    model = build_model(spec, best.state)
+    model.algorithm.to(device)
+    target = accuracy(model.algorithm, split.target, device)
+    result = summarise(config, benchmark, best.check, target, trainer.steps, model)
+    write_json(folder / "environment.json", _environment(device, time.monotonic() - started))
+    write_json(folder / "result.json", result)
+    return result
+
+
+def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, device: torch.device) -> Trainer:
+    """A trainer whose every draw comes from generators seeded by the configuration."""
+    start, order, draws = (
+        torch.Generator().manual_seed(seed_hash(config.seed, purpose)) for purpose in ("start", "order", "draws")
+    )
+    algorithm = build_algorithm(
+        build_backbone(config.backbone, config.mixstyle, start),
+        len(benchmark.classes),
+        config.algorithm,
+        label_smoothing=config.training.label_smoothing,
+        generator=start,
+    )
+    return Trainer(
+        algorithm,
+        TrainingBatches(split.training, config.training.batch_per_domain, order),
+        split.validation,
+        steps=count_steps(config, split),
+        training=config.training,
+        optimizer=config.optimizer,
+        augment=config.augment,
+        generator=draws,
+        device=device,
+    )
+
+
+def summarise(
+    config: RunConfig, benchmark: Benchmark, check: Check, target: Accuracy, steps: int, model: Model
+) -> Result:
+    """result.json: which number is the result, on which images, and how the weights were chosen."""
+    result: Result = {
+        "algorithm": config.algorithm.name,
+        "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
+        "seed": config.seed,
+        "target": {"domain": config.data.target, **as_json(target)},
+        "validation": {name: as_json(value) for name, value in check.validation.items()},
+        "validation_mean_accuracy": check.mean_accuracy,
+        "selection": SELECTION,
+        "selected_step": check.step,
+        "steps": steps,
+    }
+    if config.algorithm.name == "parse":
+        weights = model.parse().network.structure.composition.active().weights
+        result["active_applications"] = weights.shape[1]
+        result["active_applications_per_class"] = (weights > 0).sum(1).tolist()
+    return result
+
+
+def as_json(value: Accuracy) -> dict[str, Any]:
+    """An accuracy as plain data; a fraction, not a percentage."""
+    return {"accuracy": value.fraction, "correct": value.correct, "images": value.images, "loss": value.loss}
+
+
+def read_finished(config: RunConfig, folder: Path) -> Result | None:
+    """The result of a finished run of this configuration in `folder`, if it is there."""
+    found = folder / "config.json"
+    if not found.exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
+        return None
+    if read_config(folder) != config:
+        raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
+    result = folder / "result.json"
+    return json.loads(result.read_text()) if result.exists() else None
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is not a run: expected a folder with config.json")
+    try:
+        return from_dict(RunConfig, json.loads(path.read_text()))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write under a temporary name, then rename: the file is whole or not there."""
+    temporary = path.with_name(f"{path.name}.writing")
+    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    temporary.replace(path)
+
+
+def _claim(folder: Path, config: RunConfig) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "config.json", to_dict(config))
+        (folder / "metrics.jsonl").write_text("")
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _fit(trainer: Trainer, folder: Path, spec: ModelSpec, observe: Observer) -> Best:
+    with (folder / "metrics.jsonl").open("w") as metrics:
+
+        def record(step: int, check: Check | None) -> None:
+            if check:
+                best = trainer.best is not None and trainer.best.check is check
+                metrics.write(json.dumps(_metrics(check, best)) + "\n")
+                metrics.flush()
+            observe(step, check)
+
+        try:
+            return trainer.fit(record)
+        except (NonFiniteLossError, KeyboardInterrupt):
+            if trainer.best:
+                save_model(folder / "model.safetensors", spec, trainer.best.state)
+            raise
+
+
+def _metrics(check: Check, best: bool) -> dict[str, Any]:
+    return {
+        "step": check.step,
+        "training_loss": check.losses,
+        "validation": {name: as_json(value) for name, value in check.validation.items()},
+        "validation_mean_accuracy": check.mean_accuracy,
+        "best_so_far": best,
+        "rates": check.rates,
+    }
+
+
+def _environment(device: torch.device, seconds: float) -> dict[str, Any]:
+    return {
+        **environment(),
+        "device": device_name(device),
+        "threads": torch.get_num_threads(),
+        "seconds": round(seconds, 1),
+    }
+
+
+def environment() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    return {"parse_dg": __version__, "python": platform.python_version(), "torch": torch.__version__}
+
+
+def device_name(device: torch.device) -> str:
+    """What the device is called by its maker, where that is known."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
