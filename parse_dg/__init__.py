@@ -1,1 +1,25 @@
 """PARSE-DG: image classifiers that keep working on domains they never saw, and show why."""
+
+from parse_dg._version import __version__
+from parse_dg.config import change
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import load_model
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import execute
+from parse_dg.explain.explanation import explain
+
+__all__ = [
+    "InputError",
+    "RunConfig",
+    "__version__",
+    "build_config",
+    "change",
+    "compact",
+    "execute",
+    "explain",
+    "load_model",
+    "open_benchmark",
+]

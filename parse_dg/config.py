@@ -120,12 +120,10 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
         (inner,) = (option for option in options if option is not type(None))
         return _convert(inner, value, where)
     members = {option.name: option for option in options}
-    if not isinstance(value, Mapping):
-        raise InputError(f"{where} must be a section with a name, found {value!r}")
-    name = str(value.get("name"))
-    if name not in members:
-        raise unknown(f"{where}.name", name, members)
-    return from_dict(members[name], value, f"{where}.")
+    name = value.get("name") if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping) or str(name) not in members:
+        raise unknown(where, name, members)
+    return from_dict(members[str(name)], value, f"{where}.")
 
 
 def _convert_tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:

@@ -1,5 +1,89 @@
-"""What every test shares."""
+"""What every test shares: a cache of its own, tiny configurations, and runs that are made once."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
 import torch
 
+from parse_dg.config import change
+from parse_dg.data.benchmarks import Domain
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import execute
+
 torch.set_num_threads(1)  # tests are small: two threads wait for each other more than they help
+
+TINY = {
+    "data.blueprints.images_per_class": 5,
+    "training.steps": 4,
+    "training.check_every": 2,
+    "training.batch_per_domain": 4,
+    "training.device": "cpu",
+}
+"""Seconds instead of minutes: 40 images a domain, 8 of them held out."""
+
+Tiny = Callable[..., RunConfig]
+FinishedRun = Callable[[str], Path]
+Numbered = Callable[..., Domain]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache folder of all tests: the user's own is never read or written."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARSE_DG_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Tiny:
+    """tiny("erm", training__steps=8, seed=1): the Blueprints recipe, made small; `__` stands for a dot."""
+
+    def build(algorithm: str = "parse", **settings: Any) -> RunConfig:
+        dotted = {name.replace("__", "."): value for name, value in settings.items()}
+        return change(build_config("blueprints", algorithm), TINY | dotted)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> FinishedRun:
+    """finished_run("erm"): the folder of a finished tiny run, made on first use. Read it, do not change it."""
+    made: dict[str, Path] = {}
+
+    def run(algorithm: str) -> Path:
+        if algorithm not in made:
+            folder = tmp_path_factory.mktemp("runs") / algorithm
+            execute(tiny(algorithm), folder, lambda step, check: None)
+            made[algorithm] = folder
+        return made[algorithm]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def parse_run(finished_run: FinishedRun) -> Path:
+    """The folder of a finished tiny run of PARSE. Read it, do not change it."""
+    return finished_run("parse")
+
+
+@pytest.fixture(scope="session")
+def erm_run(finished_run: FinishedRun) -> Path:
+    """The folder of a finished tiny run of ERM. Read it, do not change it."""
+    return finished_run("erm")
+
+
+@pytest.fixture(scope="session")
+def numbered() -> Numbered:
+    """numbered("photo", 5): a domain whose image n is 4 pixels a side, all of value n, and of class n."""
+
+    def build(name: str, count: int) -> Domain:
+        numbers = np.arange(count)
+        images = np.broadcast_to(numbers.astype(np.uint8)[:, None, None, None], (count, 4, 4, 3)).copy()
+        return Domain(name, images, numbers)
+
+    return build

@@ -14,6 +14,7 @@ from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
 from parse_dg.model.structure import StructuralLayer, StructureConfig
+from parse_dg.model.vocabulary import SWITCHES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ class Parse(Algorithm):
         }
         if self.config.sparsity:
             terms["sparsity"] = self.config.sparsity * sparsity(self.network.structure.composition.weight)
-        if self.config.angle_repulsion:
+        if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
             angles = self.network.structure.predicates.target_angle["orient"]
             terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)
         return terms

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
+from parse_dg.config import require
 from parse_dg.data.benchmarks import Benchmark, Domain
 
 Indices = Int[np.ndarray, "n"]
@@ -43,7 +44,7 @@ def seed_hash(*parts: object) -> int:
     return int(hashlib.md5(str(parts).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
-def hold_out(count: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
+def hold_out(count: int, fraction: float, seed: int) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held"]]:
     """(kept, held out) positions of `count` images; int(fraction · count) are held out."""
     keys = list(range(count))
     np.random.RandomState(seed).shuffle(keys)
@@ -57,7 +58,10 @@ def leave_one_out(benchmark: Benchmark, target: str, trial_seed: int, fraction: 
     training, validation = [], []
     for number, domain in enumerate(benchmark.domains):
         if domain is not test:
-            kept, held = hold_out(len(domain.labels), fraction, seed_hash(trial_seed, number))
+            count = len(domain.labels)
+            kept, held = hold_out(count, fraction, seed_hash(trial_seed, number))
+            enough = f"large enough to hold out one of the {count} images of {domain.name}"
+            require(len(held) > 0, "data.holdout", fraction, enough)
             training.append(Subset(domain, kept))
             validation.append(Subset(domain, held))
     return LeaveOneOut(tuple(training), tuple(validation), whole(test))

@@ -81,6 +81,7 @@ def _build(folder: Path, config: BlueprintsConfig, progress: Progress | None) ->
             digest.update(part.images.tobytes() + part.labels.tobytes())
         index = {"fingerprint": digest.hexdigest(), "captions": captions}
         (temporary / "index.json").write_text(json.dumps(index))
+        temporary.chmod(0o755)  # mkdtemp's folders are for their owner alone; a cache may be shared
         try:
             temporary.rename(folder)
         except OSError:  # somebody else was faster

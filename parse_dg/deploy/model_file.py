@@ -19,6 +19,8 @@ from parse_dg.model.mixstyle import MixStyleConfig
 
 FORMAT = 1
 """Raised when an older reader could no longer understand the file."""
+METADATA = "parse_dg"
+"""The entry of the file's header that holds the description."""
 COLUMNS = "network.structure.composition.columns"
 """The tensor that only a compacted PARSE has."""
 
@@ -63,7 +65,8 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
 
 def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
     """Write the model under a temporary name, then rename: the file is whole or not there."""
-    metadata = {"parse_dg_format": str(FORMAT), "parse_dg_model": json.dumps(to_dict(spec), sort_keys=True)}
+    # One entry only: the order of several would change from one writing to the next.
+    metadata = {METADATA: json.dumps({"format": FORMAT, "model": to_dict(spec)}, sort_keys=True)}
     temporary = path.with_name(f"{path.name}.writing")
     save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
     temporary.replace(path)
@@ -91,16 +94,19 @@ def load_model(path: str | Path) -> Model:
 
 
 def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
-    found = metadata.get("parse_dg_format")
-    if found is None:
+    if METADATA not in metadata:
         raise InputError(f"{path} holds weights, but was not written by parse-dg: it lacks its description")
-    if found != str(FORMAT):
+    try:
+        data: Any = json.loads(metadata[METADATA])
+        found, model = data["format"], data["model"]
+    except (json.JSONDecodeError, TypeError, KeyError) as error:
+        raise InputError(f"{path} has a damaged description: {error}") from error
+    if found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
     try:
-        data: Any = json.loads(metadata.get("parse_dg_model", ""))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} has a damaged description: {error}") from error
-    return from_dict(ModelSpec, data)
+        return from_dict(ModelSpec, model)
+    except (InputError, TypeError) as error:
+        raise InputError(f"{path} describes no model this version knows: {error}") from error
 
 
 def pick_device(name: str) -> torch.device:
@@ -109,7 +115,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error

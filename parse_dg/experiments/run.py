@@ -158,7 +158,7 @@ def read_config(folder: Path) -> RunConfig:
 def write_json(path: Path, data: Any) -> None:
     """Write under a temporary name, then rename: the file is whole or not there."""
     temporary = path.with_name(f"{path.name}.writing")
-    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     temporary.replace(path)
 
 

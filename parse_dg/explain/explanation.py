@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from math import degrees
 
+import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.model_file import Model
+from parse_dg.errors import unknown
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import application_name
@@ -52,14 +54,20 @@ class Explanation:
 
 
 @torch.no_grad()
-def explain(model: Model, image: UInt8[Tensor, "3 H W"], of: str | None = None) -> Explanation:
-    """Explain the score of class `of` (default: the predicted one) on one image."""
+def explain(
+    model: Model, image: UInt8[Tensor, "3 H W"] | UInt8[np.ndarray, "H W 3"], of: str | None = None
+) -> Explanation:
+    """Explain the score of class `of` (default: the predicted one) on one RGB image, values 0 to 255."""
     network = model.parse().network
     device = network.structure.composition.weight.device
+    if isinstance(image, np.ndarray):
+        image = torch.from_numpy(image.copy()).permute(2, 0, 1)
     output = network(normalise(to_unit(image[None].to(device)), IMAGENET_MEAN, IMAGENET_STD))
     classes = model.spec.classes
     predicted = classes[int(output.logits[0].argmax())]
-    explained = of or predicted
+    explained = predicted if of is None else of
+    if explained not in classes:
+        raise unknown("class", explained, classes)
     weights = output.structure.weights[classes.index(explained)]
     relations = []
     position = 0

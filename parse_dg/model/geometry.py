@@ -27,6 +27,19 @@ def edge(start: Vector, end: Vector) -> Vector:
     return end[0] - start[0], end[1] - start[1]
 
 
+def damped(v: Vector, softness: float) -> Vector:
+    """The vector itself, its gradient multiplied by ‖v‖²/(‖v‖² + softness²); 0 leaves the gradient alone.
+
+    Direction and relative length of an edge have a gradient of 1/‖v‖: of a very short edge it is huge, and noise.
+    """
+    if not softness:
+        return v
+    squared = (v[0].square() + v[1].square()).detach()
+    share = squared / (squared + softness * softness)
+    x, y = (part.detach() + share * (part - part.detach()) for part in v)
+    return x, y
+
+
 def length(v: Vector, floor: float = MIN_LENGTH) -> Tensor:
     """‖v‖, at least `floor`; the gradient is zero below it."""
     return (v[0].square() + v[1].square()).clamp_min(floor * floor).sqrt()

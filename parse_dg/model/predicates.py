@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import require
-from parse_dg.model.geometry import Vector, angle_between, dot, edge, length, unit
+from parse_dg.model.geometry import Vector, angle_between, damped, dot, edge, length, unit
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary
 
@@ -30,10 +30,10 @@ class PredicatesConfig:
     gate: bool = True
     """An addition to the paper: a relation is multiplied by the geometric mean of its primitives' presence, since
     a relation between parts that are not there is noise. False is the paper's text."""
-    edge_softness: float = 0.2
-    """An addition to the paper: tri, turn, orient and eqdist are multiplied by ‖v‖²/(‖v‖² + ε²) of their two edges
-    v, since an edge much shorter than a cell of the map has no direction and only a noisy gradient. ε is in the
-    units of the grid; 0 is the paper's text."""
+    edge_softness: float = 0.4
+    """An addition to the paper that changes no value: the gradient that reaches a primitive through the direction
+    or the relative length of an edge v (in tri, turn, orient, eqdist) is multiplied by ‖v‖²/(‖v‖² + ε²). Edges much
+    shorter than a cell of the map would drown every other gradient in noise. ε is in the grid's units; 0 is off."""
     steepness: float = 5.0
     """κ of above, left and contains."""
     alignment_tolerance: float = 0.2
@@ -151,29 +151,21 @@ class Predicates(nn.Module):
     def _angle(self, primitives: Primitives, part: Applications) -> Activation:
         i, j, k = (primitives.at(index) for index in part.primitives)
         # tri: the interior angle at i; turn: the turn at j along i → j → k.
-        u, v = edge(i, j), edge(i, k) if part.predicate == "tri" else edge(j, k)
-        satisfied = self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
-        return satisfied * self._reliable(u, v)
+        u, v = self._edge(i, j), self._edge(i, k) if part.predicate == "tri" else self._edge(j, k)
+        return self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
 
     def _orient(self, primitives: Primitives, part: Applications) -> Activation:
         i, j, k, l = (primitives.at(index) for index in part.primitives)
-        u, v = edge(i, j), edge(k, l)
-        satisfied = self._bell_around(dot(unit(u), unit(v)), self.target_angle["orient"].cos(), part)
-        return satisfied * self._reliable(u, v)
+        cosine = dot(unit(self._edge(i, j)), unit(self._edge(k, l)))
+        return self._bell_around(cosine, self.target_angle["orient"].cos(), part)
 
     def _equal_distance(self, primitives: Primitives, part: Applications) -> Activation:
         i, j, k, l = (primitives.at(index) for index in part.primitives)
-        u, v = edge(i, j), edge(k, l)
-        ratio = length(u).log() - length(v).log()
-        return _bell(ratio.square(), self.log_tolerance["eqdist"]) * self._reliable(u, v)
+        ratio = length(self._edge(i, j)).log() - length(self._edge(k, l)).log()
+        return _bell(ratio.square(), self.log_tolerance["eqdist"])
 
-    def _reliable(self, u: Vector, v: Vector) -> Activation | float:
-        """How far both edges are long enough to mean something (an addition to the paper); 1 where it is off."""
-        if not self.config.edge_softness:
-            return 1.0
-        softness = self.config.edge_softness**2
-        u_squared, v_squared = dot(u, u), dot(v, v)
-        return u_squared / (u_squared + softness) * (v_squared / (v_squared + softness))
+    def _edge(self, start: Vector, end: Vector) -> Vector:
+        return damped(edge(start, end), self.config.edge_softness)
 
     def _bell_around(self, value: Tensor, targets: Tensor, part: Applications) -> Activation:
         target = targets[part.angle].unsqueeze(1)

@@ -18,8 +18,9 @@ def diversity(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:
     K = heatmap.shape[1]
     if K == 1:
         return heatmap.new_zeros(())
-    maps = torch.nn.functional.normalize(heatmap.flatten(2), dim=-1)
-    cosines = maps @ maps.transpose(1, 2)  # (B, K, K)
+    with torch.autocast(heatmap.device.type, enabled=False):
+        maps = torch.nn.functional.normalize(heatmap.flatten(2), dim=-1)
+        cosines = maps @ maps.transpose(1, 2)  # (B, K, K)
     return (cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(-1)).mean() / (K * (K - 1))
 
 

@@ -22,7 +22,7 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     """ℓ2, on backbone and head; Λ has its own penalty."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """`cosine` falls to zero at the last step."""
+    """`cosine` falls towards zero, which it would reach one step after the last."""
     warmup_steps: int = 0
     """Rates grow linearly over this many first steps."""
     composition_warmup_steps: int = 0

@@ -176,6 +176,8 @@ class Trainer:
         validation = {s.domain.name: accuracy(self.algorithm, s, self.device) for s in self.validation}
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
         check = Check(step, losses, validation, rates)
+        if not math.isfinite(check.mean_loss):
+            raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
         if check.better_than(self.best.check if self.best else None):
             state = {name: value.detach().cpu().clone() for name, value in self.algorithm.state_dict().items()}
             self.best = Best(check, state)

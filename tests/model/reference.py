@@ -74,8 +74,6 @@ class Shape:
     varphi: list[float]
     gamma: list[float]
     tau_d: float
-    softness: float
-    """ε, not of the paper: see `reliability`."""
 
 
 def shape_of(predicates: Predicates) -> Shape:
@@ -101,7 +99,6 @@ def shape_of(predicates: Predicates) -> Shape:
         varphi=number(target["orient"]),
         gamma=positive(tolerance["orient"]),
         tau_d=positive(tolerance["eqdist"])[0],
-        softness=predicates.config.edge_softness,
     )
 
 
@@ -213,28 +210,12 @@ def read_name(name: str) -> Application:
     return Application(predicate, None if angle is None else int(angle), primitives)
 
 
-def edges(predicate: str, p: list[Primitive]) -> list[tuple[Primitive, Primitive]]:
-    """The two edges whose directions or lengths a predicate compares; none for the others."""
-    if predicate == "tri":
-        return [(p[0], p[1]), (p[0], p[2])]
-    if predicate == "turn":
-        return [(p[0], p[1]), (p[1], p[2])]
-    return [(p[0], p[1]), (p[2], p[3])] if predicate in ("orient", "eqdist") else []
-
-
-def reliability(predicate: str, p: list[Primitive], softness: float) -> float:
-    """Not of the paper: ‖v‖²/(‖v‖² + ε²) of both edges; 1 where ε is 0."""
-    squares = [math.dist(start.c, end.c) ** 2 for start, end in edges(predicate, p)]
-    return math.prod(square / (square + softness**2) for square in squares)
-
-
 def satisfaction(application: Application, image: list[Primitive], shape: Shape, gate: bool) -> float:
     """R(p_i, …; X), for one image; the gate is the geometric mean of σ over the places of the tuple."""
     places = [image[index] for index in application.primitives]
     if application.predicate == "has":
         return places[0].sigma
     value = FORMULAS[application.predicate](places, shape, application.angle or 0)
-    value *= reliability(application.predicate, places, shape.softness)
     if gate:
         value *= math.prod(place.sigma for place in places) ** (1 / len(places))
     return value

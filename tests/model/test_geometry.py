@@ -11,6 +11,7 @@ from parse_dg.model.geometry import (
     Vector,
     angle_between,
     cross,
+    damped,
     dot,
     edge,
     grid_axis,
@@ -143,3 +144,15 @@ def test_angle_with_a_vanishing_vector_is_zero_with_zero_gradient(u: tuple[float
     angle = angle_between((inputs[0], inputs[1]), (inputs[2], inputs[3]))
     assert angle.item() == 0
     assert [g.item() for g in torch.autograd.grad(angle, inputs)] == [0, 0, 0, 0]
+
+
+def test_damped_is_the_identity_whose_gradient_is_scaled_by_the_squared_length() -> None:
+    x = torch.tensor([0.3, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0.4, 0.0, 4.0], dtype=torch.float64, requires_grad=True)
+    out = damped((x, y), 0.5)
+    assert torch.equal(out[0], x)
+    assert torch.equal(out[1], y)
+    gradients = torch.autograd.grad(out[0].sum() + 2 * out[1].sum(), (x, y))
+    share = torch.tensor([0.5, 0.0, 25 / 25.25], dtype=torch.float64)  # 0.25/(0.25 + 0.25), 0, 25/(25 + 0.25)
+    torch.testing.assert_close(gradients, (share, 2 * share))
+    assert damped((x, y), 0.0) == (x, y)

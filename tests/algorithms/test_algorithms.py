@@ -1,0 +1,229 @@
+"""What every method promises the trainer: named terms, every parameter in one group, draws from the generator."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, build_algorithm
+from parse_dg.algorithms.base import Example, Group, grouped
+from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
+
+CLASSES = 4
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def build(name: str, *, smoothing: float = 0.0, seed: int = 0, stages: tuple[int, ...] = ()) -> Algorithm:
+    start = generator(seed)
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), start)
+    config = ALGORITHMS[name][1]()
+    return build_algorithm(backbone, CLASSES, config, label_smoothing=smoothing, generator=start)
+
+
+@pytest.fixture(scope="module")
+def example() -> Example:
+    """Two images of each class: noise, which is easy to tell apart and has nothing to generalise."""
+    images = torch.randn(2 * CLASSES, 3, 32, 32, generator=generator(9))
+    labels = torch.arange(CLASSES).repeat(2)
+    return Example(images, labels, torch.tensor([0, 1]).repeat_interleave(CLASSES))
+
+
+# the table of names
+
+
+def test_every_method_is_in_the_table_under_its_own_name() -> None:
+    assert {config for _, config in ALGORITHMS.values()} == set(get_args(AlgorithmConfig))
+    assert set(Algorithm.__subclasses__()) >= {method for method, _ in ALGORITHMS.values()}
+    for name, (method, config) in ALGORITHMS.items():
+        assert config.name == name
+        assert method.__module__ == f"parse_dg.algorithms.{name}"
+        assert method.summary
+        assert "\n" not in method.summary
+
+
+def test_no_method_is_left_out_of_the_table() -> None:
+    ours = [method for method in Algorithm.__subclasses__() if method.__module__.startswith("parse_dg.")]
+    assert set(ours) == {method for method, _ in ALGORITHMS.values()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_method_is_built_from_its_settings(name: str, example: Example) -> None:
+    algorithm = build(name, smoothing=0.1)
+    assert type(algorithm) is ALGORITHMS[name][0]
+    assert algorithm.label_smoothing == 0.1
+    assert algorithm(example.images).shape == (2 * CLASSES, CLASSES)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_start_comes_from_the_generator(name: str) -> None:
+    torch.manual_seed(1)
+    one = build(name, seed=3).state_dict()
+    torch.manual_seed(2)
+    again, other = build(name, seed=3).state_dict(), build(name, seed=4).state_dict()
+    assert all(torch.equal(value, again[key]) for key, value in one.items())
+    assert any(not torch.equal(value, other[key]) for key, value in one.items())
+
+
+# the loss
+
+TERMS = {
+    "erm": ["cross_entropy"],
+    "no_relations": ["cross_entropy", "diversity", "concentration"],
+    "parse": ["cross_entropy", "diversity", "concentration", "sparsity", "angle_repulsion"],
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_terms_of_the_loss_have_names(name: str, example: Example) -> None:
+    terms = build(name).losses(example, generator())
+    assert list(terms) == TERMS[name]
+    assert all(term.shape == () and term.isfinite() for term in terms.values())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_batch_can_be_learned_by_heart(name: str, example: Example) -> None:
+    algorithm = build(name).train()
+    rates = OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2)
+    optimizer = build_optimizer(algorithm, rates)
+    history = []
+    for _ in range(40):
+        terms = algorithm.losses(example, generator())
+        total = torch.stack(list(terms.values())).sum()
+        history.append((total.item(), terms["cross_entropy"].item()))
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+    (total_before, before), (total_after, after) = history[0], history[-1]
+    assert after < 0.5 * before
+    assert total_after < total_before - 0.5 * (before - after)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_cross_entropy_is_of_the_logits_smoothed(name: str, example: Example) -> None:
+    """Smoothing ε: (1 - ε) · CE of the label + ε · the mean CE over all classes, averaged over images."""
+    sharp, smooth = build(name).eval(), build(name, smoothing=0.2).eval()
+    with torch.no_grad():
+        logs = sharp(example.images).log_softmax(1)
+        of_label = -logs.gather(1, example.labels[:, None]).mean()
+        of_all = -logs.mean()
+        assert sharp.losses(example, generator())["cross_entropy"].item() == pytest.approx(of_label.item(), 1e-5)
+        found = smooth.losses(example, generator())["cross_entropy"].item()
+    assert found == pytest.approx((0.8 * of_label + 0.2 * of_all).item(), 1e-5)
+    assert abs(of_label - of_all) > 1e-3
+
+
+def test_cross_entropy_is_computed_in_float32_or_wider() -> None:
+    algorithm, labels = build("erm"), torch.tensor([0, 1])
+    logits = torch.tensor([[3.0, 1.0], [0.25, 0.5]])
+    exact = algorithm.cross_entropy(logits.double(), labels)
+    assert exact.dtype == torch.float64
+    halved = algorithm.cross_entropy(logits.bfloat16(), labels)
+    assert halved.dtype == torch.float32
+    assert halved.item() == pytest.approx(exact.item(), 1e-6)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_styles_are_mixed_by_draws_from_the_generator(name: str, example: Example) -> None:
+    algorithm = build(name, stages=(1, 2)).train()
+    torch.manual_seed(1)
+    one = algorithm.losses(example, generator(5))["cross_entropy"]
+    torch.manual_seed(2)
+    again = algorithm.losses(example, generator(5))["cross_entropy"]
+    other = algorithm.losses(example, generator(6))["cross_entropy"]
+    assert one.item() == again.item()
+    assert one.item() != other.item()
+
+
+# groups
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_parameter_is_in_exactly_one_group(name: str) -> None:
+    algorithm = build(name)
+    groups = algorithm.groups()
+    assert set(groups) == set(get_args(Group))
+    found = [id(parameter) for parameters in groups.values() for parameter in parameters]
+    assert len(found) == len(set(found))
+    assert set(found) == {id(parameter) for parameter in algorithm.parameters()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_backbone_group_is_the_backbone(name: str) -> None:
+    algorithm = build(name)
+    backbone = algorithm.network.backbone if name == "parse" else algorithm.backbone
+    assert isinstance(backbone, nn.Module)
+    expected = [id(parameter) for parameter in backbone.parameters()]
+    assert [id(parameter) for parameter in algorithm.groups()["backbone"]] == expected
+
+
+def test_only_parse_has_a_composition() -> None:
+    sizes = {name: [tuple(p.shape) for p in build(name).groups()["composition"]] for name in ALGORITHMS}
+    parse = build("parse")
+    assert sizes == {"erm": [], "no_relations": [], "parse": [(CLASSES, parse.network.structure.vocabulary.size)]}  # type: ignore[union-attr]
+    assert parse.groups()["composition"][0] is parse.network.structure.composition.weight  # type: ignore[union-attr]
+
+
+def test_parameters_set_apart_leave_their_group() -> None:
+    module = nn.ModuleDict({"backbone": nn.Linear(2, 2), "rest": nn.Linear(2, 2)})
+    parts = dict(module.named_parameters())
+    groups = grouped(module, composition=(parts["backbone.weight"], parts["rest.bias"]))
+    assert groups["backbone"] == [parts["backbone.bias"]]
+    assert len(groups["head"]) == 1
+    assert groups["head"][0] is parts["rest.weight"]
+    assert [id(p) for p in groups["composition"]] == [id(parts["backbone.weight"]), id(parts["rest.bias"])]
+
+
+# gradients
+
+
+def gradients(algorithm: Algorithm, example: Example, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:
+    terms = algorithm.train().losses(example, generator())
+    algorithm.zero_grad(set_to_none=True)
+    torch.stack([value for name, value in terms.items() if not only or name in only]).sum().backward()
+    return {name: parameter.grad for name, parameter in algorithm.named_parameters()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_parameter_receives_a_gradient_from_the_classes_alone(name: str, example: Example) -> None:
+    found = gradients(build(name), example, only=("cross_entropy",))
+    still = [key for key, gradient in found.items() if gradient is None or not gradient.any()]
+    assert still == []
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in found.values())
+
+
+@pytest.mark.parametrize("name", ["no_relations", "parse"])
+def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Example) -> None:
+    for term in ("diversity", "concentration"):
+        found = gradients(build(name), example, only=(term,))
+        prefix = "network." if name == "parse" else ""
+        reached = {key for key, gradient in found.items() if gradient is not None and gradient.any()}
+        assert f"{prefix}bottleneck.projection.weight" in reached
+        assert f"{prefix}bottleneck.log_temperature" in reached
+        assert any(key.startswith(f"{prefix}backbone.") for key in reached)
+        assert not any("classifier" in key or "structure" in key for key in reached)
+
+
+@pytest.mark.parametrize("name", ["no_relations", "parse"])
+def test_the_weights_of_the_regularisers_are_applied(name: str, example: Example) -> None:
+    method, settings = ALGORITHMS[name]
+
+    def terms(**weights: float) -> dict[str, float]:
+        start = generator(0)
+        backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+        config = settings()
+        config = replace(config, bottleneck=replace(config.bottleneck, **weights))  # type: ignore[call-arg,union-attr]
+        algorithm = method(backbone, CLASSES, config, generator=start)  # type: ignore[call-arg,arg-type]
+        return {key: value.item() for key, value in algorithm.eval().losses(example, generator()).items()}
+
+    base = terms(weight=1.0, concentration=1.0)
+    changed = terms(weight=0.5, concentration=0.2)
+    assert changed["diversity"] == pytest.approx(0.5 * base["diversity"], 1e-5)
+    assert changed["concentration"] == pytest.approx(0.5 * 0.2 * base["concentration"], 1e-5)
+    assert changed["cross_entropy"] == pytest.approx(base["cross_entropy"], 1e-6)

@@ -1,0 +1,45 @@
+"""The ablation without relations: a linear layer on 5K descriptors."""
+
+import torch
+
+from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
+from parse_dg.algorithms.parse import Parse, ParseConfig
+from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.primitives import PrimitivesConfig
+
+
+def build(count: int) -> NoRelations:
+    start = torch.Generator().manual_seed(0)
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    config = NoRelationsConfig(primitives=PrimitivesConfig(count=count))
+    return NoRelations(backbone, 3, config, generator=start).eval()
+
+
+def test_logits_are_linear_in_centre_presence_and_extent() -> None:
+    model = build(6)
+    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        z = model.bottleneck(model.backbone(images))
+        expected = []
+        for b in range(5):
+            numbers = [float(v) for k in range(6) for v in z.centre[b, k]]
+            numbers += [float(v) for v in z.presence[b]]
+            numbers += [float(v) for k in range(6) for v in z.extent[b, k]]
+            expected.append(model.classifier.weight @ torch.tensor(numbers) + model.classifier.bias)
+        assert torch.allclose(model(images), torch.stack(expected), atol=1e-5)
+
+
+def test_the_linear_layer_sees_five_numbers_a_primitive() -> None:
+    assert build(7).classifier.weight.shape == (3, 35)
+    assert build(1).classifier.weight.shape == (3, 5)
+
+
+def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
+    start = torch.Generator().manual_seed(0)
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    parse = Parse(backbone, 3, ParseConfig(primitives=PrimitivesConfig(count=6)), generator=start)
+    expected = parse.network.state_dict()
+    shared = {k: v for k, v in build(6).state_dict().items() if not k.startswith("classifier.")}
+    assert len(shared) > 10
+    assert all(torch.equal(value, expected[name]) for name, value in shared.items())

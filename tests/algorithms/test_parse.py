@@ -1,0 +1,165 @@
+"""PARSE as a method: what trains, what does not, and with which weights."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.parse import BottleneckWeights, Parse, ParseConfig
+from parse_dg.config import change
+from parse_dg.errors import InputError
+from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.vocabulary import FAMILY, SWITCHES
+from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
+
+PREFIX = "network.structure.predicates."
+SHAPES = {
+    "log_steepness.above",
+    "log_steepness.left",
+    "log_steepness.contains",
+    "margin.above",
+    "margin.left",
+    *(f"log_tolerance.{name}" for name in ("h_align", "v_align", "near", "tri", "turn", "orient", "eqdist")),
+    *(f"target_angle.{name}" for name in ("tri", "turn", "orient")),
+}
+"""Every learnable shape; the last word is its predicate."""
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def build(**settings: Any) -> Parse:
+    start = generator()
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    config = change(ParseConfig(), {name.replace("__", "."): value for name, value in settings.items()})
+    return Parse(backbone, 3, config, generator=start)
+
+
+@pytest.fixture(scope="module")
+def example() -> Example:
+    images = torch.randn(6, 3, 32, 32, generator=generator(1))
+    return Example(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
+
+
+def gradients(parse: Parse, example: Example) -> dict[str, Tensor]:
+    torch.stack(list(parse.train().losses(example, generator()).values())).sum().backward()
+    return {name: p.grad for name, p in parse.named_parameters() if p.grad is not None and p.grad.any()}
+
+
+def test_the_shapes_are_all_the_parameters_of_the_predicates() -> None:
+    names = {name.removeprefix(PREFIX) for name, _ in build().named_parameters() if name.startswith(PREFIX)}
+    assert names == SHAPES
+
+
+# which parameters move
+
+
+def test_without_a_penalty_lambda_moves_on_the_support_and_nowhere_else(example: Example) -> None:
+    parse = build(sparsity=0, angle_repulsion=0)
+    composition = parse.network.structure.composition
+    with torch.no_grad():
+        active = composition.active()
+        support = torch.zeros_like(composition.weight, dtype=torch.bool)
+        support[:, active.columns] = active.weights > 0
+    assert 0 < support.sum() < 0.5 * support.numel()
+    gradient = gradients(parse, example)["network.structure.composition.weight"]
+    assert not gradient[~support].any()
+    assert (gradient[support] != 0).float().mean() > 0.99
+    assert (gradient.sum(1).abs() < 1e-5 * gradient.abs().sum(1)).all()  # sparsemax: a row's gradient sums to 0
+
+
+def test_the_penalty_pulls_every_entry_of_lambda_towards_zero() -> None:
+    parse = build(sparsity=0.5)
+    weight = parse.network.structure.composition.weight
+    zero = Example(torch.zeros(3, 3, 32, 32), torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.long))
+    term = parse.losses(zero, generator())["sparsity"]
+    assert term.item() == pytest.approx(0.5 * weight.abs().sum().item() / weight.numel(), 1e-4)
+    term.backward()
+    assert weight.grad is not None
+    assert torch.allclose(weight.grad, 0.5 / weight.numel() * weight.sign(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("families", SWITCHES)
+def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: str, example: Example) -> None:
+    parse = build(vocabulary__families=families, composition__start_entries=64, angle_repulsion=0)
+    moving = {name.removeprefix(PREFIX) for name in gradients(parse, example) if name.startswith(PREFIX)}
+    used = {name for name in SHAPES if FAMILY[name.split(".")[1]] in SWITCHES[families]}
+    assert moving == used
+
+
+@pytest.mark.parametrize("families", SWITCHES)
+def test_every_choice_of_families_trains(families: str, example: Example) -> None:
+    parse = build(vocabulary__families=families).train()
+    optimizer = build_optimizer(parse, OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2))
+    history = []
+    for _ in range(25):
+        terms = parse.losses(example, generator())
+        history.append(terms["cross_entropy"].item())
+        optimizer.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimizer.step()
+    assert history[-1] < 0.7 * history[0]
+    assert all(p.isfinite().all() for p in parse.parameters())
+
+
+@pytest.mark.parametrize("start", ["simplex", "normal", "zeros"])
+@pytest.mark.parametrize("scale", ["learnable", "fixed", "none"])
+def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Example) -> None:
+    settings = {"composition__start": start, "composition__logit_scale": scale, "primitives__count": 5}
+    found = gradients(build(**settings), example)
+    assert "network.structure.composition.weight" in found
+    assert ("network.structure.composition.log_scale" in found) == (scale == "learnable")
+    assert "network.bottleneck.projection.weight" in found
+    assert all(gradient.isfinite().all() for gradient in found.values())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_primitives_train_too(count: int, example: Example) -> None:
+    found = gradients(build(primitives__count=count), example)
+    assert "network.structure.composition.weight" in found
+    assert all(gradient.isfinite().all() for gradient in found.values())
+
+
+# the weights of the loss
+
+
+def test_angles_are_pushed_apart_with_their_weight(example: Example) -> None:
+    parse = build(angle_repulsion=0.002)
+    cosines = parse.network.structure.predicates.target_angle["orient"].detach().double().cos().tolist()
+    pairs = [(a, b) for i, a in enumerate(cosines) for b in cosines[i + 1 :]]
+    expected = sum(1 / ((a - b) ** 2 + 0.01) for a, b in pairs) / len(pairs)
+    found = parse.losses(example, generator())["angle_repulsion"]
+    assert found.item() == pytest.approx(0.002 * expected, 1e-5)
+
+
+@pytest.mark.parametrize("term", ["sparsity", "angle_repulsion"])
+def test_a_weight_of_zero_leaves_its_term_out(term: str, example: Example) -> None:
+    assert term in build().losses(example, generator())
+    assert term not in build(**{term: 0}).losses(example, generator())
+
+
+@pytest.mark.parametrize("field", ["sparsity", "angle_repulsion"])
+def test_weights_are_not_negative(field: str) -> None:
+    with pytest.raises(InputError, match=rf"algorithm\.{field} must be 0 or more, found -1"):
+        replace(ParseConfig(), **{field: -1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["weight", "concentration"])
+def test_weights_of_the_bottleneck_are_not_negative(field: str) -> None:
+    with pytest.raises(InputError, match=rf"bottleneck\.{field} must be 0 or more, found -0.5"):
+        BottleneckWeights(**{field: -0.5})
+
+
+def test_a_compact_layer_has_the_columns_it_is_given() -> None:
+    start = generator()
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    columns = torch.tensor([0, 5, 40])
+    parse = Parse(backbone, 3, ParseConfig(), generator=start, columns=columns)
+    assert parse.groups()["composition"][0].shape == (3, 3)
+    assert torch.equal(parse.state_dict()["network.structure.composition.columns"], columns)
+    assert parse(torch.zeros(2, 3, 32, 32)).shape == (2, 3)

@@ -1,0 +1,320 @@
+"""Model files: what is written is read back to the bit, what cannot be read is refused in one line."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.splits import whole
+from parse_dg.deploy import model_file
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import COLUMNS, FORMAT, Model, load_model, pick_device, save_model
+from parse_dg.errors import InputError
+from tests.conftest import FinishedRun, Tiny
+
+
+def known_bug(reason: str) -> pytest.MarkDecorator:
+    """What should hold and does not yet: to be removed with the bug, or the test fails."""
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+LAMBDA = "network.structure.composition.weight"
+
+Metadata = dict[str, str]
+State = dict[str, Tensor]
+
+
+def read(path: Path) -> tuple[Metadata, State]:
+    """The two halves of a file, with nothing but safetensors."""
+    with safe_open(path, framework="pt") as file:
+        return dict(file.metadata()), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def logits(model: Model, images: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model.algorithm(images)
+
+
+def refusal(path: Path) -> str:
+    """What `load_model` says of a file that it must not read: one line that names the file."""
+    with pytest.raises(InputError) as caught:
+        load_model(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+@pytest.fixture(scope="module")
+def images(tiny: Tiny) -> Tensor:
+    """All images of one domain, as a network sees them."""
+    batch, _ = next(evaluation_batches(whole(open_benchmark(tiny().data).domain("photo")), 1000))
+    return normalise(to_unit(batch))
+
+
+@pytest.fixture(scope="module")
+def written(parse_run: Path) -> tuple[Metadata, State]:
+    return read(parse_run / "model.safetensors")
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["erm", "no_relations", "parse", "compact"])
+def test_a_model_is_read_back_to_the_bit(
+    kind: str, finished_run: FinishedRun, images: Tensor, tmp_path: Path
+) -> None:
+    model = load_model(finished_run("parse" if kind == "compact" else kind))
+    if kind == "compact":
+        model, _ = compact(model)
+    with torch.no_grad():  # not what any seed would draw
+        for parameter in model.algorithm.parameters():
+            parameter += 1e-3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
+    path = tmp_path / "model.safetensors"
+    save_model(path, model.spec, dict(model.algorithm.state_dict()))
+    again = load_model(path)
+    assert again.spec == model.spec
+    assert again.compact is model.compact is (kind == "compact")
+    assert not again.algorithm.training
+    assert again.algorithm.state_dict().keys() == model.algorithm.state_dict().keys()
+    assert torch.equal(logits(again, images), logits(model, images))
+    assert logits(model, images).std() > 0
+
+
+def test_a_model_loads_from_its_run_and_from_its_file(parse_run: Path, images: Tensor) -> None:
+    from_run, from_file = load_model(parse_run), load_model(str(parse_run / "model.safetensors"))
+    assert torch.equal(logits(from_run, images), logits(from_file, images))
+
+
+def test_loading_draws_nothing_from_the_global_generator_that_matters(parse_run: Path, images: Tensor) -> None:
+    torch.manual_seed(1)
+    first = logits(load_model(parse_run), images)
+    torch.manual_seed(2)
+    assert torch.equal(logits(load_model(parse_run), images), first)
+
+
+def test_weights_that_are_not_contiguous_are_saved_as_they_are(parse_run: Path, tmp_path: Path) -> None:
+    model = load_model(parse_run)
+    state = dict(model.algorithm.to(memory_format=torch.channels_last).state_dict())
+    assert not all(value.is_contiguous() for value in state.values())
+    save_model(tmp_path / "m.safetensors", model.spec, state)
+    found = load_model(tmp_path / "m.safetensors").algorithm.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in state.items())
+
+
+def test_the_description_is_plain_json(parse_run: Path, tiny: Tiny) -> None:
+    metadata, state = read(parse_run / "model.safetensors")
+    assert metadata["parse_dg_format"] == str(FORMAT)
+    description = json.loads(metadata["parse_dg_model"])
+    assert description["algorithm"]["name"] == "parse"
+    assert description["algorithm"]["primitives"]["count"] == tiny().algorithm.primitives.count
+    assert description["classes"] == list(open_benchmark(tiny().data).classes)
+    assert description["image_size"] == 64
+    assert description["backbone"]["weights"] is None
+    assert state[LAMBDA].shape[0] == 8
+    assert COLUMNS not in state
+
+
+@known_bug("safetensors writes the two entries of the metadata in random order")
+def test_the_same_model_is_written_as_the_same_bytes(parse_run: Path, tmp_path: Path) -> None:
+    spec = load_model(parse_run).spec
+    contents = set()
+    for _ in range(20):
+        save_model(tmp_path / "m.safetensors", spec, {"weight": torch.arange(3.0)})
+        contents.add((tmp_path / "m.safetensors").read_bytes())
+    assert len(contents) == 1
+
+
+def test_a_failed_write_leaves_the_old_file(
+    parse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, path = load_model(parse_run), tmp_path / "model.safetensors"
+    state = dict(model.algorithm.state_dict())
+    save_model(path, model.spec, state)
+    assert list(tmp_path.iterdir()) == [path]
+    before = path.read_bytes()
+
+    def fail(tensors: State, filename: Path, metadata: Metadata) -> None:
+        Path(filename).write_bytes(before[:100])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model_file, "save_file", fail)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(path, model.spec, state)
+    assert path.read_bytes() == before
+
+
+def test_only_parse_is_parse(erm_run: Path) -> None:
+    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
+        load_model(erm_run).parse()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    assert "no model at" in refusal(tmp_path / "nothing.safetensors")
+    assert "no model at" in refusal(tmp_path)  # a folder without a model
+    (tmp_path / "file").touch()
+    assert "no model at" in refusal(tmp_path / "file" / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda n: 0, lambda n: 4, lambda n: 60, lambda n: n // 2, lambda n: n - 1],
+    ids=["empty", "4 bytes", "60 bytes", "half", "all but one"],
+)
+def test_a_truncated_file(keep: Any, parse_run: Path, tmp_path: Path) -> None:
+    whole_file = (parse_run / "model.safetensors").read_bytes()
+    path = tmp_path / "cut.safetensors"
+    path.write_bytes(whole_file[: keep(len(whole_file))])
+    assert "not a readable .safetensors file" in refusal(path)
+
+
+def test_a_file_of_something_else(parse_run: Path) -> None:
+    assert "not a readable .safetensors file" in refusal(parse_run / "config.json")
+
+
+class Trap:
+    """Unpickling it leaves a mark."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_pickle_is_refused_and_never_run(tmp_path: Path) -> None:
+    mark, path = tmp_path / "mark", tmp_path / "model.safetensors"
+    path.write_bytes(pickle.dumps({"weights": Trap(mark)}))
+    pickle.loads(path.read_bytes())
+    assert mark.exists()  # the trap works
+    mark.unlink()
+    assert "not a readable .safetensors file" in refusal(path)
+    torch.save({"weights": Trap(mark)}, path)
+    assert "not a readable .safetensors file" in refusal(path)
+    assert not mark.exists()
+
+
+def test_weights_of_somebody_else(written: tuple[Metadata, State], tmp_path: Path) -> None:
+    _, state = written
+    for metadata in (None, {"format": "pt"}):
+        save_file(state, tmp_path / "other.safetensors", metadata)
+        assert "not written by parse-dg" in refusal(tmp_path / "other.safetensors")
+
+
+def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None:
+    metadata, state = written
+    save_file(state, tmp_path / "newer.safetensors", {**metadata, "parse_dg_format": str(FORMAT + 1)})
+    message = refusal(tmp_path / "newer.safetensors")
+    assert f"format {FORMAT + 1}" in message
+    assert f"reads format {FORMAT}" in message
+
+
+@pytest.mark.parametrize("text", ["", "{", '{\n  "classes": [\n', "not json"])
+def test_a_damaged_description(text: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
+    metadata, state = written
+    save_file(state, tmp_path / "m.safetensors", {**metadata, "parse_dg_model": text})
+    assert "damaged description" in refusal(tmp_path / "m.safetensors")
+
+
+def without(data: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != key}
+
+
+DESCRIPTIONS: dict[str, Any] = {
+    "another algorithm": lambda d: {**d, "algorithm": {"name": "emr"}},
+    "an algorithm without name": lambda d: {**d, "algorithm": {}},
+    "an unknown field": lambda d: {**d, "colour": "red"},
+    "an unknown backbone": lambda d: {**d, "backbone": {"name": "tiny"}},
+    "a value of the wrong type": lambda d: {**d, "image_size": "large"},
+    "no section at all": lambda d: None,
+    "no fields": lambda d: {},
+    "no classes": lambda d: without(d, "classes"),
+    "no image size": lambda d: without(d, "image_size"),
+}
+
+
+@known_bug("the path is not named, and a missing field raises TypeError")
+@pytest.mark.parametrize("case", DESCRIPTIONS)
+def test_a_description_of_something_else(case: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
+    metadata, state = written
+    data = DESCRIPTIONS[case](json.loads(metadata["parse_dg_model"]))
+    path = tmp_path / "m.safetensors"
+    save_file(state, path, {**metadata, "parse_dg_model": json.dumps(data)})
+    message = refusal(path)
+    if case == "another algorithm":
+        assert "'emr': valid are erm, no_relations, parse" in message
+
+
+STATES: dict[str, Any] = {
+    "a missing tensor": (lambda s: without(s, LAMBDA), LAMBDA),
+    "a tensor too many": (lambda s: {**s, "surplus": torch.zeros(2)}, "surplus"),
+    "a wrong shape": (lambda s: {**s, LAMBDA: s[LAMBDA][:, :7].contiguous()}, LAMBDA),
+    "a wrong class count": (lambda s: {**s, LAMBDA: s[LAMBDA][:5].contiguous()}, LAMBDA),
+    "no tensors": (lambda s: {}, "Missing key"),
+}
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
+    metadata, state = written
+    damage, named = STATES[case]
+    path = tmp_path / "m.safetensors"
+    save_file(damage(state), path, metadata)
+    message = refusal(path)
+    assert "does not fit its own description" in message
+    assert named in message
+
+
+@known_bug("columns are not checked: the model loads, and fails or misreads when it is used")
+@pytest.mark.parametrize(
+    "damage",
+    [lambda c: c + 10**6, lambda c: c - 10**6, lambda c: c.flip(0).contiguous(), lambda c: torch.zeros_like(c)],
+    ids=["too large", "negative", "descending", "all the same"],
+)
+def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path, tmp_path: Path) -> None:
+    small, _ = compact(load_model(parse_run))
+    state = dict(small.algorithm.state_dict())
+    save_model(tmp_path / "m.safetensors", small.spec, {**state, COLUMNS: damage(state[COLUMNS])})
+    refusal(tmp_path / "m.safetensors")
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pick_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "gpu", "CPU", "cpu:x", "cuda:99"),
+        pytest.param("vulkan", marks=known_bug("the message has more than a thousand characters")),
+        pytest.param("meta", marks=known_bug("accepted, though it holds no numbers")),
+        pytest.param("hpu", marks=known_bug("raises ModuleNotFoundError")),
+    ],
+)
+def test_devices_that_cannot_be_used(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        pick_device(name)
+    message = str(caught.value)
+    assert message.startswith(f"device {name!r} cannot be used")
+    assert message.endswith("valid are auto, cpu, cuda")
+    assert "\n" not in message
+    assert len(message) < 400

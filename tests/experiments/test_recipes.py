@@ -1,0 +1,113 @@
+"""Recipes: complete for every method, and what each promises."""
+
+import json
+
+import pytest
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms.no_relations import NoRelationsConfig
+from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.config import from_dict, to_dict
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.recipes import RECIPES, build_config
+from parse_dg.model.vocabulary import Vocabulary
+
+EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
+
+
+@pytest.mark.parametrize(("recipe", "algorithm"), EVERY)
+def test_every_recipe_is_there_for_every_method(recipe: str, algorithm: str) -> None:
+    config = build_config(recipe, algorithm)
+    assert type(config.algorithm) is ALGORITHMS[algorithm][1]
+    assert config.algorithm.name == algorithm
+    assert config.seed == 0
+    assert build_config(recipe, algorithm) == config
+
+
+@pytest.mark.parametrize(("recipe", "algorithm"), EVERY)
+def test_every_configuration_survives_its_file(recipe: str, algorithm: str) -> None:
+    config = build_config(recipe, algorithm)
+    text = json.dumps(to_dict(config), allow_nan=False)
+    again = from_dict(RunConfig, json.loads(text))
+    assert again == config
+    assert type(again.algorithm) is type(config.algorithm)
+    assert json.dumps(to_dict(again)) == text
+
+
+def test_configurations_of_different_recipes_and_methods_differ() -> None:
+    found = [build_config(recipe, algorithm) for recipe, algorithm in EVERY]
+    assert all(one != other for n, one in enumerate(found) for other in found[:n])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
+    """What is compared in a table is the method: data, schedule and length are common."""
+    shared = [to_dict(build_config(recipe, algorithm)) for algorithm in ALGORITHMS]
+    for config in shared:
+        del config["algorithm"]
+    assert all(config == shared[0] for config in shared)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_ablation_has_the_primitives_of_parse(recipe: str) -> None:
+    parse, ablation = (build_config(recipe, name).algorithm for name in ("parse", "no_relations"))
+    assert isinstance(parse, ParseConfig)
+    assert isinstance(ablation, NoRelationsConfig)
+    assert ablation.primitives == parse.primitives
+    assert ablation.bottleneck == parse.bottleneck
+
+
+# the paper's text
+
+
+def test_the_papers_recipe_is_the_papers_text() -> None:
+    config = build_config("paper", "parse")
+    parse = config.algorithm
+    assert isinstance(parse, ParseConfig)
+    assert parse.primitives.count == 16
+    assert Vocabulary(parse.primitives.count, parse.vocabulary).size == 130_176
+    assert parse.vocabulary.families == "all"
+    assert parse.predicates.gate is False
+    assert parse.predicates.edge_softness == 0
+    assert parse.predicates.alignment_tolerance == 0.1
+    assert parse.predicates.near_tolerance == 0.2
+    assert parse.composition.logit_scale == "fixed"
+    assert parse.composition.scale_start == 10
+    assert parse.composition.start == "zeros"
+    assert parse.primitives.presence_bias == 0
+    assert parse.primitives.temperature == 1
+    assert (parse.bottleneck.weight, parse.bottleneck.concentration) == (1.0, 0.1)
+    assert (parse.sparsity, parse.angle_repulsion) == (0.01, 0.001)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> None:
+    config = build_config("paper", algorithm)
+    optimizer = config.optimizer
+    assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.composition_rate) == (1e-4, 1e-3, 1e-3)
+    assert (optimizer.weight_decay, optimizer.schedule) == (1e-4, "cosine")
+    assert (optimizer.warmup_steps, optimizer.composition_warmup_steps, optimizer.clip_norm) == (0, 0, None)
+    assert (config.training.epochs, config.training.label_smoothing) == (50.0, 0.1)
+    assert (config.augment.randaugment_ops, config.augment.randaugment_magnitude) == (2, 9)
+    assert (config.augment.jitter, config.augment.grayscale) == (0.0, 0.0)
+    assert config.data.holdout == 0.2
+
+
+# what is refused
+
+
+def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="unknown recipe 'papr': valid are blueprints, paper"):
+        build_config("papr", "erm")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_an_unknown_method_is_refused_with_those_there_are(recipe: str) -> None:
+    with pytest.raises(InputError, match="unknown algorithm 'emr': valid are erm, no_relations, parse"):
+        build_config(recipe, "emr")
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(InputError, match="seed must be 0 or more, found -1"):
+        RunConfig(seed=-1)

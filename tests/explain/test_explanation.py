@@ -1,0 +1,393 @@
+"""Explanations: relations that add up to the score, and sentences that are true of where things are."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import whole
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import Model, ModelSpec, load_model
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import Relation, explain, in_words
+from parse_dg.model.backbone import Backbone, BackboneConfig
+from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.predicates import PredicatesConfig
+from parse_dg.model.primitives import PrimitivesConfig
+from parse_dg.model.vocabulary import FAMILY
+from tests.conftest import Tiny
+
+CELLS = 9
+"""Side of the hand-placed maps: column c is at x = 2c/8 - 1."""
+BLANK = torch.zeros(3, 64, 64, dtype=torch.uint8)
+
+Cell = tuple[int, int]
+"""Row and column of a map."""
+
+
+class Placed(Backbone):
+    """A backbone that has already decided: the same maps for every image, a channel a primitive."""
+
+    def __init__(self, maps: Tensor):
+        super().__init__(channels=len(maps), freeze_batchnorm=False)
+        self.maps = maps
+
+    def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.maps.expand(len(images), -1, -1, -1)
+
+
+def peaks(cells: Mapping[int, Cell], strength: float = 40.0) -> Tensor:
+    """Maps whose whole weight is on one cell each; `strength` decides presence too."""
+    maps = torch.full((len(cells), CELLS, CELLS), -60.0)
+    for primitive, (row, column) in cells.items():
+        maps[primitive, row, column] = strength
+    return maps
+
+
+def placed_model(maps: Tensor, classes: tuple[str, ...] = ("one", "two"), **predicates: object) -> Model:
+    """PARSE with all applications equally weighted over primitives whose places are given."""
+    settings: dict[str, object] = {"gate": False, "edge_softness": 0.0, **predicates}
+    config = ParseConfig(
+        primitives=PrimitivesConfig(count=len(maps), presence_bias=0.0),
+        predicates=PredicatesConfig(**settings),  # type: ignore[arg-type]
+        composition=CompositionConfig(start="zeros"),
+    )
+    spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=64)
+    model = Model(spec, build_algorithm(Placed(maps), len(classes), config).eval())
+    projection = model.parse().network.bottleneck.projection
+    with torch.no_grad():
+        projection.weight.copy_(torch.eye(len(maps))[:, :, None, None])
+    return model
+
+
+def at(cell: Cell) -> tuple[float, float]:
+    """(x, y) of a cell, written out."""
+    return 2 * cell[1] / (CELLS - 1) - 1, 2 * cell[0] / (CELLS - 1) - 1
+
+
+def relations_of(model: Model, predicate: str) -> list[Relation]:
+    found = [relation for relation in explain(model, BLANK).relations if relation.predicate == predicate]
+    assert found
+    return found
+
+
+def said(pattern: str, relation: Relation) -> tuple[int, ...]:
+    """The numbers of a sentence, which must be of exactly this form; `#` stands for a primitive."""
+    match = re.fullmatch(pattern.replace("#", r"p(\d+)"), relation.words)
+    assert match, relation.words
+    return tuple(int(number) for number in match.groups())
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def images(tiny: Tiny) -> Tensor:
+    """Three images of every domain."""
+    domains = open_benchmark(tiny().data).domains
+    return torch.cat([load_images(whole(domain), np.array([1, 17, 33]))[0] for domain in domains])
+
+
+def test_contributions_sum_to_the_score_of_every_class(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    for number, image in enumerate(images):
+        for name in model.spec.classes if number < 3 else (None,):
+            explanation = explain(model, image, name)
+            total = math.fsum(relation.contribution for relation in explanation.relations)
+            assert total == pytest.approx(explanation.scores[explanation.explained], abs=1e-6)
+            assert math.fsum(r.weight for r in explanation.relations) == pytest.approx(1, abs=1e-5)
+            assert all(r.weight > 0 and 0 <= r.satisfaction <= 1 for r in explanation.relations)
+            assert explanation.explained == (name or explanation.predicted)
+
+
+def test_an_explanation_repeats_what_the_model_says(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    with torch.no_grad():
+        output = model.parse().network(normalise(to_unit(images)))
+    predictions = set()
+    for row, image in enumerate(images):
+        explanation = explain(model, image)
+        assert tuple(explanation.scores) == tuple(explanation.probabilities) == model.spec.classes
+        scores, probabilities = list(explanation.scores.values()), list(explanation.probabilities.values())
+        assert scores == pytest.approx(output.structure.scores[row].tolist(), abs=1e-5)
+        assert probabilities == pytest.approx(output.logits[row].softmax(0).tolist(), abs=1e-5)
+        assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+        assert explanation.probabilities[explanation.predicted] == max(probabilities)
+        assert explanation.descriptors.centre.shape == (1, 16, 2)
+        torch.testing.assert_close(explanation.descriptors.centre, output.descriptors.centre[row : row + 1])
+        predictions.add(explanation.predicted)
+    assert predictions <= set(model.spec.classes)
+
+
+def test_relations_are_sorted_and_named_once(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    explanation = explain(model, images[0])
+    contributions = [relation.contribution for relation in explanation.relations]
+    assert contributions == sorted(contributions, reverse=True)
+    assert contributions[0] > contributions[-1]
+    assert len({relation.name for relation in explanation.relations}) == len(contributions)
+    assert {relation.predicate for relation in explanation.relations} >= {"has", "above", "tri", "orient"}
+
+
+def test_the_relations_are_those_of_the_explained_class(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    structure = model.parse().network.structure
+    active = structure.composition.active()
+    names = structure.vocabulary.names(structure.composition.columns[active.columns])
+    for number, name in enumerate(model.spec.classes):
+        expected = {n: w for n, w in zip(names, active.weights[number].tolist(), strict=True) if w > 0}
+        found = {relation.name: relation.weight for relation in explain(model, images[0], name).relations}
+        assert found == expected
+
+
+def test_a_class_that_is_not_predicted_can_be_explained(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    plain = explain(model, images[0])
+    other = next(name for name in model.spec.classes if name != plain.predicted)
+    explanation = explain(model, images[0], of=other)
+    assert explanation.predicted == plain.predicted
+    assert explanation.scores == plain.scores
+    assert explanation.explained == other
+    assert {r.name for r in explanation.relations} != {r.name for r in plain.relations}
+    assert explain(model, images[0], of=plain.predicted).relations == plain.relations
+
+
+@pytest.mark.parametrize("name", ["nobody", ""])
+def test_a_class_that_is_not_there(name: str, parse_run: Path, images: Tensor) -> None:
+    with pytest.raises(InputError, match="strider, glider"):
+        explain(load_model(parse_run), images[0], of=name)
+
+
+def test_an_image_may_be_an_array(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    from_array = explain(model, np.ascontiguousarray(images[4].permute(1, 2, 0).numpy()))
+    assert from_array.relations == explain(model, images[4]).relations
+
+
+def test_only_parse_explains(erm_run: Path, images: Tensor) -> None:
+    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
+        explain(load_model(erm_run), images[0])
+
+
+def test_a_compact_model_explains_itself_the_same_way(parse_run: Path, images: Tensor) -> None:
+    full = load_model(parse_run)
+    small, _ = compact(full)
+    for image in images[::5]:
+        one, other = explain(full, image), explain(small, image)
+        assert one.relations == other.relations
+        assert one.scores == other.scores
+
+
+# --- sentences against places ---------------------------------------------------------------------
+
+LAYOUT: dict[int, Cell] = {0: (1, 4), 1: (6, 4), 2: (1, 7), 3: (6, 0), 4: (7, 4)}
+"""p0 is above p1 in line with it, left of p2 and level with it; p3 is left of p1 and level with it;
+p4 is near p1."""
+
+
+@pytest.fixture(scope="module")
+def laid_out() -> Model:
+    return placed_model(peaks(LAYOUT))
+
+
+def test_primitives_are_where_they_were_put(laid_out: Model) -> None:
+    centre = explain(laid_out, BLANK).descriptors.centre[0]
+    for primitive, cell in LAYOUT.items():
+        assert centre[primitive].tolist() == pytest.approx(at(cell), abs=1e-6)
+
+
+def test_every_application_is_explained_once(laid_out: Model) -> None:
+    structure = laid_out.parse().network.structure
+    explanation = explain(laid_out, BLANK)
+    names = structure.vocabulary.names(torch.arange(structure.vocabulary.size))
+    assert sorted(relation.name for relation in explanation.relations) == sorted(names)
+
+
+def test_is_there() -> None:
+    maps = peaks({0: (0, 0), 1: (4, 4), 2: (8, 8), 3: (2, 2)})
+    maps[1, 4, 4] = -2.0
+    maps[2, 8, 8] = 0.0
+    found = {said("# is there", r): r.satisfaction for r in relations_of(placed_model(maps), "has")}
+    assert found[(0,)] == pytest.approx(1)
+    assert found[(1,)] == pytest.approx(1 / (1 + math.exp(2)))
+    assert found[(2,)] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("predicate", "words", "axis"), [("above", "# above #", 1), ("left", "# left of #", 0)])
+def test_above_is_higher_up_and_left_is_further_left(
+    predicate: str, words: str, axis: int, laid_out: Model
+) -> None:
+    pairs = set()
+    for relation in relations_of(laid_out, predicate):
+        i, j = said(words, relation)
+        assert (i, j) == relation.primitives
+        ahead = at(LAYOUT[j])[axis] - at(LAYOUT[i])[axis]  # y grows downwards
+        assert relation.satisfaction == pytest.approx(1 / (1 + math.exp(-5.0 * ahead)), abs=1e-5)
+        assert (relation.satisfaction > 0.5 + 1e-5) == (ahead > 0)
+        assert (relation.satisfaction < 0.5 - 1e-5) == (ahead < 0)
+        pairs.add((i, j))
+    assert pairs == {(i, j) for i in LAYOUT for j in LAYOUT if i != j}
+
+
+def test_the_examples_of_the_layout(laid_out: Model) -> None:
+    found = {relation.words: relation.satisfaction for relation in explain(laid_out, BLANK).relations}
+    for true, false in (
+        ("p0 above p1", "p1 above p0"),
+        ("p0 left of p2", "p2 left of p0"),
+        ("p3 left of p1", "p1 left of p3"),
+        ("p2 above p4", "p4 above p2"),
+        ("p0 level with p2", "p0 level with p1"),
+        ("p1 level with p3", "p2 level with p4"),
+        ("p0 in line above or below p1", "p0 in line above or below p2"),
+        ("p1 near p4", "p2 near p3"),
+    ):
+        assert found[true] > 0.5 > found[false]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "words", "tolerance"),
+    [("h_align", "# level with #", 0.2), ("v_align", "# in line above or below #", 0.2), ("near", "# near #", 0.3)],
+)
+def test_level_in_line_and_near_fade_with_distance(
+    predicate: str, words: str, tolerance: float, laid_out: Model
+) -> None:
+    for relation in relations_of(laid_out, predicate):
+        i, j = said(words, relation)
+        x, y = (b - a for a, b in zip(at(LAYOUT[i]), at(LAYOUT[j]), strict=True))
+        apart = {"h_align": abs(y), "v_align": abs(x), "near": math.hypot(x, y)}[predicate]
+        assert relation.satisfaction == pytest.approx(math.exp(-(apart**2) / (2 * tolerance**2)), abs=1e-6)
+
+
+def test_around_is_the_larger_box() -> None:
+    maps = peaks({0: (4, 4), 1: (4, 4), 2: (0, 0), 3: (8, 8)})
+    maps[0] = 1.0  # spread over the whole map
+    found = {said("# around #", r): r.satisfaction for r in relations_of(placed_model(maps), "contains")}
+    assert found[0, 1] > 0.95
+    assert found[1, 0] < 0.05
+    assert found[2, 3] < 0.05
+    assert len(found) == 12
+
+
+def angle(u: tuple[float, float], v: tuple[float, float]) -> float:
+    """Between two vectors, in degrees."""
+    cosine = (u[0] * v[0] + u[1] * v[1]) / (math.hypot(*u) * math.hypot(*v))
+    return math.degrees(math.acos(max(-1.0, min(1.0, cosine))))
+
+
+def step(i: int, j: int) -> tuple[float, float]:
+    (x, y), (u, v) = at(LAYOUT[i]), at(LAYOUT[j])
+    return u - x, v - y
+
+
+def bell(difference: float, tolerance: float) -> float:
+    return math.exp(-(difference**2) / (2 * tolerance**2))
+
+
+LEARNED = {"tri": (90.0, 25.0, 140.0), "turn": (60.0,), "orient": (0.0, 90.0, 45.0, 130.0)}
+"""Target angles in degrees, other than those that training starts from."""
+
+
+@pytest.fixture(scope="module")
+def trained_angles() -> Model:
+    model = placed_model(peaks(LAYOUT))
+    targets = model.parse().network.structure.predicates.target_angle
+    with torch.no_grad():
+        for name, degrees in LEARNED.items():
+            targets[name].copy_(torch.tensor(degrees).deg2rad())
+    return model
+
+
+def test_the_angle_at_a_corner(trained_angles: Model) -> None:
+    mentioned = set()
+    for relation in relations_of(trained_angles, "tri"):
+        j, k, apex, target = said("# and # seen from # about (\\d+)° apart", relation)
+        off = math.radians(angle(step(apex, j), step(apex, k)) - target)
+        assert relation.satisfaction == pytest.approx(bell(off, 0.4), abs=1e-4), relation
+        mentioned.add(target)
+    assert mentioned == set(LEARNED["tri"])
+    found = {r.words: r.satisfaction for r in relations_of(trained_angles, "tri")}
+    assert found["p1 and p2 seen from p0 about 90° apart"] == pytest.approx(1)  # a right angle at p0
+    assert found["p0 and p3 seen from p1 about 90° apart"] == pytest.approx(1)
+
+
+def test_a_chain_that_turns(trained_angles: Model) -> None:
+    for relation in relations_of(trained_angles, "turn"):
+        i, j, k, target = said("#→#→# turns by about (\\d+)°", relation)
+        off = math.radians(angle(step(i, j), step(j, k)) - target)
+        assert relation.satisfaction == pytest.approx(bell(off, 0.4), abs=1e-4), relation
+        assert target == 60
+
+
+def test_the_angle_of_two_edges(trained_angles: Model) -> None:
+    mentioned = set()
+    for relation in relations_of(trained_angles, "orient"):
+        i, j, target, k, l = said("#→# at about (\\d+)° to #→#", relation)
+        off = math.cos(math.radians(angle(step(i, j), step(k, l)))) - math.cos(math.radians(target))
+        assert relation.satisfaction == pytest.approx(bell(off, 0.3), abs=1e-4), relation
+        mentioned.add(target)
+    assert mentioned == set(LEARNED["orient"])
+
+
+def test_edges_of_one_length(laid_out: Model) -> None:
+    for relation in relations_of(laid_out, "eqdist"):
+        i, j, k, l = said("#–# as long as #–#", relation)
+        ratio = math.log(math.hypot(*step(i, j)) / math.hypot(*step(k, l)))
+        assert relation.satisfaction == pytest.approx(bell(ratio, 0.3), abs=1e-5), relation
+
+
+def test_the_gate_takes_absent_primitives_out() -> None:
+    maps = peaks(LAYOUT)
+    maps[1, 6, 4] = -4.0  # p1 is where it was, but hardly there
+    found = {r.words: r.satisfaction for r in explain(placed_model(maps, gate=True), BLANK).relations}
+    plain = {r.words: r.satisfaction for r in explain(placed_model(maps), BLANK).relations}
+    presence = 1 / (1 + math.exp(4))
+    assert plain["p0 above p1"] > 0.99
+    assert found["p0 above p1"] == pytest.approx(plain["p0 above p1"] * math.sqrt(presence), rel=1e-4)
+    assert found["p0 left of p2"] == pytest.approx(plain["p0 left of p2"], rel=1e-4)
+
+
+def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
+    predicates = trained_angles.parse().network.structure.predicates
+    sentences = {
+        ("has", 0, (7,)): "p7 is there",
+        ("above", 0, (3, 11)): "p3 above p11",
+        ("left", 0, (3, 11)): "p3 left of p11",
+        ("h_align", 0, (3, 11)): "p3 level with p11",
+        ("v_align", 0, (3, 11)): "p3 in line above or below p11",
+        ("near", 0, (3, 11)): "p3 near p11",
+        ("contains", 0, (3, 11)): "p3 around p11",
+        ("tri", 2, (5, 3, 11)): "p3 and p11 seen from p5 about 140° apart",
+        ("turn", 0, (5, 3, 11)): "p5→p3→p11 turns by about 60°",
+        ("orient", 3, (5, 3, 11, 0)): "p5→p3 at about 130° to p11→p0",
+        ("eqdist", 0, (5, 3, 11, 0)): "p5–p3 as long as p11–p0",
+    }
+    assert {predicate for predicate, _, _ in sentences} == set(FAMILY)
+    with torch.no_grad():
+        assert {arguments: in_words(predicates, *arguments) for arguments in sentences} == sentences
+
+
+def test_names_and_words_agree(laid_out: Model) -> None:
+    for relation in explain(laid_out, BLANK).relations:
+        named = tuple(int(number) for number in re.findall(r"p(\d+)", relation.name))
+        in_sentence = [int(number) for number in re.findall(r"p(\d+)", relation.words)]
+        assert named == relation.primitives
+        assert sorted(in_sentence) == sorted(named)
+        assert relation.name.startswith(relation.predicate.replace("_", "-"))
+        assert relation.contribution == relation.weight * relation.satisfaction
+
+
+def test_relations_are_plain_data() -> None:
+    relation = Relation("has(p0)", "p0 is there", "has", (0,), 0.5, 0.25)
+    assert relation.contribution == 0.125
+    assert replace(relation, weight=1.0).contribution == 0.25

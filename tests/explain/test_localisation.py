@@ -1,0 +1,127 @@
+"""Do primitives sit on parts? With primitives whose places are known, against parts whose places are known."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.blueprints import PARTS
+from parse_dg.data.splits import Subset, whole
+from parse_dg.data.store import open_blueprints
+from parse_dg.deploy.model_file import Model
+from parse_dg.explain.localisation import primitive_places
+from parse_dg.model.primitives import PrimitiveDescriptors
+from tests.conftest import Tiny
+from tests.explain.test_explanation import Placed, placed_model
+
+COUNT = 160
+"""More images than one evaluation batch holds."""
+
+
+class Told(nn.Module):
+    """A bottleneck that is told where its primitives are, image after image."""
+
+    def __init__(self, centres: np.ndarray, presence: np.ndarray | None = None):
+        super().__init__()
+        self.centres = torch.from_numpy(np.asarray(centres, dtype=np.float32))
+        shown = np.ones(self.centres.shape[:2]) if presence is None else presence
+        self.presence = torch.from_numpy(np.asarray(shown, dtype=np.float32))
+        self.seen = 0
+
+    def forward(self, features: Tensor) -> PrimitiveDescriptors:
+        here = slice(self.seen, self.seen + len(features))
+        self.seen += len(features)
+        count = self.centres.shape[1]
+        return PrimitiveDescriptors(
+            centre=self.centres[here],
+            presence=self.presence[here],
+            extent=torch.full((len(features), count, 2), 0.1),
+            heatmap=torch.full((len(features), count, 4, 4), 1 / 16),
+        )
+
+
+def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
+    model = placed_model(torch.zeros(centres.shape[1], 4, 4))
+    model.parse().network.bottleneck = Told(centres, presence)  # type: ignore[assignment]
+    return model
+
+
+@pytest.fixture(scope="module")
+def subset(tiny: Tiny) -> Subset:
+    """The images of a domain, over and over until there are `COUNT`: only their number matters here."""
+    domain = open_benchmark(tiny().data).domain("sketch")
+    return Subset(domain, np.arange(COUNT, dtype=np.int64) % len(domain.labels))
+
+
+@pytest.fixture(scope="module")
+def centres(tiny: Tiny) -> np.ndarray:
+    truth = open_blueprints(tiny().data.blueprints).domains["sketch"].centres
+    return np.tile(truth, (COUNT // len(truth), 1, 1))
+
+
+def test_primitives_on_the_true_centres(subset: Subset, centres: np.ndarray) -> None:
+    places = primitive_places(model_at(centres), subset, centres, PARTS)
+    assert [place.primitive for place in places] == list(range(len(PARTS)))
+    assert [place.part for place in places] == list(PARTS)
+    assert all(place.share == 1 for place in places)
+    assert all(place.distance == 0 for place in places)
+    assert all(place.presence == 1 for place in places)
+
+
+def test_each_primitive_is_given_its_own_part(subset: Subset, centres: np.ndarray) -> None:
+    order = [4, 0, 5, 5]
+    places = primitive_places(model_at(centres[:, order]), subset, centres, PARTS)
+    assert [place.part for place in places] == [PARTS[part] for part in order]
+
+
+def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres: np.ndarray) -> None:
+    shift = np.zeros_like(centres)
+    shift[: COUNT // 2 + 1, :, 0] = 0.03  # most are a little off to the right, the others a little more, down
+    shift[COUNT // 2 + 1 :, :, 1] = 0.05
+    places = primitive_places(model_at(centres + shift), subset, centres, PARTS)
+    assert all(place.share == 1 for place in places)
+    assert [place.distance for place in places] == pytest.approx([0.03] * len(PARTS), abs=1e-5)
+
+
+def test_the_share_counts_images(subset: Subset, centres: np.ndarray) -> None:
+    wandering = centres[:, :4].copy()
+    wandering[:40, 0] = centres[:40, 3]  # on the body, but in a quarter of the images on the tail
+    places = primitive_places(model_at(wandering), subset, centres, PARTS)
+    assert (places[0].part, places[0].share) == ("body", 0.75)
+    assert places[0].distance == 0
+    assert [place.share for place in places[1:]] == [1, 1, 1]
+
+
+def test_a_primitive_that_stays_put_follows_no_part(subset: Subset, centres: np.ndarray) -> None:
+    places = primitive_places(model_at(np.zeros((COUNT, 4, 2))), subset, centres, PARTS)
+    distance = np.linalg.norm(centres, axis=-1)
+    nearest = distance.argmin(1)
+    commonest = np.bincount(nearest, minlength=len(PARTS)).argmax()
+    for place in places:
+        assert place.part == PARTS[commonest]
+        assert place.share == (nearest == commonest).mean() < 0.9
+        assert place.distance == pytest.approx(float(np.median(distance[:, commonest])))
+
+
+def test_the_presence_is_the_mean(subset: Subset, centres: np.ndarray) -> None:
+    presence = np.zeros((COUNT, len(PARTS)))
+    presence[: COUNT // 4] = 0.8
+    places = primitive_places(model_at(centres, presence), subset, centres, PARTS)
+    assert [place.presence for place in places] == pytest.approx([0.2] * len(PARTS))
+
+
+def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
+    """The grid of maps and the grid of parts are one: a map drawn at a part's pixel is at distance 0 from it."""
+    stored = open_blueprints(tiny().data.blueprints).domains["photo"]
+    pixels = np.rint((stored.centres[0] + 1) / 2 * 63).astype(int)
+    maps = torch.full((len(PARTS), 64, 64), -60.0)
+    for part, (column, row) in enumerate(pixels.tolist()):
+        maps[part, row, column] = 40.0
+    domain = open_benchmark(tiny().data).domain("photo")
+    model = placed_model(maps)
+    assert isinstance(model.parse().network.backbone, Placed)
+    first = Subset(whole(domain).domain, np.array([0]))
+    places = primitive_places(model, first, stored.centres[:1], PARTS)
+    assert [place.part for place in places] == list(PARTS)
+    assert max(place.distance for place in places) < np.hypot(0.5, 0.5) * 2 / 63 + 1e-5

@@ -1,0 +1,356 @@
+"""The trainer: which check is kept, what stops it, and what it hands to the algorithm.
+
+The algorithm here is a fake: every step moves its one parameter by RATE, so that the weights tell the step they are
+of, and its predictions are written beforehand.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
+from parse_dg.config import change
+from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.benchmarks import Domain
+from parse_dg.data.loader import Batch
+from parse_dg.data.splits import Subset, whole
+from parse_dg.errors import InputError
+from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Trainer, TrainingConfig
+
+RATE = 0.125
+PLAIN = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
+
+Prediction = tuple[int, float]
+"""How many images of a validation domain are right, and how sure the model is of all: logits ± sureness."""
+
+
+class Scripted(Algorithm):
+    """Right on as many validation images as the script says, domain after domain, check after check."""
+
+    summary = "a fake"
+
+    def __init__(self, script: Iterator[Prediction], losses: Callable[[int], float] = lambda step: 2.0):
+        super().__init__()
+        self.place = nn.Parameter(torch.zeros(()))
+        self.script, self.value = script, losses
+        self.step = 0
+        self.examples: list[Example] = []
+        self.autocast: set[bool] = set()
+
+    def forward(self, images: Tensor) -> Tensor:
+        assert not self.training
+        correct, sure = next(self.script)
+        right = torch.arange(len(images)) < correct
+        return torch.where(right[:, None], torch.tensor([sure, -sure]), torch.tensor([-sure, sure]))
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        assert self.training
+        self.step += 1
+        self.examples.append(example)
+        self.autocast.add(torch.is_autocast_enabled("cpu"))
+        return {"distance": -self.place, "constant": torch.tensor(self.value(self.step))}
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return {"backbone": [], "head": [self.place], "composition": []}
+
+
+def zeros(name: str, count: int) -> Subset:
+    """Images all of class 0."""
+    return whole(Domain(name, np.zeros((count, 4, 4, 3), dtype=np.uint8), np.zeros(count, dtype=np.int64)))
+
+
+def batches() -> Iterator[Batch]:
+    number = torch.arange(4, dtype=torch.uint8)
+    images = number[:, None, None, None].expand(4, 3, 4, 4)
+    return repeat(Batch(images, number.long() % 2, number.long() // 2))
+
+
+def trainer(
+    algorithm: Algorithm,
+    *,
+    steps: int,
+    check_every: int = 1,
+    sizes: dict[str, int] | None = None,
+    optimizer: OptimizerConfig | None = None,
+    **training: Any,
+) -> Trainer:
+    return Trainer(
+        algorithm,
+        batches(),
+        [zeros(name, count) for name, count in (sizes or {"photo": 4}).items()],
+        steps=steps,
+        training=TrainingConfig(check_every=check_every, **training),
+        optimizer=optimizer or OptimizerConfig(head_rate=RATE),
+        augment=PLAIN,
+        generator=torch.Generator().manual_seed(0),
+        device=torch.device("cpu"),
+    )
+
+
+def quiet(step: int, check: Check | None) -> None:
+    pass
+
+
+def step_of(best: Best) -> int:
+    """The step whose weights these are."""
+    place = best.state["place"].item() / RATE
+    assert place == pytest.approx(round(place), abs=1e-3)
+    return round(place)
+
+
+# which check is kept
+
+
+def fit(*script: Prediction, sizes: dict[str, int] | None = None) -> Best:
+    steps = len(script) // len(sizes or {"photo": 4})
+    best = trainer(Scripted(iter(script)), steps=steps, sizes=sizes).fit(quiet)
+    assert step_of(best) == best.check.step
+    return best
+
+
+def test_the_most_accurate_check_is_kept() -> None:
+    assert fit((1, 1.0), (3, 1.0), (2, 1.0)).check.step == 2
+    assert fit((3, 1.0), (1, 1.0), (2, 1.0)).check.step == 1
+    assert fit((1, 1.0), (2, 1.0), (3, 1.0)).check.step == 3
+
+
+def test_accuracy_counts_before_loss() -> None:
+    best = fit((2, 0.01), (3, 30.0), (2, 0.01))
+    assert best.check.step == 2
+    assert best.check.mean_loss > 1
+
+
+def test_of_equal_accuracies_the_lower_loss_is_kept() -> None:
+    assert fit((3, 1.0), (3, 0.5), (3, 2.0)).check.step == 2
+    assert fit((3, 0.5), (3, 1.0), (3, 2.0)).check.step == 1
+
+
+def test_an_equal_check_does_not_replace_an_earlier_one() -> None:
+    assert fit((3, 0.5), (3, 0.5), (3, 0.5)).check.step == 1
+
+
+def test_accuracy_is_the_mean_over_domains_whatever_their_sizes() -> None:
+    # photo of 8, paint of 2: 0.5 and 0.75 as means of domains, 8/10 and 6/10 over all images
+    best = fit((8, 1.0), (0, 1.0), (4, 1.0), (2, 1.0), sizes={"photo": 8, "paint": 2})
+    assert best.check.step == 2
+    assert best.check.mean_accuracy == 0.75
+    assert best.check.validation["photo"][:2] == (4, 8)
+    assert best.check.validation["paint"][:2] == (2, 2)
+
+
+def test_the_weights_kept_are_a_copy() -> None:
+    run = trainer(Scripted(iter([(4, 1.0), (1, 1.0), (1, 1.0)])), steps=3)
+    best = run.fit(quiet)
+    assert run.best is best
+    assert step_of(best) == 1
+    assert run.algorithm.place.item() == pytest.approx(3 * RATE, 1e-5)  # type: ignore[operator,union-attr]
+
+
+def test_the_better_of_two_checks() -> None:
+    def check(correct: int, loss: float) -> Check:
+        return Check(1, {}, {"photo": Accuracy(correct, 4, loss)}, {})
+
+    assert check(1, 1.0).better_than(None)
+    assert check(2, 9.0).better_than(check(1, 1.0))
+    assert not check(1, 1.0).better_than(check(2, 9.0))
+    assert check(2, 0.9).better_than(check(2, 1.0))
+    assert not check(2, 1.0).better_than(check(2, 1.0))
+
+
+# when checks are made, and what they say
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "expected"), [(7, 3, [3, 6, 7]), (6, 3, [3, 6]), (2, 5, [2]), (3, 1, [1, 2, 3])]
+)
+def test_checks_come_regularly_and_at_the_last_step(steps: int, every: int, expected: list[int]) -> None:
+    seen: list[tuple[int, Check | None]] = []
+    run = trainer(Scripted(repeat((1, 1.0))), steps=steps, check_every=every)
+    run.fit(lambda step, check: seen.append((step, check)))
+    assert [step for step, _ in seen] == list(range(1, steps + 1))
+    assert [step for step, check in seen if check] == expected
+    assert all(check.step == step for step, check in seen if check)
+
+
+def test_a_check_reports_mean_losses_since_the_one_before() -> None:
+    checks: list[Check] = []
+    run = trainer(Scripted(repeat((1, 1.0)), losses=float), steps=5, check_every=2)
+    run.fit(lambda step, check: checks.append(check) if check else None)
+    for check, steps in zip(checks, ([1, 2], [3, 4], [5]), strict=True):
+        distance = -RATE * sum(step - 1 for step in steps) / len(steps)
+        constant = sum(steps) / len(steps)
+        assert list(check.losses) == ["distance", "constant", "total"]
+        assert check.losses["distance"] == pytest.approx(distance, 1e-5, 1e-6)
+        assert check.losses["constant"] == pytest.approx(constant)
+        assert check.losses["total"] == pytest.approx(distance + constant, 1e-5)
+
+
+def test_a_check_scores_every_validation_domain() -> None:
+    best = fit((3, 1.0), (1, 2.0), sizes={"photo": 4, "paint": 3})
+    right, wrong = math.log1p(math.exp(-2.0)), math.log1p(math.exp(2.0))
+    assert best.check.validation["photo"].loss == pytest.approx((3 * right + wrong) / 4, 1e-5)
+    assert list(best.check.validation) == ["photo", "paint"]
+    assert best.check.mean_accuracy == pytest.approx((3 / 4 + 1 / 3) / 2)
+    losses = [value.loss for value in best.check.validation.values()]
+    assert best.check.mean_loss == pytest.approx(sum(losses) / 2)
+
+
+def test_rates_follow_the_schedule_step_by_step() -> None:
+    checks: list[Check] = []
+    config = OptimizerConfig(head_rate=RATE, schedule="cosine")
+    run = trainer(Scripted(repeat((1, 1.0))), steps=4, optimizer=config)
+    run.fit(lambda step, check: checks.append(check) if check else None)
+    expected = [RATE * (1 + math.cos(math.pi * done / 4)) / 2 for done in range(4)]
+    assert [check.rates for check in checks] == [{"head": pytest.approx(rate)} for rate in expected]
+    assert run.algorithm.place.item() == pytest.approx(sum(expected), 1e-4)  # type: ignore[operator,union-attr]
+
+
+# a loss that is not a number
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_stops_before_the_update(value: float) -> None:
+    seen: list[int] = []
+    algorithm = Scripted(iter([(2, 1.0)]), losses=lambda step: value if step == 4 else 1.0)
+    run = trainer(algorithm, steps=9, check_every=2)
+    with pytest.raises(NonFiniteLossError) as error:
+        run.fit(lambda step, check: seen.append(step))
+    assert seen == [1, 2, 3]
+    assert algorithm.place.item() == pytest.approx(3 * RATE, 1e-5)
+    assert error.value.best is not None
+    assert error.value.best.check.step == 2
+    assert step_of(error.value.best) == 2
+    message = str(error.value)
+    assert f"not finite at step 4 (distance -0.375, constant {value:g}, total {value:g})" in message
+    assert "the weights of step 2 are kept" in message
+
+
+def test_the_best_weights_survive_not_the_last_checked() -> None:
+    algorithm = Scripted(iter([(4, 1.0), (2, 1.0)]), losses=lambda step: math.nan if step == 3 else 1.0)
+    with pytest.raises(NonFiniteLossError, match="the weights of step 1 are kept") as error:
+        trainer(algorithm, steps=9).fit(quiet)
+    assert error.value.best is not None
+    assert step_of(error.value.best) == 1
+
+
+def test_before_the_first_check_nothing_can_be_kept() -> None:
+    algorithm = Scripted(iter([]), losses=lambda step: math.nan)
+    with pytest.raises(NonFiniteLossError, match="no check had been made, nothing is kept") as error:
+        trainer(algorithm, steps=9).fit(quiet)
+    assert error.value.best is None
+    assert algorithm.place.item() == 0
+
+
+# gradients and precision
+
+
+class Slope(Scripted):
+    """A loss with gradient (3, 4)."""
+
+    def __init__(self) -> None:
+        super().__init__(repeat((1, 1.0)))
+        self.pair = nn.Parameter(torch.zeros(2))
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        return {"slope": (self.pair * torch.tensor([3.0, 4.0])).sum()}
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return {"backbone": [], "head": [self.pair], "composition": []}
+
+
+@pytest.mark.parametrize(("clip", "expected"), [(None, [3.0, 4.0]), (1.0, [0.6, 0.8]), (10.0, [3.0, 4.0])])
+def test_gradients_are_cut_to_the_norm(clip: float | None, expected: list[float]) -> None:
+    algorithm = Slope()
+    trainer(algorithm, steps=2, optimizer=OptimizerConfig(clip_norm=clip)).fit(quiet)
+    assert algorithm.pair.grad is not None  # of the last step alone: not summed over steps
+    assert algorithm.pair.grad.tolist() == pytest.approx(expected, 1e-4)
+
+
+@pytest.mark.parametrize(("precision", "lower"), [("auto", False), ("float32", False), ("bf16", True)])
+def test_precision_on_a_cpu(precision: str, lower: bool) -> None:
+    algorithm = Scripted(repeat((1, 1.0)))
+    trainer(algorithm, steps=2, precision=precision).fit(quiet)
+    assert algorithm.autocast == {lower}
+    assert algorithm.place.dtype == torch.float32
+
+
+# what the algorithm is given
+
+
+def test_an_example_is_the_batch_normalised_with_its_labels_and_domains() -> None:
+    algorithm = Scripted(repeat((1, 1.0)))
+    trainer(algorithm, steps=1).fit(quiet)
+    (example,) = algorithm.examples
+    assert example.labels.tolist() == [0, 1, 0, 1]
+    assert example.domains.tolist() == [0, 0, 1, 1]
+    assert example.images.dtype == torch.float32
+    for n, image in enumerate(example.images):
+        for channel, mean, std in zip(image, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), strict=True):
+            assert torch.allclose(channel, torch.tensor((n / 255 - mean) / std))
+
+
+def test_augmentation_draws_from_the_trainers_generator() -> None:
+    def first_images(seed: int) -> Tensor:
+        run = trainer(Scripted(repeat((1, 1.0))), steps=1)
+        run.augment, run.generator = AugmentConfig(), torch.Generator().manual_seed(seed)
+        gradient = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8).expand(2, 3, 8, 8)
+        return run.prepare_example(Batch(gradient, torch.zeros(2).long(), torch.zeros(2).long())).images
+
+    torch.manual_seed(1)
+    one = first_images(5)
+    torch.manual_seed(2)
+    assert torch.equal(first_images(5), one)
+    assert not torch.equal(first_images(6), one)
+
+
+# how long
+
+
+@pytest.mark.parametrize(
+    ("epochs", "images", "domains", "expected"),
+    [
+        (None, 1000, 3, 600),
+        (1.0, 96, 3, 8),
+        (1.0, 97, 3, 9),
+        (2.5, 96, 3, 20),
+        (50.0, 96, 2, 600),
+        (0.01, 12, 3, 1),
+    ],
+)
+def test_epochs_become_steps(epochs: float | None, images: int, domains: int, expected: int) -> None:
+    config = TrainingConfig(steps=600, epochs=epochs, batch_per_domain=4)
+    assert config.total_steps(images, domains) == expected
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("field", ["steps", "batch_per_domain", "check_every"])
+def test_counts_are_at_least_one(field: str) -> None:
+    with pytest.raises(InputError, match=rf"training\.{field} must be at least 1, found 0"):
+        TrainingConfig(**{field: 0})
+
+
+@pytest.mark.parametrize("epochs", [0.0, -1.0])
+def test_epochs_are_positive(epochs: float) -> None:
+    with pytest.raises(InputError, match=r"training\.epochs must be positive, or none, found"):
+        TrainingConfig(epochs=epochs)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_label_smoothing_lies_between_0_and_1(smoothing: float) -> None:
+    with pytest.raises(InputError, match=r"training\.label_smoothing must be between 0 and 1, found"):
+        TrainingConfig(label_smoothing=smoothing)
+
+
+def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"unknown precision 'fp8': valid are auto, float32, bf16"):
+        change(TrainingConfig(), {"precision": "fp8"})
