@@ -22,8 +22,8 @@ from parse_dg.training.trainer import TrainingConfig
 def blueprints(algorithm: str) -> RunConfig:
     """A small backbone from a random start on 64-pixel images: what `parse-dg demo` runs.
 
-    The backbone is local: a cell of its map sees a part, not the layout, so that layout is what the head must compose.
-    Rates are those of a random start. They and the settings of PARSE were found by measuring (docs/results.md).
+    The backbone is local: a cell of its map sees a part, not the layout, so that composing the layout is left to
+    the head. Rates are those of a random start; they and PARSE's settings were found by measuring (docs/results.md).
     """
     primitives = PrimitivesConfig(temperature=2.0)
     bottleneck = BottleneckWeights(weight=0.1)
