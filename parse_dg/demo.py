@@ -19,12 +19,12 @@ from parse_dg.data.store import open_blueprints
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.evaluation.accuracy import predict
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.display import percent, print_compaction, run_with_display
+from parse_dg.experiments.display import percent, print_compaction, print_path, run_with_display
 from parse_dg.experiments.evaluate import compact_run
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import Result
 from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet
+from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet, require_matplotlib
 from parse_dg.explain.localisation import PrimitivePlace, primitive_places
 
 IMAGES_PER_DOMAIN = 2
@@ -32,6 +32,7 @@ IMAGES_PER_DOMAIN = 2
 
 def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
     """Train ERM, No Relations and PARSE with `target` held out; compare, compact and draw."""
+    require_matplotlib()
     started = time.monotonic()
     settings: dict[str, object] = {"data.target": target, "seed": seed}
     if steps is not None:
@@ -48,7 +49,7 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     print_compaction(console, outcome)
     model = load_model(outcome.path)
     _draw(model, configs["parse"], folder, console)
-    console.print(f"\nall of it took {time.monotonic() - started:.0f} s and is in {folder}/")
+    print_path(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in", folder)
 
 
 def _print_comparison(console: Console, results: dict[str, Result], config: RunConfig) -> None:
@@ -87,7 +88,8 @@ def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> No
     }
     primitive_sheet(model, images, folder / "primitives.png", names)
     _explain_one(model, benchmark, config, folder, names, console)
-    console.print(f"pictures: {folder / 'primitives.png'}, {folder / 'explanation.png'}")
+    print_path(console, "pictures:", folder / "primitives.png")
+    print_path(console, "pictures:", folder / "explanation.png")
 
 
 def _places(model: Model, benchmark: Benchmark, config: RunConfig) -> tuple[PrimitivePlace, ...]:
@@ -104,7 +106,7 @@ def _spread(images: int) -> Int[np.ndarray, "n"]:
 def _explain_one(
     model: Model, benchmark: Benchmark, config: RunConfig, folder: Path, names: dict[int, str], console: Console
 ) -> None:
-    """The target image that is classified right with the most confidence: its relations, drawn and said."""
+    """The target image classified right with the most confidence (or the first): its relations, drawn and said."""
     target = whole(benchmark.domain(config.data.target))
     logits, labels = predict(model.algorithm, target, torch.device("cpu"))
     confidence = logits.softmax(1).amax(1) * (logits.argmax(1) == labels)
@@ -113,9 +115,10 @@ def _explain_one(
     explanation = explain(model, image)
     truth = model.spec.classes[int(labels[chosen])]
     explanation_figure(image, explanation, folder / "explanation.png", truth=truth, names=names)
+    which = "the one classified right with the most confidence" if confidence.any() else "none being right"
     console.print(
-        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {config.data.target}, the one classified "
-        "right with the most confidence. Its strongest relations:"
+        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {config.data.target}, {which}. "
+        "Its strongest relations:"
     )
     for relation in explanation.relations[:SHOWN_RELATIONS]:
         console.print(

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load as load_safetensors
 
 from parse_dg import demo
 from parse_dg._version import __version__
@@ -27,12 +26,6 @@ from parse_dg.evaluation.accuracy import Predictions
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import RECIPES, build_config
 from tests.conftest import TINY
-
-
-def known_bug(reason: str) -> pytest.MarkDecorator:
-    """What should hold and does not yet: to be removed with the bug, or the test fails."""
-    return pytest.mark.xfail(strict=True, reason=reason)
-
 
 COMMANDS = ("train", "evaluate", "compact", "demo", "info")
 SMALL = [word for field, value in TINY.items() for word in ("--set", f"{field}={value}")]
@@ -140,14 +133,12 @@ def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) 
     assert config["optimizer"]["schedule"] == "cosine"  # the recipe's
 
 
-@known_bug("the table says 20% whatever data.holdout is")
 def test_the_table_says_how_much_was_held_out(run: Run) -> None:
     said = run("train", "--algorithm", "erm", *SMALL, "--set", "data.holdout=0.5", "--out", "here")
     assert "/20" in said.out  # half of 40 images
     assert "held-out 20%" not in said.out
 
 
-@known_bug("paths are wrapped at the width of the terminal, so that they cannot be copied")
 def test_a_long_path_stays_on_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     folder = tmp_path / ("a-long-name-" * 5) / ("another-name-" * 5)
@@ -167,7 +158,7 @@ def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeyp
     before = snapshot(parse_copy)
     said = run("train", *SMALL, "--out", parse_copy)
     assert said.code == 0
-    assert f"{parse_copy} holds this run already, finished: nothing to do" in said.out
+    assert f"finished: nothing to do, this run is already in {parse_copy}\n" in said.out
     assert shown(result_of(parse_copy)["target"])[1] in said.out
     assert snapshot(parse_copy) == before
 
@@ -178,8 +169,6 @@ def test_an_unfinished_run_is_started_again(run: Run, parse_copy: Path) -> None:
     (parse_copy / "metrics.jsonl").write_text("half a li")
     assert run("train", *SMALL, "--out", parse_copy).code == 0
     after = snapshot(parse_copy)
-    models = [load_safetensors(files.pop("model.safetensors")) for files in (before, after)]
-    assert all(torch.equal(models[1][name], value) for name, value in models[0].items())
     del before["environment.json"], after["environment.json"]
     assert after == before
 
@@ -435,7 +424,6 @@ TRAINING_MISTAKES = {
 }
 
 
-@known_bug("torch.cat of nothing at the first check, after the folder was made")
 def test_no_image_to_validate_on(run: Run, tmp_path: Path) -> None:
     assert_refused(run("train", *SMALL, "--out", "here", "--set", "data.holdout=0.001"), "photo")
     assert snapshot(tmp_path) == {}
@@ -504,7 +492,6 @@ def test_an_empty_folder_can_become_a_run(run: Run, tmp_path: Path) -> None:
     assert result_of(tmp_path / "empty")["algorithm"] == "erm"
 
 
-@known_bug("rich reads the name as markup")
 @pytest.mark.parametrize("name", ["a [red]run", "[/bold]"])
 def test_a_folder_may_have_brackets_in_its_name(name: str, run: Run, tmp_path: Path) -> None:
     said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / name)
@@ -529,13 +516,11 @@ def test_a_configuration_that_is_no_json(command: str, content: bytes, run: Run,
     assert_refused(run(command, parse_copy), f"{parse_copy / 'config.json'} is not valid JSON")
 
 
-@known_bug("UnicodeDecodeError")
 def test_a_configuration_that_is_no_text(run: Run, parse_copy: Path) -> None:
     (parse_copy / "config.json").write_bytes(b"\xff\xfe\x00")
     assert_refused(run("evaluate", parse_copy), "config.json")
 
 
-@known_bug("the message does not say which file it is about")
 @pytest.mark.parametrize("content", ["[1]", '{"colour": "red"}', '{"seed": "x"}', '{"algorithm": {"name": "emr"}}'])
 def test_a_configuration_of_something_else(content: str, run: Run, parse_copy: Path) -> None:
     (parse_copy / "config.json").write_text(content)
@@ -548,7 +533,6 @@ def test_a_run_without_its_model(command: str, run: Run, parse_copy: Path) -> No
     assert_refused(run(command, parse_copy), f"no model at {parse_copy / 'model.safetensors'}")
 
 
-@known_bug("raises JSONDecodeError")
 def test_a_finished_run_with_a_damaged_result(run: Run, parse_copy: Path) -> None:
     (parse_copy / "result.json").write_text("{")
     assert_refused(run("train", *SMALL, "--out", parse_copy), "result.json")
@@ -564,7 +548,6 @@ def test_mistakes_in_evaluation(run: Run, parse_run: Path, tmp_path: Path) -> No
     assert snapshot(tmp_path) == {}
 
 
-@known_bug("meta is accepted and fails later")
 def test_a_device_without_numbers_is_refused(run: Run, parse_run: Path) -> None:
     assert_refused(run("evaluate", parse_run, "--device", "meta"), "device 'meta' cannot be used")
 
@@ -581,21 +564,19 @@ def test_a_threshold_that_cannot_be(threshold: str, run: Run, parse_run: Path, t
     assert snapshot(tmp_path) == {}
 
 
-@known_bug("SafetensorError or OSError after all the work")
-@pytest.mark.parametrize("place", ["missing/small.safetensors", "."], ids=["a missing folder", "a folder"])
+@pytest.mark.parametrize("place", ["missing/small.safetensors", "folder"])
 def test_a_place_that_a_compact_model_cannot_have(place: str, run: Run, parse_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
     assert_refused(run("compact", parse_run, "--out", tmp_path / place), str(tmp_path / place))
-    assert snapshot(tmp_path) == {}
+    assert snapshot(tmp_path) == {"folder": b""}
 
 
-@known_bug("the full model is overwritten")
 def test_a_compact_model_does_not_replace_the_model(run: Run, parse_copy: Path) -> None:
     before = snapshot(parse_copy)
     assert_refused(run("compact", parse_copy, "--out", parse_copy / "model.safetensors"), "model.safetensors")
     assert snapshot(parse_copy) == before
 
 
-@known_bug("raises OSError")
 def test_a_cache_that_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARSE_DG_CACHE", str(below_a_file(tmp_path)))
     before = snapshot(tmp_path)
@@ -658,7 +639,6 @@ def test_a_second_demonstration_trains_nothing(finished_demo: tuple[Path, Said],
     assert models == {name: (folder / name / "model.safetensors").read_bytes() for name in ALGORITHMS}
 
 
-@known_bug("it is said all the same")
 def test_a_demonstration_in_which_nothing_is_right_does_not_say_that_it_is(
     finished_demo: tuple[Path, Said], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -681,7 +661,6 @@ def test_mistakes_in_the_demonstration(small_demo: None, run: Run, tmp_path: Pat
     assert snapshot(tmp_path) == {}
 
 
-@known_bug("it is said after all three trainings")
 def test_a_demonstration_without_matplotlib_says_so_before_it_trains(
     small_demo: None, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

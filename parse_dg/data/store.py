@@ -17,6 +17,7 @@ import numpy as np
 
 from parse_dg.data import blueprints, drawing
 from parse_dg.data.blueprints import BlueprintsConfig, BlueprintsDomain, generate_domain
+from parse_dg.errors import InputError
 
 Progress = Callable[[str, int, int], None]
 
@@ -63,8 +64,12 @@ def _recipe(config: BlueprintsConfig) -> str:
 
 
 def _build(folder: Path, config: BlueprintsConfig, progress: Progress | None) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.making-"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.making-"))
+    except OSError as error:
+        reason = f"cannot write to the cache {folder.parent} ({error.strerror})"
+        raise InputError(f"{reason}: set PARSE_DG_CACHE to another folder") from error
     try:
         captions, digest = {}, hashlib.sha256()
         each = len(blueprints.CLASSES) * config.images_per_class

@@ -88,7 +88,7 @@ def load_model(path: str | Path) -> Model:
     spec = _read_spec(path, metadata)
     try:
         return build_model(spec, state)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         lines = [line.strip() for line in str(error).splitlines()]
         raise InputError(f"{path} does not fit its own description: {' '.join(lines[:2])}") from error
 
@@ -115,7 +115,9 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device).item()
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"a device of type {device.type}")
+        torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error

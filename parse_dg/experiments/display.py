@@ -36,7 +36,7 @@ def run_with_display(config: RunConfig, folder: Path, console: Console) -> Resul
     """`execute`, shown live."""
     finished = read_finished(config, folder)
     if finished is not None:
-        console.print(f"{folder} holds this run already, finished: nothing to do")
+        print_path(console, "finished: nothing to do, this run is already in", folder)
         return finished
     benchmark, split = prepare(config, open_with_display(config, console))
     title = f"{config.algorithm.name}, {config.data.target} held out"
@@ -55,7 +55,7 @@ def print_result(console: Console, result: Result, folder: Path) -> None:
     table.add_column("correct of", justify="right")
     for name, value in result["validation"].items():
         table.add_row(
-            f"{name}, held-out 20% (source)", percent(value["accuracy"]), f"{value['correct']}/{value['images']}"
+            f"{name}, held-out images (source)", percent(value["accuracy"]), f"{value['correct']}/{value['images']}"
         )
     table.add_row("mean of the source domains", percent(result["validation_mean_accuracy"]), "")
     row = f"[bold]{target['domain']}, all images (target: the result)"
@@ -68,7 +68,7 @@ def print_result(console: Console, result: Result, folder: Path) -> None:
         console.print(
             f"{result['active_applications']} predicate applications in use, {mean:.0f} a class on average"
         )
-    console.print(f"written to {folder}")
+    print_path(console, "written to", folder)
 
 
 def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:
@@ -101,7 +101,12 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
         f"{outcome.same_prediction:,} of all {outcome.images:,} images, the largest difference of a logit is "
         f"{outcome.largest_difference:.1g}"
     )
-    console.print(f"written to {outcome.path}")
+    print_path(console, "written to", outcome.path)
+
+
+def print_path(console: Console, what: str, path: Path) -> None:
+    """A path on one line, to be copied whole."""
+    console.print(f"{what} {path}", markup=False, soft_wrap=True)
 
 
 def percent(fraction: float) -> str:

@@ -9,6 +9,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out, whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import load_model, pick_device, save_model
+from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy, accuracy, predict, score
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.run import read_config
@@ -64,8 +65,10 @@ def compact_run(folder: Path, out: Path | None, threshold: float) -> CompactionO
     """Compact a run's model, compare it with the full one on every image of the benchmark, and write it."""
     config = read_config(folder)
     full = load_model(folder)
-    small, report = compact(full, threshold)
     path = out or folder / "compact.safetensors"
+    if path.is_dir() or not path.parent.is_dir() or path.resolve() == (folder / "model.safetensors").resolve():
+        raise InputError(f"cannot write the compact model to {path}: expected a new file in a folder that is there")
+    small, report = compact(full, threshold)
     benchmark = open_benchmark(config.data)
     images = same = 0
     largest = 0.0

@@ -23,7 +23,7 @@ def blueprints(algorithm: str) -> RunConfig:
     """A small backbone from a random start on 64-pixel images: what `parse-dg demo` runs.
 
     The backbone is local: a cell of its map sees a part, not the layout, so that composing the layout is left to
-    the head. Rates are those of a random start; they and PARSE's settings were found by measuring (docs/results.md).
+    the head. Rates are those of a random start; they and PARSE's settings were found by trying (docs/results.md).
     """
     primitives = PrimitivesConfig(temperature=2.0)
     bottleneck = BottleneckWeights(weight=0.1)
@@ -36,11 +36,11 @@ def blueprints(algorithm: str) -> RunConfig:
     )
     match algorithm:
         case "parse":
-            composition = CompositionConfig(start_entries=64)
+            composition = CompositionConfig(start_entries=128)
             config = ParseConfig(
                 primitives=primitives, bottleneck=bottleneck, composition=composition, sparsity=0.0
             )
-            return replace(base, algorithm=config, optimizer=replace(optimizer, composition_warmup_steps=200))
+            return replace(base, algorithm=config, optimizer=replace(optimizer, composition_warmup_steps=400))
         case "no_relations":
             return replace(base, algorithm=NoRelationsConfig(primitives=primitives, bottleneck=bottleneck))
         case _:

@@ -141,7 +141,12 @@ def read_finished(config: RunConfig, folder: Path) -> Result | None:
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
     result = folder / "result.json"
-    return json.loads(result.read_text()) if result.exists() else None
+    if not result.exists():
+        return None
+    finished = _read_json(result)
+    if not isinstance(finished, dict):
+        raise InputError(f"{result} must hold a result, found {finished!r}")
+    return finished
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -149,9 +154,17 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / "config.json"
     if not path.is_file():
         raise InputError(f"{folder} is not a run: expected a folder with config.json")
+    data = _read_json(path)
     try:
-        return from_dict(RunConfig, json.loads(path.read_text()))
-    except json.JSONDecodeError as error:
+        return from_dict(RunConfig, data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
 

@@ -102,7 +102,7 @@ def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tup
     p = [f"p{i}" for i in primitives]
     target = ""
     if predicate in predicates.target_angle:
-        target = f"{degrees(float(predicates.target_angle[predicate][angle])):.0f}°"
+        target = f"{degrees(predicates.target_angle[predicate][angle].item()):.0f}°"
     match predicate:
         case "has":
             return f"{p[0]} is there"

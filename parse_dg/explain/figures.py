@@ -27,12 +27,17 @@ INK = "#222222"
 SHOWN_RELATIONS = len(COLOURS)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def require_matplotlib() -> "type[Figure]":
+    """Matplotlib's figure, or an error that says what to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise InputError("pictures need matplotlib: install parse-dg[pictures]") from error
-    return Figure(figsize=(width, height), dpi=150)
+    return Figure
+
+
+def _figure(width: float, height: float) -> "Figure":
+    return require_matplotlib()(figsize=(width, height), dpi=150)
 
 
 @torch.no_grad()
@@ -87,7 +92,7 @@ def explanation_figure(
         picture.plot(*places[i], "o", color="white", markeredgecolor=INK, markersize=11, zorder=4)
         picture.annotate(str(i), places[i], ha="center", va="center", fontsize=7, color=INK, zorder=5)
     right = "" if truth is None else (" (right)" if truth == explanation.predicted else f" (wrong: {truth})")
-    probability = explanation.probabilities[explanation.explained]
+    probability = explanation.probabilities[explanation.predicted]
     picture.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
     _write_relations(words, explanation, shown, used, names or {})
     figure.savefig(path, bbox_inches="tight")
@@ -115,8 +120,8 @@ def _write_relations(
         axes.text(1, row, numbers, fontsize=8, color=INK, va="center", ha="right")
     others = len(explanation.relations) - len(shown)
     axes.text(0, len(shown) + 0.2, f"and {others} weaker relations: {rest:.3f}", fontsize=8, color="#666666")
-    if names:
-        legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
+    legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
+    if legend:
         axes.text(
             0,
             len(shown) + 0.9,

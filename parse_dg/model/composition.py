@@ -84,6 +84,7 @@ class Composition(nn.Module):
             self.register_buffer("columns", torch.arange(vocabulary.size), persistent=False)
             start = initial_lambda(classes, vocabulary, config, generator)
         else:  # a compacted layer is always filled from a file
+            _check_columns(columns, vocabulary.size)
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
@@ -107,6 +108,13 @@ class Composition(nn.Module):
                 return scores * self.config.scale_start
             case _:
                 return scores
+
+
+def _check_columns(columns: Tensor, size: int) -> None:
+    ok = columns.ndim == 1 and columns.dtype == torch.long and len(columns) > 0
+    ok = ok and bool((columns.diff() > 0).all()) and int(columns[0]) >= 0 and int(columns[-1]) < size
+    if not ok:
+        raise ValueError(f"columns must be whole numbers that ascend within [0, {size})")
 
 
 class _RestrictedSparsemax(torch.autograd.Function):

@@ -208,7 +208,6 @@ def test_the_title_says_whether_it_is_right(
     assert drawn[0].axes[0].get_title() == title
 
 
-@pytest.mark.xfail(strict=True, reason="the probability of the explained class is shown beside the predicted one")
 def test_the_probability_beside_the_prediction_is_the_predictions(tmp_path: Path, drawn: list[Any]) -> None:
     other = explanation_of(relation("has", 0), explained="two")
     explanation_figure(noise(3, 64, 64), other, tmp_path / "why.png")

@@ -5,12 +5,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.benchmarks import Domain, open_benchmark
 from parse_dg.data.blueprints import PARTS
 from parse_dg.data.splits import Subset, whole
 from parse_dg.data.store import open_blueprints
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.localisation import primitive_places
+from parse_dg.model.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import Placed, placed_model
@@ -41,6 +43,32 @@ class Told(nn.Module):
         )
 
 
+class Passing(Backbone):
+    """Hands the images on."""
+
+    def __init__(self) -> None:
+        super().__init__(channels=3, freeze_batchnorm=False)
+
+    def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return images
+
+
+class Recognising(nn.Module):
+    """A bottleneck that knows every image by its sum, and where its parts are."""
+
+    def __init__(self, domain: Domain, centres: np.ndarray):
+        super().__init__()
+        known = normalise(to_unit(torch.from_numpy(domain.images.copy()).permute(0, 3, 1, 2)))
+        self.sums = known.double().sum((1, 2, 3))
+        assert len(self.sums.round(decimals=2).unique()) == len(self.sums)
+        self.told = Told(centres)
+
+    def forward(self, features: Tensor) -> PrimitiveDescriptors:
+        found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
+        self.told.seen = 0
+        return self.told(features)._replace(centre=self.told.centres[found])
+
+
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
     model = placed_model(torch.zeros(centres.shape[1], 4, 4))
     model.parse().network.bottleneck = Told(centres, presence)  # type: ignore[assignment]
@@ -67,6 +95,15 @@ def test_primitives_on_the_true_centres(subset: Subset, centres: np.ndarray) -> 
     assert all(place.share == 1 for place in places)
     assert all(place.distance == 0 for place in places)
     assert all(place.presence == 1 for place in places)
+
+
+def test_places_are_compared_image_by_image(subset: Subset, centres: np.ndarray) -> None:
+    model = model_at(centres)
+    network = model.parse().network
+    network.backbone = Passing()
+    network.bottleneck = Recognising(subset.domain, centres)  # type: ignore[assignment]
+    places = primitive_places(model, subset, centres, PARTS)
+    assert all(place.share == 1 and place.distance == 0 for place in places)
 
 
 def test_each_primitive_is_given_its_own_part(subset: Subset, centres: np.ndarray) -> None:

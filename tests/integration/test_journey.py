@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -80,10 +79,11 @@ def test_train_evaluate_compact_evaluate_explain(call: Call, tmp_path: Path) -> 
     assert explain(load_model(folder / "compact.safetensors"), target.images[-1]) is not None
 
 
-def files_of(folder: Path) -> dict[str, Any]:
-    """What a run leaves behind, but for its time and place, and the model, whose tensors are compared."""
-    found: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir()}
-    del found["environment.json"], found["model.safetensors"]
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The bytes a run leaves behind, but for the file that says when and where."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    del found["environment.json"]
+    assert "model.safetensors" in found
     return found
 
 
@@ -95,9 +95,6 @@ def test_a_run_can_be_repeated(
     torch.manual_seed(1234)  # nobody listens to the global generator
     execute(read_config(first), tmp_path / "again", lambda step, check: None)
     assert files_of(tmp_path / "again") == files_of(first)
-    models = [load_file(folder / "model.safetensors") for folder in (first, tmp_path / "again")]
-    assert models[0].keys() == models[1].keys()
-    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
     assert read_config(first) == tiny(algorithm)
 
 
