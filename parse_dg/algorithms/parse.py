@@ -47,15 +47,10 @@ class ParseConfig(StructureConfig):
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     sparsity: float = 0.01
     """λ_sparse, on the mean ℓ1 norm of Λ."""
-    primitive_dropout: float = 0.0
-    """An addition to the paper, off by default: in training each primitive of each image is absent with this
-    probability, so that no class comes to rest on one primitive alone."""
     angle_repulsion: float = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
 
     def __post_init__(self) -> None:
-        ok = 0 <= self.primitive_dropout < 1
-        require(ok, "algorithm.primitive_dropout", self.primitive_dropout, "at least 0 and below 1")
         require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
         require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
 
@@ -88,11 +83,7 @@ class Parse(Algorithm):
         return output.logits
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
-        z = self.network.describe(example.images, generator)
-        if self.config.primitive_dropout:
-            present = torch.rand(z.presence.shape, generator=generator) >= self.config.primitive_dropout
-            z = z._replace(presence=z.presence * present.to(z.presence.device))
-        output = self.network.compose(z)
+        output: ParseOutput = self.network(example.images, generator)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),

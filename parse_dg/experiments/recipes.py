@@ -29,10 +29,11 @@ def blueprints(algorithm: str) -> RunConfig:
     bottleneck = BottleneckWeights(weight=0.1)
     optimizer = OptimizerConfig(backbone_rate=5e-3, head_rate=3e-3, schedule="cosine")
     base = RunConfig(
+        augment=AugmentConfig(grayscale=0.5),  # colour says nothing of the class
         backbone=BackboneConfig(name="local"),
         mixstyle=MixStyleConfig(stages=()),
         optimizer=optimizer,
-        training=TrainingConfig(steps=700, check_every=50),
+        training=TrainingConfig(steps=800, check_every=80),
     )
     match algorithm:
         case "parse":

@@ -28,16 +28,6 @@ class ParseNetwork(nn.Module):
 
     def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
         """Normalised images → scores. In training mode `generator` supplies MixStyle's draws."""
-        return self.compose(self.describe(images, generator))
-
-    def describe(
-        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
-    ) -> PrimitiveDescriptors:
-        """Normalised images → the descriptors of their primitives."""
-        descriptors: PrimitiveDescriptors = self.bottleneck(self.backbone(images, generator))
-        return descriptors
-
-    def compose(self, descriptors: PrimitiveDescriptors) -> ParseOutput:
-        """Descriptors → scores."""
+        descriptors = self.bottleneck(self.backbone(images, generator))
         structure = self.structure(descriptors)
         return ParseOutput(structure.logits, descriptors, structure)
