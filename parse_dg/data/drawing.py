@@ -6,6 +6,7 @@ it is drawn, so a part can be drawn by itself and look the same.
 """
 
 import colorsys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -126,7 +127,7 @@ def _eyed(colour: Floats, shape: Shape, radius: float) -> Floats:
     return _mix(colour, np.full(3, 0.06, np.float32), _mask(dots=shape.eyes, radius=0.21 * radius))
 
 
-class _Style:
+class _Style(ABC):
     """One picture being drawn; what its parts share is drawn from the scene's generator when it is built."""
 
     def __init__(self, rng: np.random.Generator, size: int) -> None:
@@ -134,13 +135,13 @@ class _Style:
         self.value = float(rng.uniform(0.34, 0.8))  # the background's brightness
         self.hue, self.lean = float(rng.uniform()), float(rng.uniform(0, 2 * np.pi))
 
+    @abstractmethod
     def background(self) -> Floats:
         """The (size, size, 3) picture before any part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def part(self, look: PartLook, shape: Shape, rng: np.random.Generator) -> Patch:
         """One part in its patch."""
-        raise NotImplementedError
 
     def finish(self, picture: Floats) -> Floats:
         """What happens to the whole picture at the end."""
