@@ -1,6 +1,8 @@
 """The demonstration: three methods on the embedded benchmark, compared, compacted and explained."""
 
+import statistics
 import time
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +27,11 @@ from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import Result
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet, require_matplotlib
-from parse_dg.explain.localisation import PrimitivePlace, primitive_places
+from parse_dg.explain.localisation import primitive_places
 
 IMAGES_PER_DOMAIN = 2
+FOLLOWS = 0.5
+"""In what share of the images a part must be the nearest for a primitive to count as following it."""
 
 
 def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
@@ -71,18 +75,7 @@ def _print_comparison(console: Console, results: dict[str, Result], config: RunC
 def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> None:
     """The pictures, and what they show in words."""
     benchmark = open_benchmark(config.data)
-    places = _places(model, benchmark, config)
-    followed = [place for place in places if place.share >= 0.5]
-    names = {place.primitive: place.part for place in followed}
-    console.print(
-        f"\n[bold]Do primitives sit on parts?[/bold] On {config.data.target}, {len(followed)} of {len(places)} "
-        "primitives are nearest to one and the same part in at least half of the images:"
-    )
-    for place in sorted(followed, key=lambda place: -place.share):
-        console.print(
-            f"  p{place.primitive} on the {place.part} in {percent(place.share)} of the images, "
-            f"median distance {32 * place.distance:.1f} pixels of 64"
-        )
+    names = _name_primitives(model, benchmark, config, console)
     images = {
         domain.name: load_images(whole(domain), _spread(len(domain.labels)))[0] for domain in benchmark.domains
     }
@@ -92,10 +85,26 @@ def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> No
     print_path(console, "pictures:", folder / "explanation.png")
 
 
-def _places(model: Model, benchmark: Benchmark, config: RunConfig) -> tuple[PrimitivePlace, ...]:
+def _name_primitives(model: Model, benchmark: Benchmark, config: RunConfig, console: Console) -> dict[int, str]:
+    """Which part each primitive follows on the source domains, said and returned; most may follow none."""
     stored = open_blueprints(config.data.blueprints)
-    target = config.data.target
-    return primitive_places(model, whole(benchmark.domain(target)), stored.domains[target].centres, PARTS)
+    table = Table("domain")
+    table.add_column("primitives that follow one part", justify="right")
+    table.add_column("their median distance to it", justify="right")
+    on_sources: dict[int, Counter[str]] = defaultdict(Counter)
+    for domain in benchmark.domains:
+        places = primitive_places(model, whole(domain), stored.domains[domain.name].centres, PARTS)
+        following = [place for place in places if place.share >= FOLLOWS]
+        held_out = domain.name == config.data.target
+        name = f"{domain.name} (never seen)" if held_out else domain.name
+        distance = f"{31.5 * statistics.median(p.distance for p in following):.1f} pixels" if following else ""
+        table.add_row(name, f"{len(following)} of {len(places)}", distance)
+        for place in following if not held_out else ():
+            on_sources[place.primitive][place.part] += 1
+    console.print("\n[bold]Do primitives sit on parts?")
+    console.print(table)
+    console.print(f"it follows a part if that part is the nearest in at least {percent(FOLLOWS)} of the images")
+    return {primitive: parts.most_common(1)[0][0] for primitive, parts in sorted(on_sources.items())}
 
 
 def _spread(images: int) -> Int[np.ndarray, "n"]:

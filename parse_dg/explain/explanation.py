@@ -113,7 +113,7 @@ def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tup
         case "h_align":
             return f"{p[0]} level with {p[1]}"
         case "v_align":
-            return f"{p[0]} in line above or below {p[1]}"
+            return f"{p[0]} straight above or below {p[1]}"
         case "near":
             return f"{p[0]} near {p[1]}"
         case "contains":

@@ -249,7 +249,7 @@ def test_the_examples_of_the_layout(laid_out: Model) -> None:
         ("p2 above p4", "p4 above p2"),
         ("p0 level with p2", "p0 level with p1"),
         ("p1 level with p3", "p2 level with p4"),
-        ("p0 in line above or below p1", "p0 in line above or below p2"),
+        ("p0 straight above or below p1", "p0 in line above or below p2"),
         ("p1 near p4", "p2 near p3"),
     ):
         assert found[true] > 0.5 > found[false]
@@ -257,7 +257,11 @@ def test_the_examples_of_the_layout(laid_out: Model) -> None:
 
 @pytest.mark.parametrize(
     ("predicate", "words", "tolerance"),
-    [("h_align", "# level with #", 0.2), ("v_align", "# in line above or below #", 0.2), ("near", "# near #", 0.3)],
+    [
+        ("h_align", "# level with #", 0.2),
+        ("v_align", "# straight above or below #", 0.2),
+        ("near", "# near #", 0.3),
+    ],
 )
 def test_level_in_line_and_near_fade_with_distance(
     predicate: str, words: str, tolerance: float, laid_out: Model
@@ -364,7 +368,7 @@ def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
         ("above", 0, (3, 11)): "p3 above p11",
         ("left", 0, (3, 11)): "p3 left of p11",
         ("h_align", 0, (3, 11)): "p3 level with p11",
-        ("v_align", 0, (3, 11)): "p3 in line above or below p11",
+        ("v_align", 0, (3, 11)): "p3 straight above or below p11",
         ("near", 0, (3, 11)): "p3 near p11",
         ("contains", 0, (3, 11)): "p3 around p11",
         ("tri", 2, (5, 3, 11)): "p3 and p11 seen from p5 about 140° apart",

@@ -244,7 +244,9 @@ def test_a_sheet_has_a_row_an_image_and_a_column_a_primitive(
 
 def test_one_image_makes_a_sheet(tmp_path: Path) -> None:
     primitive_sheet(placed_model(peaks(CORNERS)), {"photo": noise(1, 3, 64, 64)}, tmp_path / "sheet.png")
-    read_picture(tmp_path / "sheet.png")
+    height, width, _ = read_picture(tmp_path / "sheet.png").shape
+    assert 500 < width < 1000
+    assert 80 < height < 250
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (32, 96)], ids=["square", "wide"])
