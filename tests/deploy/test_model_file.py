@@ -280,7 +280,7 @@ def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path,
     small, _ = compact(load_model(parse_run))
     state = dict(small.algorithm.state_dict())
     save_model(tmp_path / "m.safetensors", small.spec, {**state, COLUMNS: damage(state[COLUMNS])})
-    refusal(tmp_path / "m.safetensors")
+    assert "columns must be whole numbers that ascend within" in refusal(tmp_path / "m.safetensors")
 
 
 # --- devices --------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""Every predicate: the paper's formula, its gradient, its invariances, and its behaviour at degeneracies."""
+"""Every predicate: the paper's formula, its gradient, its parameters and where they start."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,64 +8,11 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, spread_angles
-from parse_dg.model.primitives import PrimitiveDescriptors, describe
-from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model import reference
-from tests.model.reference import random_descriptors, read_name, shake, shape_of
-
-NAMES = list(reference.PREDICATES)
-
-VARIANTS: dict[str, tuple[bool, float]] = {
-    "paper's text": (False, 0.0),
-    "gated": (True, 0.0),
-    "softened": (False, 0.2),
-    "gated and softened": (True, 0.15),
-}
-"""What is added to the paper: the gate by presence, the softness ε of short edges."""
-
-each_variant = pytest.mark.parametrize(("gate", "softness"), VARIANTS.values(), ids=VARIANTS)
-
-
-def build(
-    K: int,
-    *,
-    gate: bool = False,
-    softness: float = 0.0,
-    enumeration: str = "distinct",
-    shaken: bool = True,
-    angles: tuple[int, int, int] = (3, 1, 4),
-) -> tuple[Vocabulary, Predicates]:
-    vocabulary = Vocabulary(
-        K,
-        VocabularyConfig(
-            enumeration=enumeration,  # type: ignore[arg-type]
-            triangle_angles=angles[0],
-            turning_angles=angles[1],
-            orientation_angles=angles[2],
-        ),
-    )
-    predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness)).double()
-    if shaken:
-        shake(predicates, seed=11)
-    return vocabulary, predicates
-
-
-def parts(vocabulary: Vocabulary) -> dict[str, Applications]:
-    """All columns, by the name of their predicate."""
-    every = vocabulary.applications(torch.arange(vocabulary.size))
-    return {part.predicate.replace("_", "-"): part for part in every}
-
-
-def names_of(vocabulary: Vocabulary) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for name in vocabulary.names(torch.arange(vocabulary.size)):
-        names.setdefault(read_name(name).predicate, []).append(name)
-    return names
-
-
-def values(vocabulary: Vocabulary, predicates: Predicates, z: PrimitiveDescriptors) -> dict[str, Tensor]:
-    """Activations (n, B) of every predicate."""
-    return {name: predicates(Primitives.of(z), part) for name, part in parts(vocabulary).items()}
+from tests.model.predicate_helpers import ANGULAR, NAMES, build, each_variant, names_of, parts, values
+from tests.model.reference import random_descriptors, read_name, shape_of
 
 
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
@@ -250,135 +196,6 @@ def test_softened_relations_of_coincident_primitives_have_zero_gradient() -> Non
     found = values(vocabulary, predicates, z._replace(centre=centre))
     for name in ANGULAR:
         assert (torch.autograd.grad(found[name].sum(), centre, retain_graph=True)[0] == 0).all(), name
-
-
-# --- invariances ----------------------------------------------------------------------------------
-
-Transform = Callable[[Tensor], Tensor]
-
-
-def rotation(angle: float) -> Transform:
-    turned = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
-    matrix = torch.tensor(turned, dtype=torch.float64)
-    return lambda centre: centre @ matrix.T
-
-
-ANGULAR = {"tri", "turn", "orient", "eqdist"}
-MIRROR_X = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-MIRROR_Y = torch.tensor([1.0, -1.0], dtype=torch.float64)
-
-INVARIANCES: dict[str, tuple[Transform, set[str]]] = {
-    "translation": (lambda c: c + torch.tensor([0.3, -0.7], dtype=torch.float64), set(NAMES)),
-    "shrinking": (lambda c: 0.25 * c, ANGULAR | {"has"}),
-    "growing": (lambda c: 3.0 * c, ANGULAR | {"has"}),
-    "rotation by 0.4": (rotation(0.4), ANGULAR | {"has", "near"}),
-    "rotation by 2.5": (rotation(2.5), ANGULAR | {"has", "near"}),
-    "mirroring x": (lambda c: c * MIRROR_X, set(NAMES) - {"left"}),
-    "mirroring y": (lambda c: c * MIRROR_Y, set(NAMES) - {"above"}),
-}
-
-
-@each_variant
-@pytest.mark.parametrize("name", INVARIANCES)
-def test_exactly_the_expected_predicates_are_invariant(name: str, gate: bool, softness: float) -> None:
-    transform, expected = INVARIANCES[name]
-    vocabulary, predicates = build(5, gate=gate, softness=softness)
-    z = random_descriptors(2, 5, seed=5)
-    before = values(vocabulary, predicates, z)
-    after = values(vocabulary, predicates, z._replace(centre=transform(z.centre)))
-    unchanged = {p for p in NAMES if torch.allclose(before[p], after[p], rtol=1e-9, atol=1e-11)}
-    assert unchanged == expected
-
-
-@pytest.mark.parametrize(("predicate", "mirror"), [("left", MIRROR_X), ("above", MIRROR_Y)])
-def test_mirroring_swaps_the_arguments_of_a_direction_without_margin(predicate: str, mirror: Tensor) -> None:
-    vocabulary, predicates = build(5)
-    with torch.no_grad():
-        predicates.margin[predicate].zero_()
-    z = random_descriptors(2, 5, seed=6)
-    names = names_of(vocabulary)[predicate]
-    before = values(vocabulary, predicates, z)[predicate]
-    after = values(vocabulary, predicates, z._replace(centre=z.centre * mirror))[predicate]
-    for row, name in enumerate(names):
-        i, j = read_name(name).primitives
-        torch.testing.assert_close(after[row], before[names.index(f"{predicate}(p{j}, p{i})")])
-
-
-# --- degenerate descriptors -----------------------------------------------------------------------
-
-
-def line(direction: tuple[float, float]) -> Tensor:
-    steps = torch.tensor([-0.75, -0.5, 0.0, 0.25, 1.0], dtype=torch.float64)
-    return (steps.unsqueeze(1) * torch.tensor(direction, dtype=torch.float64)).expand(2, 5, 2).clone()
-
-
-GENERAL = random_descriptors(2, 5, seed=7)
-DEGENERATE: dict[str, PrimitiveDescriptors] = {
-    "all coincide": GENERAL._replace(centre=torch.full((2, 5, 2), 0.3, dtype=torch.float64)),
-    "two coincide": GENERAL._replace(centre=GENERAL.centre.index_copy(1, torch.tensor([1]), GENERAL.centre[:, :1])),
-    "almost coincide": GENERAL._replace(centre=GENERAL.centre * 1e-6),
-    "denormally close": GENERAL._replace(centre=GENERAL.centre * 1e-30),
-    "in a row": GENERAL._replace(centre=line((1.0, 0.0))),
-    "in a column": GENERAL._replace(centre=line((0.0, 1.0))),
-    "on a diagonal": GENERAL._replace(centre=line((0.6, -0.8))),
-    "no extent": GENERAL._replace(extent=torch.zeros(2, 5, 2, dtype=torch.float64)),
-    "absent": GENERAL._replace(presence=torch.zeros(2, 5, dtype=torch.float64)),
-    "one absent": GENERAL._replace(presence=torch.eye(5, dtype=torch.float64)[:2].sub(1).neg()),
-    "hardly there": GENERAL._replace(presence=torch.full((2, 5), 1e-38, dtype=torch.float64)),
-    "at the gate's floor": GENERAL._replace(presence=torch.full((2, 5), 1e-30, dtype=torch.float64)),
-    "certain": GENERAL._replace(presence=torch.ones(2, 5, dtype=torch.float64)),
-    "everything at once": PrimitiveDescriptors(
-        torch.zeros(2, 5, 2, dtype=torch.float64),
-        torch.zeros(2, 5, dtype=torch.float64),
-        torch.zeros(2, 5, 2, dtype=torch.float64),
-        GENERAL.heatmap,
-    ),
-}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@each_variant
-@pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_descriptors_give_finite_values_and_gradients(
-    name: str, gate: bool, softness: float, dtype: torch.dtype
-) -> None:
-    vocabulary, predicates = build(5, gate=gate, softness=softness, enumeration="paper", shaken=False)
-    predicates = predicates.to(dtype)
-    inputs = [part.to(dtype, copy=True).requires_grad_() for part in DEGENERATE[name][:3]]
-    z = PrimitiveDescriptors(*inputs, DEGENERATE[name].heatmap)
-    for predicate, activations in values(vocabulary, predicates, z).items():
-        assert activations.isfinite().all(), predicate
-        assert (activations >= 0).all(), predicate
-        assert (activations <= 1).all(), predicate
-        gradients = torch.autograd.grad(activations.sum(), (*inputs, *predicates.parameters()), allow_unused=True)
-        assert all(g.isfinite().all() for g in gradients if g is not None), predicate
-
-
-@pytest.mark.parametrize("size", [(1, 1), (1, 6), (6, 1), (4, 4)])
-@pytest.mark.parametrize("logit", [0.0, 90.0, -90.0, 1e30, -1e30])
-def test_gradients_from_gated_relations_back_to_the_heat_maps_are_finite(
-    size: tuple[int, int], logit: float
-) -> None:
-    vocabulary, predicates = build(4, gate=True, softness=0.2, shaken=False)
-    predicates = predicates.float()
-    evidence = torch.full((1, 4, *size), logit)
-    evidence[:, :, -1, -1] += torch.tensor([0.0, 1.0, 2.0, 0.0])
-    evidence.requires_grad_()
-    z = describe(evidence, torch.tensor(1.0))
-    total = sum(activation.sum() for activation in values(vocabulary, predicates, z).values())
-    assert isinstance(total, Tensor)
-    assert total.isfinite()
-    assert torch.autograd.grad(total, evidence)[0].isfinite().all()
-
-
-def test_a_relation_of_an_absent_primitive_is_gated_to_nothing() -> None:
-    vocabulary, predicates = build(4, gate=True)
-    z = random_descriptors(1, 4, seed=8)
-    z.presence[0, 2] = 0
-    for predicate, activations in values(vocabulary, predicates, z).items():
-        involved = (parts(vocabulary)[predicate].primitives == 2).any(0)
-        assert (activations[involved] < 1e-6).all(), predicate
-        assert predicate == "has" or (activations[~involved] > 1e-3).any(), predicate
 
 
 # --- how it starts --------------------------------------------------------------------------------

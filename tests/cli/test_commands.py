@@ -1,0 +1,170 @@
+"""parse-dg evaluate, compact, info and help: every command does its work and says what it did."""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg._version import __version__
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.cli import build_parser, main
+from parse_dg.data.benchmarks import BENCHMARKS
+from parse_dg.deploy.model_file import load_model
+from parse_dg.experiments.recipes import RECIPES
+from tests.cli.conftest import Run, result_of, shown, snapshot, table
+
+COMMANDS = ("train", "evaluate", "compact", "demo", "info")
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["erm", "parse"])
+def test_evaluate_says_what_the_result_says(algorithm: str, run: Run, finished_run: Any) -> None:
+    folder = finished_run(algorithm)
+    before = snapshot(folder)
+    said = run("evaluate", folder, "--device", "cpu")
+    assert said.code == 0
+    assert said.err == ""
+    result = result_of(folder)
+    rows = {row[0]: row[1:] for row in table(said.out)[1:]}
+    assert rows.keys() == {"sketch", "photo", "cartoon", "paint"}
+    assert rows["sketch"] == ["target: all images, never seen in training", *shown(result["target"])]
+    for domain, value in result["validation"].items():
+        assert rows[domain] == ["source: held-out images", *shown(value)]
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("domain", "role"),
+    [
+        ("sketch", "target: all images, never seen in training"),
+        ("photo", "source: all images, most of them trained on"),
+    ],
+)
+def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run: Run, parse_run: Path) -> None:
+    said = run("evaluate", parse_run, "--domain", domain)
+    ((name, images, accuracy, correct),) = table(said.out)[1:]
+    assert (name, images) == (domain, role)
+    right, total = correct.split("/")
+    assert total == "40"
+    assert accuracy == f"{100 * int(right) / 40:.1f}%"
+
+
+# --- compact --------------------------------------------------------------------------------------
+
+
+def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, parse_copy: Path) -> None:
+    before = snapshot(parse_copy)
+    said = run("compact", parse_copy)
+    assert said.code == 0
+    assert said.err == ""
+    after = snapshot(parse_copy)
+    assert after.pop("compact.safetensors")
+    assert after == before
+    model, small = load_model(parse_copy), load_model(parse_copy / "compact.safetensors")
+    shapes = [m.parse().network.structure.composition.weight.shape for m in (model, small)]
+    rows = {row[0]: row[1:] for row in table(said.out)}
+    assert rows["predicate applications"] == [f"{shape[1]:,}" for shape in shapes]
+    assert rows["parameters (classes × applications)"] == [f"{8 * shape[1]:,}" for shape in shapes]
+    sizes = [(parse_copy / name).stat().st_size for name in ("model.safetensors", "compact.safetensors")]
+    assert rows["model file, bytes"] == [f"{size:,}" for size in sizes]
+    accuracy = shown(result_of(parse_copy)["target"])[0]
+    assert rows["accuracy on sketch (target)"] == [accuracy, accuracy]
+    assert f"{100 * (1 - shapes[1][1] / shapes[0][1]):.1f}% of the structural parameters are gone" in said.out
+    assert "the same on 160 of all 160 images, the largest difference of a logit is 0" in said.out
+
+
+def test_compact_elsewhere_and_with_a_threshold(run: Run, parse_run: Path, tmp_path: Path) -> None:
+    before = snapshot(parse_run)
+    said = run("compact", parse_run, "--threshold", "0.005", "--out", "small.safetensors")
+    assert said.code == 0
+    assert "small.safetensors" in said.out
+    assert snapshot(parse_run) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.safetensors"]
+    assert load_model(tmp_path / "small.safetensors").compact
+
+
+# --- info and help --------------------------------------------------------------------------------
+
+
+def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
+    said = run("info")
+    assert said.code == 0
+    for name in (__version__, torch.__version__, "cpu", str(cache), *ALGORITHMS, *BENCHMARKS, *RECIPES):
+        assert name in said.out
+
+
+def subparsers() -> dict[str, argparse.ArgumentParser]:
+    (found,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def test_the_commands_are_those_tested_here() -> None:
+    assert tuple(subparsers()) == COMMANDS
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    for command in COMMANDS:
+        assert re.search(rf"^ +{command} +\w+", text, re.MULTILINE), command
+    assert "parse-dg demo" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert f"parse-dg {command}" in text
+    parser = subparsers()[command]
+    for action in parser._actions:
+        assert action.help, action
+        for option in action.option_strings:
+            assert option in text
+        if action.metavar == "DOMAIN" and action.default:
+            assert str(action.default) in (action.help or "")
+
+
+def test_help_of_train_names_what_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    for name in (*ALGORITHMS, *BENCHMARKS, *RECIPES, "config.json", "result.json"):
+        assert name in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["train", "--nothing"],
+        ["train", "--seed", "x"],
+        ["evaluate"],
+        ["compact", "a", "--threshold", "b"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage: parse-dg" in captured.err
+
+
+def test_the_installed_command_says_its_version() -> None:
+    command = Path(sys.executable).with_name("parse-dg")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"parse-dg {__version__}\n", "")

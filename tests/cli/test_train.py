@@ -1,0 +1,153 @@
+"""parse-dg train: a run is written and its result said; a run that ends early keeps what it has."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms.erm import Erm
+from parse_dg.deploy.model_file import load_model
+from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, result_of, shown, snapshot, table
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_path: Path) -> None:
+    said = run("train", "--algorithm", algorithm, "--target", "paint", "--seed", "3", *SMALL)
+    assert said.code == 0
+    assert said.err == ""
+    folder = tmp_path / "runs" / "blueprints" / algorithm / "paint" / "seed3"
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "environment.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+    }
+    result = result_of(folder)
+    assert result["algorithm"] == algorithm
+    assert result["target"]["domain"] == "paint"
+    rows = {row[0]: row[1:] for row in table(said.out)}
+    assert rows["paint, all images (target: the result)"] == shown(result["target"])
+    for domain in ("photo", "cartoon", "sketch"):
+        assert rows[f"{domain}, held-out images (source)"] == shown(result["validation"][domain])
+    assert rows["mean of the source domains"][0] == f"{100 * result['validation_mean_accuracy']:.1f}%"
+    assert f"weights of step {result['selected_step']} of 4" in said.out
+    assert str(folder.relative_to(tmp_path)) in said.out
+    assert load_model(folder).spec.algorithm.name == algorithm
+
+
+def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) -> None:
+    more = ["--set", "optimizer.head_rate=0.25", "--set", "training.steps=2", "--set", "optimizer.clip_norm=1"]
+    assert run("train", "--algorithm", "erm", "--seed", "7", *SMALL, *more, "--out", "here").code == 0
+    config = json.loads((tmp_path / "here" / "config.json").read_text())
+    assert config["algorithm"]["name"] == "erm"
+    assert config["seed"] == 7
+    assert config["data"]["target"] == "sketch"
+    assert config["training"]["steps"] == 2  # the last one given counts
+    assert config["optimizer"]["head_rate"] == 0.25
+    assert config["optimizer"]["clip_norm"] == 1.0
+    assert config["optimizer"]["schedule"] == "cosine"  # the recipe's
+
+
+def test_the_table_says_how_much_was_held_out(run: Run) -> None:
+    said = run("train", "--algorithm", "erm", *SMALL, "--set", "data.holdout=0.5", "--out", "here")
+    assert "/20" in said.out  # half of 40 images
+
+
+def test_a_long_path_stays_on_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = tmp_path / ("a-long-name-" * 5) / ("another-name-" * 5)
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", folder)
+    assert f"written to {folder}\n" in said.out
+
+
+def test_the_recipe_is_chosen_by_name(run: Run, tmp_path: Path) -> None:
+    small = [*SMALL, "--set", "training.epochs=none", "--set", "training.steps=1"]
+    assert run("train", "--algorithm", "erm", "--recipe", "paper", *small, "--out", "here").code == 0
+    config = json.loads((tmp_path / "here" / "config.json").read_text())
+    assert config["training"]["label_smoothing"] == 0.1
+
+
+def test_an_empty_folder_can_become_a_run(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert run("train", "--algorithm", "erm", *SMALL, "--out", "empty").code == 0
+    assert result_of(tmp_path / "empty")["algorithm"] == "erm"
+
+
+@pytest.mark.parametrize("name", ["a [red]run", "[/bold]"])
+def test_a_folder_may_have_brackets_in_its_name(name: str, run: Run, tmp_path: Path) -> None:
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / name)
+    assert said.code == 0
+    assert f"written to {tmp_path / name}" in said.out
+
+
+def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parse_dg.experiments.run.build_trainer", None)  # whoever trains, fails
+    before = snapshot(parse_copy)
+    said = run("train", *SMALL, "--out", parse_copy)
+    assert said.code == 0
+    assert f"finished: nothing to do, this run is already in {parse_copy}\n" in said.out
+    assert shown(result_of(parse_copy)["target"])[1] in said.out
+    assert snapshot(parse_copy) == before
+
+
+def test_an_unfinished_run_is_started_again(run: Run, parse_copy: Path) -> None:
+    before = snapshot(parse_copy)
+    (parse_copy / "result.json").unlink()
+    (parse_copy / "metrics.jsonl").write_text("half a li")
+    assert run("train", *SMALL, "--out", parse_copy).code == 0
+    after = snapshot(parse_copy)
+    del before["environment.json"], after["environment.json"]
+    assert after == before
+
+
+def test_a_run_of_another_configuration_is_left_alone(run: Run, parse_copy: Path) -> None:
+    before = snapshot(parse_copy)
+    said = run("train", *SMALL, "--seed", "1", "--out", parse_copy)
+    assert_refused(said, "holds a run of another configuration")
+    assert snapshot(parse_copy) == before
+
+
+def not_a_number() -> dict[str, torch.Tensor]:
+    return {"cross_entropy": torch.tensor(math.nan), "other": torch.tensor(1.0)}
+
+
+def test_a_loss_that_is_no_number_ends_the_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Erm, "losses", fail_at(3, not_a_number))
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", "here")
+    assert said.code == 1
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("parse-dg: the loss is not finite at step 3 (cross_entropy nan, other 1, total nan)")
+    assert "the weights of step 2 are kept" in said.err
+    assert not (tmp_path / "here" / "result.json").exists()
+    assert len((tmp_path / "here" / "metrics.jsonl").read_text().splitlines()) == 1
+    assert load_model(tmp_path / "here").spec.algorithm.name == "erm"
+    assert run("evaluate", "here").code == 0
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "--algorithm", "erm", *SMALL, "--out", "here").code == 0  # it can be tried again
+
+
+def test_a_loss_that_never_was_a_number_keeps_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Erm, "losses", fail_at(1, not_a_number))
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", "here")
+    assert said.code == 1
+    assert said.err.count("\n") == 1
+    assert "nothing is kept" in said.err
+    assert not (tmp_path / "here" / "model.safetensors").exists()
+
+
+def test_an_interrupted_run_keeps_its_best_weights(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Erm, "losses", fail_at(3, interrupt))
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", "here")
+    assert said.code == 130
+    assert said.err == "parse-dg: interrupted; what was written so far is kept\n"
+    assert load_model(tmp_path / "here").spec.algorithm.name == "erm"
+    assert not (tmp_path / "here" / "result.json").exists()
