@@ -249,7 +249,7 @@ def test_the_examples_of_the_layout(laid_out: Model) -> None:
         ("p2 above p4", "p4 above p2"),
         ("p0 level with p2", "p0 level with p1"),
         ("p1 level with p3", "p2 level with p4"),
-        ("p0 straight above or below p1", "p0 in line above or below p2"),
+        ("p0 straight above or below p1", "p0 straight above or below p2"),
         ("p1 near p4", "p2 near p3"),
     ):
         assert found[true] > 0.5 > found[false]
