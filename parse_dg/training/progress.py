@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -12,6 +13,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from parse_dg.training.trainer import Check, Observer
 
@@ -19,22 +21,25 @@ from parse_dg.training.trainer import Check, Observer
 @contextmanager
 def training_display(console: Console, title: str, steps: int) -> Iterator[Observer]:
     """An observer that shows the run while it lasts; it shows nothing where the console is not a terminal."""
-    columns = (
+    if not console.is_terminal:
+        yield lambda step, check: None
+        return
+    bar = Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[state]}"),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=steps, state="")
+    task = bar.add_task(title, total=steps)
+    last = Text()  # on lines of its own, so that the bar keeps its place on a narrow terminal
+    with Live(Group(bar, last), console=console, transient=True):
 
         def observe(step: int, check: Check | None) -> None:
-            progress.update(task, completed=step)
+            bar.update(task, completed=step)
             if check:
-                progress.update(task, state=describe(check))
+                last.plain = describe(check)
 
         yield observe
 
@@ -47,8 +52,11 @@ def counting_display(console: Console) -> Iterator[Progress]:
 
 
 def describe(check: Check) -> str:
-    """One line on a check."""
-    terms = "  ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
-    rates = "  ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())
-    accuracy = f"source validation {100 * check.mean_accuracy:.1f}%"
-    return f"{accuracy}  loss {check.losses['total']:.3f} ({terms})  rate {rates}"
+    """Three lines on a check: accuracy, loss and its terms, rates."""
+    terms = " + ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
+    rates = ", ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())
+    return (
+        f"  step {check.step}: source validation {100 * check.mean_accuracy:.1f}%\n"
+        f"  loss {check.losses['total']:.3f} = {terms}\n"
+        f"  rate {rates}"
+    )

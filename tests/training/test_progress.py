@@ -1,4 +1,4 @@
-"""The live display: one line on a check, and nothing where nobody looks."""
+"""The live display: a few lines on a check, and nothing where nobody looks."""
 
 import io
 
@@ -25,11 +25,12 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_a_check_in_one_line() -> None:
-    assert describe(CHECK) == (
-        "source validation 62.5%  loss 1.750 (cross_entropy 1.250  diversity 0.500)  "
-        "rate backbone 5.0e-05  head 1.0e-03"
-    )
+def test_a_check_in_three_lines() -> None:
+    assert describe(CHECK).splitlines() == [
+        "  step 4: source validation 62.5%",
+        "  loss 1.750 = cross_entropy 1.250 + diversity 0.500",
+        "  rate backbone 5.0e-05, head 1.0e-03",
+    ]
 
 
 def test_nothing_is_shown_where_there_is_no_terminal() -> None:
@@ -50,3 +51,12 @@ def test_a_terminal_sees_the_steps_and_the_last_check() -> None:
     assert "erm, sketch held out" in shown(screen)
     assert "4/4" in shown(screen)
     assert "source validation 62.5%" in shown(screen)
+
+
+def test_the_bar_keeps_its_place_on_a_narrow_terminal() -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with training_display(screen, "parse, sketch held out", 4) as observe:
+        observe(4, CHECK)
+    assert "4/4" in shown(screen)
+    assert "left" in shown(screen)
+    assert "rate backbone 5.0e-05, head 1.0e-03" in shown(screen)
