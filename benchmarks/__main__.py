@@ -18,6 +18,7 @@ from parse_dg.experiments.run import build_trainer, device_name, prepare
 from parse_dg.model.primitives import PrimitiveDescriptors, describe
 from parse_dg.model.sparsemax import sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
+from parse_dg.training.trainer import Trainer
 
 REPEATS = 7
 
@@ -64,8 +65,8 @@ def training_step() -> tuple[float, float]:
     return median_times(*calls)
 
 
-def _loss_and_gradient(trainer: object, example: Example) -> None:
-    terms = trainer.algorithm.losses(example, trainer.generator)  # type: ignore[attr-defined]
+def _loss_and_gradient(trainer: Trainer, example: Example) -> None:
+    terms = trainer.algorithm.losses(example, trainer.generator)
     torch.stack(list(terms.values())).sum().backward()
 
 
