@@ -150,9 +150,12 @@ class Trainer:
         return self.best
 
     def _step(self, step: int) -> dict[str, torch.Tensor]:
-        """One update; the loss's terms, detached."""
+        """The next batch, and an update on it; the loss's terms, detached."""
         set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
-        example = self.prepare_example(next(self.batches).to(self.device))
+        return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
+
+    def update(self, step: int, example: Example) -> dict[str, torch.Tensor]:
+        """Loss, gradient and update on one batch; the loss's terms, detached."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             terms = self.algorithm.losses(example, self.generator)
         total = torch.stack(list(terms.values())).sum()
