@@ -12,7 +12,7 @@ from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
+from parse_dg.model.regularisers import angle_repulsion, concentration, diversity
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES
 
@@ -89,7 +89,7 @@ class Parse(Algorithm):
             **self.config.bottleneck.terms(output.descriptors.heatmap),
         }
         if self.config.sparsity:
-            terms["sparsity"] = self.config.sparsity * sparsity(self.network.structure.composition.weight)
+            terms["sparsity"] = self.config.sparsity * output.structure.l1
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
             angles = self.network.structure.predicates.target_angle["orient"]
             terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)

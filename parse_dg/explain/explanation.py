@@ -69,6 +69,7 @@ def explain(
     if explained not in classes:
         raise unknown("class", explained, classes)
     weights = output.structure.weights[classes.index(explained)]
+    satisfaction = network.structure.evaluate(output.descriptors, output.structure.columns)[0]
     relations = []
     position = 0
     for part in network.structure.vocabulary.applications(output.structure.columns):
@@ -82,7 +83,7 @@ def explain(
                         predicate=part.predicate,
                         primitives=tuple(primitives),
                         weight=weight,
-                        satisfaction=float(output.structure.activations[0, position]),
+                        satisfaction=float(satisfaction[position]),
                     )
                 )
             position += 1

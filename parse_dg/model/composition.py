@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import check_choices, require
-from parse_dg.model.sparsemax import Threshold, backward_on_support, threshold
+from parse_dg.model.host import HostCopy
+from parse_dg.model.sparsemax import Support, Threshold, backward_on_support, find_support
 from parse_dg.model.vocabulary import Block, Vocabulary
 
 Lambda = Float[Tensor, "C M"]
@@ -59,6 +60,15 @@ class ActiveWeights(NamedTuple):
     columns: Int[Tensor, "n"]
     """Which columns of Λ, ascending."""
     weights: Float[Tensor, "C n"]
+    l1: Float[Tensor, ""]
+    """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs."""
+
+
+class PendingSupport(NamedTuple):
+    """The support of Λ, found or being found on the device; how many columns are used is on its way here."""
+
+    support: Support
+    used: HostCopy
 
 
 class Composition(nn.Module):
@@ -88,16 +98,43 @@ class Composition(nn.Module):
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
+        self._last: tuple[tuple[int, int], ActiveWeights] | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
-    def active(self) -> ActiveWeights:
-        """The exact class weights, on the union of the classes' supports only; differentiable."""
+    def find_support(self) -> PendingSupport | None:
+        """Begin to look for the columns that some class uses, without waiting for CUDA; None if they are known."""
+        if self._known() is not None:
+            return None
         with torch.no_grad():
-            tau = threshold(self.weight)
-            columns = tau.inside(self.weight).any(0).nonzero().squeeze(1)
-        weights: Tensor = _RestrictedSparsemax.apply(self.weight, columns, tau)  # type: ignore[no-untyped-call]
-        return ActiveWeights(columns, weights)
+            support = find_support(self.weight)
+            return PendingSupport(support, HostCopy(support.used.sum()))
+
+    def active(self, pending: PendingSupport | None = None) -> ActiveWeights:
+        """The exact class weights, on the union of the classes' supports only; differentiable."""
+        known = self._known()
+        if known is not None:
+            return known
+        pending = pending or self.find_support()
+        assert pending is not None
+        columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
+        found = ActiveWeights(columns, *_RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold))  # type: ignore[no-untyped-call]
+        if not self.training and not torch.is_grad_enabled():
+            self._last = self._lambda_now(), found
+        return found
+
+    def _known(self) -> ActiveWeights | None:
+        """What `active` found last, where neither Λ nor a gradient asks for it anew."""
+        if self.training or torch.is_grad_enabled() or self._last is None or self._last[0] != self._lambda_now():
+            return None
+        return self._last[1]
+
+    def _lambda_now(self) -> tuple[int, int]:
+        return self.weight.data_ptr(), self.weight._version
+
+    def train(self, mode: bool = True) -> "Composition":
+        self._last = None
+        return super().train(mode)
 
     def logits(self, scores: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
         """Scores in [0, 1] → what cross-entropy is given."""
@@ -118,22 +155,33 @@ def _check_columns(columns: Tensor, size: int) -> None:
 
 
 class _RestrictedSparsemax(torch.autograd.Function):
-    """Columns of sparsemax(Λ) that hold the whole support. Exact in both directions: outside the support both the
-    value and the Jacobian are zero.
+    """Columns of sparsemax(Λ) that hold the whole support, and the mean of |Λ|. Exact in both directions: outside
+    the support both the value and the Jacobian are zero. The gradient of Λ is written once, for both.
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold) -> tuple[Tensor, Tensor]:
         restricted = tau.weights(weight.index_select(1, columns))
-        ctx.save_for_backward(columns, restricted)
-        ctx.width = weight.shape[1]
-        return restricted
+        ctx.save_for_backward(weight, columns, restricted)
+        ctx.set_materialize_grads(False)
+        return restricted, _mean_l1(weight)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        columns, restricted = ctx.saved_tensors
-        full = gradient.new_zeros(len(gradient), ctx.width)
-        return full.index_copy_(1, columns, backward_on_support(gradient, restricted)), None, None
+    def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, None, None]:
+        weight, columns, restricted = ctx.saved_tensors
+        full = torch.zeros_like(weight) if of_l1 is None else weight.sign().mul_(of_l1 / weight.numel())
+        if of_weights is not None:
+            full.index_add_(1, columns, backward_on_support(of_weights, restricted))
+        return full, None, None
+
+
+def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:
+    """The mean of |Λ|, without a copy of Λ."""
+    if weight.is_cuda:
+        total: Tensor = torch.linalg.vector_norm(weight, 1)
+        return total / weight.numel()
+    # On the CPU vector_norm sums in a row and loses digits.
+    return torch.stack([row.abs().sum() for row in weight]).sum() / weight.numel()
 
 
 def initial_lambda(

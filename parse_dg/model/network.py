@@ -28,6 +28,7 @@ class ParseNetwork(nn.Module):
 
     def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
         """Normalised images → scores. In training mode `generator` supplies MixStyle's draws."""
+        support = self.structure.composition.find_support()  # early: the device finds it while work is queued
         descriptors = self.bottleneck(self.backbone(images, generator))
-        structure = self.structure(descriptors)
+        structure = self.structure(descriptors, support)
         return ParseOutput(structure.logits, descriptors, structure)

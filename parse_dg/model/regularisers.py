@@ -1,4 +1,7 @@
-"""The regularisers of appendix B, as pure functions; their weights belong to the algorithm."""
+"""The regularisers of appendix B, as pure functions; their weights belong to the algorithm.
+
+The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
+"""
 
 import torch
 from jaxtyping import Float
@@ -6,11 +9,6 @@ from torch import Tensor
 
 EPSILON = 0.01
 """ε of the concentration and of the angle term."""
-
-
-def sparsity(weight: Float[Tensor, "C M"]) -> Float[Tensor, ""]:
-    """The mean ℓ1 norm of Λ."""
-    return weight.abs().mean()
 
 
 def diversity(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:

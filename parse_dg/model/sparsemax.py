@@ -2,18 +2,32 @@
 
     sparsemax(z) = argmin_p ‖p - z‖²   subject to   p ≥ 0, Σp = 1   =   max(z - τ(z), 0)
 
-The threshold τ is read from the largest entries of a row. That is exact whenever the smallest of the entries read
-lies outside the support; the rows where it does not are read further, until they are exact too.
+No row is sorted. τ is the root of f(t) = Σ max(z - t, 0) - 1, which is convex, falls, and is straight between two
+entries: Newton's method from the left never passes τ and ends on it, exactly, after a few steps. Two facts make
+the row short first:
+
+- f of a part of a row is at most f of the row, so τ of any part is a lower bound of τ of the row;
+- a block of columns whose largest entry is not above a lower bound has nothing inside the support.
+
+The part is the largest entry of every block, one read of the row. What is left is the few blocks above its τ.
+
+A row that holds NaN or +∞, or nothing but -∞, has no projection: its weights and its gradient are NaN. An entry of
+-∞ in any other row is never inside.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-FIRST_READ = 256
-"""How many of the largest entries of each row are read first."""
+from parse_dg.model import fused
+
+WIDTH = 64
+"""Columns of a block."""
+AT_ONCE = 2**22
+"""About how many entries are worked on at a time."""
 
 
 class Threshold(NamedTuple):
@@ -21,57 +35,115 @@ class Threshold(NamedTuple):
 
     highest: Float[Tensor, "R 1"]
     depth: Float[Tensor, "R 1"]
-    """τ - highest, in [-1, 0)."""
+    """τ - highest, in [-1, 0); NaN for a row without a projection."""
 
     def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
         """max(z - τ, 0) for all or some of the columns."""
-        return (z - self.highest - self.depth).clamp_min(0)
-
-    def inside(self, z: Float[Tensor, "R n"]) -> Bool[Tensor, "R n"]:
-        """Where `weights` is positive."""
-        return z - self.highest > self.depth
+        return (z - self.highest).sub_(self.depth).clamp_min_(0)
 
 
-def threshold(z: Float[Tensor, "R M"]) -> Threshold:
-    """τ of every row, exact: the support of sparsemax is {m: z_m > τ}."""
-    read = min(FIRST_READ, z.shape[-1])
-    top = z.topk(read).values  # descending
-    highest = top[:, :1]
-    depth = torch.empty_like(highest)
-    rows = torch.arange(len(z), device=z.device)
-    while len(rows):
-        top = top - highest[rows]
-        rank = torch.arange(1, read + 1, device=z.device, dtype=z.dtype)
-        excess = top.cumsum(-1) - 1  # (rows, read)
-        size = (rank * top > excess).sum(-1, keepdim=True).clamp_min(1)  # of the support, as far as read
-        depth[rows] = excess.gather(-1, size - 1) / size
-        if read == z.shape[-1]:
-            break
-        rows = rows[(size == read).squeeze(-1)]
-        read = min(4 * read, z.shape[-1])
-        top = z[rows].topk(read).values
-    return Threshold(highest, depth)
+class Support(NamedTuple):
+    """What sparsemax keeps of the rows of a matrix."""
+
+    threshold: Threshold
+    used: Bool[Tensor, "M"]
+    """Which columns are inside the support of some row; a row without a projection claims the first."""
+
+
+def find_support(z: Float[Tensor, "R M"]) -> Support:
+    """τ of every row, exact, and the columns that lie above it in some row."""
+    if z.shape[1] == 0:
+        raise ValueError("sparsemax needs at least one column, found none")
+    if fused.usable(z):
+        from parse_dg.model.fused.sparsemax import find_support as fused_find_support
+
+        highest, depth, used = fused_find_support(z)
+        return Support(Threshold(highest, depth), used)
+    return _find_support(z)
+
+
+def _find_support(z: Float[Tensor, "R M"]) -> Support:
+    """`find_support` in plain PyTorch."""
+    count = z.shape[1] // WIDTH
+    blocks, rest = z[:, : count * WIDTH].view(len(z), count, WIDTH), z[:, count * WIDTH :]
+    some = torch.cat((blocks.amax(2), rest), 1)  # a part of every row, its largest entry among it
+    highest = some.amax(1, keepdim=True)
+    some -= highest
+    bound = _newton(some) - 4 * torch.finfo(z.dtype).eps  # surely not above τ, however the sums were rounded
+    projected = highest.isfinite()
+    near = (some[:, :count] > bound) & projected  # the blocks that may hold something inside
+
+    depth = torch.full_like(highest, torch.nan)
+    used = torch.zeros(z.shape[1], dtype=torch.bool, device=z.device)
+    used[0] = ~projected.all()
+    for rows in _portions(projected.squeeze(1), near.sum(1) * WIDTH):
+        owner, block = near[rows].nonzero().unbind(1)
+        read = blocks[rows[owner], block] - highest[rows[owner]]  # (pairs, WIDTH)
+        above = read > bound[rows[owner]]
+        if 4 * int(above.sum()) > len(rows) * z.shape[1]:  # most of the row: as it lies
+            entries = z[rows] - highest[rows]
+            depth[rows] = _newton(entries)
+            used |= (entries > depth[rows]).any(0)
+            continue
+        pair, lane = above.nonzero().unbind(1)
+        owner, block, entries, last = owner[pair], block[pair], read[pair, lane], rest[rows] - highest[rows]
+        depth[rows] = _newton(torch.cat((_side_by_side(owner, entries, len(rows)), last), 1))
+        inside = entries > depth[rows].squeeze(1)[owner]
+        used[(block * WIDTH + lane)[inside]] = True
+        used[count * WIDTH :] |= (last > depth[rows]).any(0)
+    return Support(Threshold(highest, depth), used)
+
+
+def _portions(chosen: Bool[Tensor, "R"], cost: Int[Tensor, "R"]) -> Iterator[Int[Tensor, "r"]]:
+    """The chosen rows, as many at a time as cost about AT_ONCE."""
+    rows = chosen.nonzero().squeeze(1)
+    if len(rows):
+        _, sizes = torch.unique_consecutive(cost[rows].cumsum(0) // AT_ONCE, return_counts=True)
+        yield from torch.split(rows, sizes.tolist())
+
+
+def _side_by_side(owner: Int[Tensor, "n"], entries: Float[Tensor, "n"], rows: int) -> Float[Tensor, "rows width"]:
+    """Entries, ordered by the row that owns them, as a matrix filled up with -∞."""
+    size = owner.bincount(minlength=rows)
+    place = torch.arange(len(owner), device=owner.device) - (size.cumsum(0) - size)[owner]
+    matrix = entries.new_full((rows, int(size.max())), -torch.inf)
+    matrix[owner, place] = entries
+    return matrix
+
+
+def _newton(d: Float[Tensor, "r n"]) -> Float[Tensor, "r 1"]:
+    """The root of Σ max(d - t, 0) = 1 in every row; the largest entry of a row is 0."""
+    t = d.new_full((len(d), 1), -1.0)
+    size = torch.zeros_like(t, dtype=torch.long)
+    while True:
+        inside = d > t
+        before, size = size, inside.sum(1, keepdim=True)
+        # The wide sum makes τ independent of where in the row the entries lie.
+        total = torch.where(inside, d, 0.0).sum(1, keepdim=True, dtype=torch.float64)
+        t = torch.maximum(t, ((total - 1) / size).to(d.dtype))
+        if torch.equal(before, size):
+            return t
 
 
 def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
     """Sparsemax along the last dimension, differentiable; entries outside the support are exactly zero."""
-    flat = z.reshape(-1, z.shape[-1])
-    result: Tensor = _Sparsemax.apply(flat)  # type: ignore[no-untyped-call]
-    return result.view(z.shape)
+    wide = z if z.dtype == torch.float64 else z.float()
+    result: Tensor = _Sparsemax.apply(wide.reshape(-1, z.shape[-1]))  # type: ignore[no-untyped-call]
+    return result.view(z.shape).to(z.dtype)
 
 
-def backward_on_support(gradient: Tensor, weights: Tensor) -> Tensor:
+def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """The Jacobian-vector product: g - mean of g over the support, on the support; zero elsewhere."""
     support = weights > 0
     inside = gradient * support
     mean = inside.sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
-    return (inside - mean) * support
+    return inside.sub_(mean).mul_(support)
 
 
 class _Sparsemax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        weights = threshold(z).weights(z)
+        weights = find_support(z).threshold.weights(z)
         ctx.save_for_backward(weights)
         return weights
 

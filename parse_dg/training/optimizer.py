@@ -63,7 +63,7 @@ def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.opti
         for name, parameters in algorithm.groups().items()
         if parameters
     ]
-    return torch.optim.Adam(groups)
+    return torch.optim.Adam(groups, fused=True)  # one pass: Λ has tens of millions of entries
 
 
 def set_rates(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:

@@ -16,6 +16,7 @@ from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, AugmentConfig, au
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
+from parse_dg.model.host import HostCopy
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 
 State = dict[str, torch.Tensor]
@@ -102,6 +103,21 @@ class NonFiniteLossError(RuntimeError):
         self.best = best
 
 
+class Watched(NamedTuple):
+    """The loss of a step, on its way to being looked at."""
+
+    step: int
+    terms: dict[str, torch.Tensor]
+    """Its terms and their `total`."""
+    on_host: HostCopy
+    """The total."""
+
+    @property
+    def total(self) -> torch.Tensor:
+        """The sum of the terms, on the device."""
+        return self.terms["total"]
+
+
 Observer = Callable[[int, Check | None], None]
 """Called after every step with its number, and with the check where one was made."""
 
@@ -129,6 +145,7 @@ class Trainer:
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.best: Best | None = None
+        self.watched: Watched | None = None
 
     def fit(self, observe: Observer) -> Best:
         """Train for all steps; the best weights by validation on the source domains."""
@@ -160,14 +177,22 @@ class Trainer:
             terms = self.algorithm.losses(example, self.generator)
         total = torch.stack(list(terms.values())).sum()
         terms = {name: value.detach() for name, value in {**terms, "total": total}.items()}
-        if not math.isfinite(float(terms["total"])):
-            raise NonFiniteLossError(step, {n: float(v) for n, v in terms.items()}, self.best)
+        self._watch(Watched(step, terms, HostCopy(total)))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
         if self.optimizer_config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
         return terms
+
+    def _watch(self, loss: Watched) -> None:
+        """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""
+        before, self.watched = self.watched, loss
+        self._stop_if_not_finite(before if loss.total.is_cuda else loss)
+
+    def _stop_if_not_finite(self, loss: Watched | None) -> None:
+        if loss is not None and not math.isfinite(float(loss.on_host.read())):
+            raise NonFiniteLossError(loss.step, {n: float(v) for n, v in loss.terms.items()}, self.best)
 
     def prepare_example(self, batch: Batch) -> Example:
         """A stored batch, augmented and normalised."""
@@ -176,6 +201,7 @@ class Trainer:
 
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
+        self._stop_if_not_finite(self.watched)
         validation = {s.domain.name: accuracy(self.algorithm, s, self.device) for s in self.validation}
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
         check = Check(step, losses, validation, rates)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, sparsity
+from parse_dg.model.regularisers import angle_repulsion, concentration, diversity
 from tests.model import reference
 
 
@@ -21,16 +21,6 @@ def heatmaps(B: int, K: int, H: int, W: int, seed: int = 0) -> Tensor:
 
 def flat(maps: Tensor) -> list[list[list[float]]]:
     return maps.flatten(2).tolist()  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (4, 9)])
-def test_sparsity_is_the_mean_absolute_value(shape: tuple[int, int]) -> None:
-    weight = randn(*shape)
-    assert sparsity(weight).item() == pytest.approx(reference.mean_l1(weight.tolist()), rel=1e-12)
-
-
-def test_sparsity_by_hand() -> None:
-    assert sparsity(torch.tensor([[1.0, -2.0], [0.0, 3.0]])).item() == 1.5
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 3, 3), (3, 4, 2, 5), (2, 5, 1, 1), (2, 3, 1, 6)])
@@ -90,7 +80,6 @@ def test_a_single_angle_has_nothing_to_repel() -> None:
 
 
 def test_gradients_are_right() -> None:
-    assert torch.autograd.gradcheck(sparsity, (randn(3, 4).requires_grad_(),))
     assert torch.autograd.gradcheck(diversity, (heatmaps(2, 3, 2, 3).requires_grad_(),))
     assert torch.autograd.gradcheck(concentration, (heatmaps(2, 3, 2, 3).requires_grad_(),))
     assert torch.autograd.gradcheck(angle_repulsion, (randn(4).requires_grad_(),))

@@ -1,10 +1,10 @@
-"""Sparsemax against its definition, on rows that are read once and on rows that must be read further."""
+"""Sparsemax against its definition, on rows of one block and of many."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.sparsemax import FIRST_READ, backward_on_support, sparsemax, threshold
+from parse_dg.model.sparsemax import WIDTH, backward_on_support, find_support, sparsemax
 from tests.model.reference import sparsemax_by_bisection, sparsemax_by_sorting, sparsemax_exact
 
 
@@ -63,8 +63,8 @@ def test_random_rows_equal_both_definitions(length: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0])
-@pytest.mark.parametrize("length", [FIRST_READ - 1, FIRST_READ, FIRST_READ + 1, 5000])
-def test_rows_longer_than_the_first_read(length: int, scale: float) -> None:
+@pytest.mark.parametrize("length", [WIDTH - 1, WIDTH, WIDTH + 1, 2 * WIDTH - 1, 2 * WIDTH, 5000])
+def test_rows_of_more_than_one_block(length: int, scale: float) -> None:
     z = scale * randn(3, length, seed=1)
     torch.testing.assert_close(sparsemax(z), sparsemax_by_sorting(z), rtol=0, atol=1e-13)
     assert sparsemax(z)[0].tolist() == pytest.approx(sparsemax_exact(z[0].tolist()), abs=1e-13)
@@ -76,19 +76,19 @@ def test_a_uniform_row_of_5000_is_spread_over_all_of_it() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("size", [read + more for read in (FIRST_READ, 4 * FIRST_READ) for more in (-1, 0, 1)])
-def test_a_support_as_long_as_a_read(size: int) -> None:
+@pytest.mark.parametrize("size", [size + more for size in (WIDTH, 4 * WIDTH, 1500) for more in (-1, 0, 1)])
+def test_supports_of_many_sizes(size: int) -> None:
     z = torch.full((1, 3000), -0.01, dtype=torch.float64)
     z[0, torch.randperm(3000, generator=torch.Generator().manual_seed(2))[:size]] = 1 / size
     expected = (z > 0).double() / size
     torch.testing.assert_close(sparsemax(z), expected, rtol=0, atol=1e-15)
 
 
-def test_rows_that_need_different_reads_do_not_disturb_each_other() -> None:
+def test_rows_of_different_support_do_not_disturb_each_other() -> None:
     z = torch.stack([scale * randn(5000, seed=3) for scale in (1.0, 0.0, 1e-2, 1e-4, 0.1, 1e-3)])
     together = sparsemax(z)
     for row, weights in zip(z, together, strict=True):
-        assert torch.equal(sparsemax(row), weights)
+        torch.testing.assert_close(sparsemax(row), weights, rtol=0, atol=1e-16)
         torch.testing.assert_close(weights, sparsemax_by_sorting(row.unsqueeze(0))[0], rtol=0, atol=1e-13)
     assert len({int((weights > 0).sum()) for weights in together}) == 6
 
@@ -170,10 +170,10 @@ def test_a_transposed_matrix() -> None:
     assert torch.equal(sparsemax(z.T), sparsemax(z.T.contiguous()))
 
 
-def test_threshold_says_which_entries_are_inside() -> None:
+def test_the_support_says_which_columns_are_used() -> None:
     z = torch.cat([0.01 * randn(4, 2000, seed=14), torch.zeros(1, 2000, dtype=torch.float64)])
-    tau, weights = threshold(z), sparsemax(z)
-    assert torch.equal(tau.inside(z), weights > 0)
+    (tau, used), weights = find_support(z), sparsemax(z)
+    assert torch.equal(used, (weights > 0).any(0))
     assert torch.equal(tau.weights(z), weights)
     assert ((tau.depth >= -1) & (tau.depth < 0)).all()
     torch.testing.assert_close(tau.highest.squeeze(1), z.amax(1))
@@ -202,7 +202,7 @@ def test_backward_is_the_jacobian_on_the_support(seed: int) -> None:
 
 
 def away_from_kinks(z: Tensor) -> bool:
-    tau = threshold(z)
+    tau = find_support(z).threshold
     return bool((z - tau.highest - tau.depth).abs().min() > 1e-3)
 
 

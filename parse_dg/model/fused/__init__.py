@@ -1,0 +1,20 @@
+"""The structural layer on CUDA in a few launches: what the plain code in the folder above says, said in Triton.
+
+Nothing here is needed: without Triton (it comes with PyTorch's CUDA builds on Linux) the plain path is taken.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+
+@cache
+def _installed() -> bool:
+    return find_spec("triton") is not None
+
+
+def usable(tensor: Tensor) -> bool:
+    """Whether the fused kernels can take this tensor: float32 on CUDA, with Triton there."""
+    return tensor.is_cuda and tensor.dtype == torch.float32 and _installed()

@@ -1,0 +1,343 @@
+"""All predicates in one launch on CUDA, forward and backward.
+
+One program is one application on a row of images, so that which predicate it is decides a branch and not a mask.
+What is computed is said in `parse_dg.model.predicates` and `parse_dg.model.geometry`; the backward kernel computes
+the same again and multiplies out the chain rule by hand. Nothing but the activations is kept in between.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+from triton.language.extra.libdevice import atan2
+
+from parse_dg.model.geometry import MIN_LENGTH
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.vocabulary import FAMILY, Vocabulary
+
+if TYPE_CHECKING:
+    from parse_dg.model.predicates import Predicates
+
+HAS, ABOVE, LEFT, H_ALIGN, V_ALIGN, NEAR, CONTAINS, TRI, TURN, ORIENT, EQDIST = map(tl.constexpr, range(11))
+assert len(FAMILY) == 11
+MIN_PRESENCE = tl.constexpr(1e-30)
+MIN_SQUARED = tl.constexpr(MIN_LENGTH**2)
+ENTRIES = tl.constexpr(6)
+"""Numbers of an application in the table: predicate, shape, four primitives."""
+
+
+def evaluate(
+    predicates: "Predicates", vocabulary: Vocabulary, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]
+) -> Float[Tensor, "B n"]:
+    """The satisfaction in [0, 1] of the given applications on every image."""
+    table, shapes = vocabulary.table(columns.device), predicates.shapes()
+    config = predicates.config
+    result: Tensor = _Evaluate.apply(  # type: ignore[no-untyped-call]
+        z.centre, z.extent, z.presence, shapes, columns, table, config.gate, config.edge_softness
+    )
+    return result.T
+
+
+class _Evaluate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        centre: Tensor,
+        extent: Tensor,
+        presence: Tensor,
+        shapes: Tensor,
+        columns: Tensor,
+        table: Tensor,
+        gate: bool,
+        softness: float,
+    ) -> Tensor:
+        B, K = presence.shape
+        packed = torch.cat((centre, extent, presence.unsqueeze(2)), 2).permute(2, 1, 0).contiguous()  # (5, K, B)
+        activations = packed.new_empty(len(columns), B)
+        ctx.save_for_backward(packed, shapes, columns, table)
+        ctx.settings = (gate, softness)
+        if activations.numel():
+            block = _images_at_once(B)
+            _forward[(len(columns), triton.cdiv(B, block))](
+                packed, shapes, columns, table, activations, K, B, shapes.shape[1], GATE=gate, BLOCK=block
+            )
+        return activations
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        packed, shapes, columns, table = ctx.saved_tensors
+        gate, softness = ctx.settings
+        _, K, B = packed.shape
+        of_packed, of_shapes = torch.zeros_like(packed), torch.zeros_like(shapes)
+        if gradient.numel():
+            block = _images_at_once(B)
+            _backward[(len(columns), triton.cdiv(B, block))](
+                packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
+                K, B, shapes.shape[1], softness * softness, GATE=gate, BLOCK=block,
+            )  # fmt: skip
+        centre, extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
+        return centre, extent, of_packed[4].T, of_shapes, None, None, None, None
+
+
+def _images_at_once(B: int) -> int:
+    return min(128, max(16, 1 << (B - 1).bit_length()))
+
+
+# Below, `here` points at the images of a program in the first row of (5 · K, B): x, y, half width, half height and
+# presence of every primitive. `of_here` is the same place in the gradient.
+
+
+@triton.jit
+def _row(here: Any, row: Any, B: Any, inside: Any) -> Any:
+    return tl.load(here + row * B, mask=inside, other=0.5)
+
+
+@triton.jit
+def _add(of_here: Any, row: Any, B: Any, inside: Any, gradient: Any) -> Any:
+    tl.atomic_add(of_here + row * B, gradient, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _edge(here: Any, i: Any, j: Any, K: Any, B: Any, inside: Any) -> Any:
+    x = _row(here, j, B, inside) - _row(here, i, B, inside)
+    y = _row(here, K + j, B, inside) - _row(here, K + i, B, inside)
+    return x, y
+
+
+@triton.jit
+def _add_edge(of_here: Any, i: Any, j: Any, K: Any, B: Any, inside: Any, gx: Any, gy: Any) -> Any:
+    _add(of_here, j, B, inside, gx)
+    _add(of_here, i, B, inside, -gx)
+    _add(of_here, K + j, B, inside, gy)
+    _add(of_here, K + i, B, inside, -gy)
+
+
+@triton.jit
+def _sign(x: Any) -> Any:
+    return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
+
+
+@triton.jit
+def _norm(x: Any, y: Any) -> Any:
+    return tl.sqrt(tl.maximum(x * x + y * y, MIN_SQUARED))
+
+
+@triton.jit
+def _angle(ux: Any, uy: Any, vx: Any, vy: Any) -> Any:
+    """The angle of two units, with |û×v̂|, û·v̂, and where it has no gradient."""
+    sine, cosine = tl.abs(ux * vy - uy * vx), ux * vx + uy * vy
+    vanishes = sine * sine + cosine * cosine < MIN_SQUARED
+    return atan2(tl.where(vanishes, 0.0, sine), tl.where(vanishes, 1.0, cosine)), sine, cosine, vanishes
+
+
+@triton.jit
+def _through_unit(x: Any, y: Any, gx: Any, gy: Any) -> Any:
+    """From the gradient of v̂ to that of v."""
+    norm = _norm(x, y)
+    along = tl.where(x * x + y * y >= MIN_SQUARED, (x * gx + y * gy) / (norm * norm), 0.0)
+    return (gx - x * along) / norm, (gy - y * along) / norm
+
+
+@triton.jit
+def _damp(x: Any, y: Any, softness: Any, gx: Any, gy: Any) -> Any:
+    squared = x * x + y * y
+    share = tl.where(softness > 0, squared / (squared + tl.maximum(softness, 1e-30)), 1.0)
+    return gx * share, gy * share
+
+
+@triton.jit
+def _log_presence(presence: Any, primitive: Any, B: Any, inside: Any) -> Any:
+    return tl.log(tl.maximum(_row(presence, primitive, B, inside), MIN_PRESENCE))
+
+
+@triton.jit
+def _gate(presence: Any, p0: Any, p1: Any, p2: Any, p3: Any, arity: Any, B: Any, inside: Any) -> Any:
+    """The geometric mean of presence over the first `arity` primitives."""
+    total = _log_presence(presence, p0, B, inside) + _log_presence(presence, p1, B, inside)
+    if arity > 2:
+        total += _log_presence(presence, p2, B, inside)
+    if arity > 3:
+        total += _log_presence(presence, p3, B, inside)
+    return tl.exp(total / arity)
+
+
+@triton.jit
+def _add_presence(here: Any, of_here: Any, row: Any, B: Any, inside: Any, gradient: Any) -> Any:
+    presence = _row(here, row, B, inside)
+    _add(of_here, row, B, inside, tl.where(presence >= MIN_PRESENCE, gradient / presence, 0.0))
+
+
+@triton.jit
+def _arity(code: Any) -> Any:
+    return tl.where(code < TRI, 2, tl.where(code < ORIENT, 3, 4))
+
+
+@triton.jit
+def _forward(
+    packed: Any, shapes: Any, columns: Any, table: Any, activations: Any, K: Any, B: Any, S: Any,
+    GATE: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
+    application = tl.program_id(0).to(tl.int64)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = lane < B
+    here = packed + lane
+    entry = table + tl.load(columns + application) * ENTRIES
+    code, shape = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
+    p0, p1 = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
+    p2, p3 = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
+    first, second = tl.load(shapes + shape), tl.load(shapes + S + shape)
+
+    if code == HAS:
+        satisfied = _row(here, 4 * K + p0, B, inside)
+    elif code <= LEFT:
+        axis = tl.where(code == ABOVE, 1, 0)
+        gap = _row(here, axis * K + p1, B, inside) - _row(here, axis * K + p0, B, inside)
+        satisfied = tl.sigmoid(tl.exp(first) * (gap - second))
+    elif code <= NEAR:
+        x, y = _edge(here, p0, p1, K, B, inside)
+        squared = tl.where(code == V_ALIGN, 0.0, y * y) + tl.where(code == H_ALIGN, 0.0, x * x)
+        satisfied = tl.exp(-0.5 * squared * tl.exp(-2.0 * first))
+    elif code == CONTAINS:
+        x, y = _edge(here, p0, p1, K, B, inside)
+        width = _row(here, 2 * K + p0, B, inside) - _row(here, 2 * K + p1, B, inside)
+        height = _row(here, 3 * K + p0, B, inside) - _row(here, 3 * K + p1, B, inside)
+        satisfied = tl.sigmoid(tl.exp(first) * tl.minimum(width - tl.abs(x), height - tl.abs(y)))
+    else:
+        ux, uy = _edge(here, p0, p1, K, B, inside)
+        if code == TRI:
+            vx, vy = _edge(here, p0, p2, K, B, inside)
+        elif code == TURN:
+            vx, vy = _edge(here, p1, p2, K, B, inside)
+        else:
+            vx, vy = _edge(here, p2, p3, K, B, inside)
+        u, v = _norm(ux, uy), _norm(vx, vy)
+        if code == EQDIST:
+            away = tl.log(u) - tl.log(v)
+        elif code == ORIENT:
+            away = (ux / u) * (vx / v) + (uy / u) * (vy / v) - tl.cos(second)
+        else:
+            angle, _, _, _ = _angle(ux / u, uy / u, vx / v, vy / v)
+            away = angle - second
+        satisfied = tl.exp(-0.5 * away * away * tl.exp(-2.0 * first))
+    if GATE and code != HAS:
+        satisfied *= _gate(here + 4 * K * B, p0, p1, p2, p3, _arity(code), B, inside)
+    tl.store(activations + application * B + lane, satisfied, mask=inside)
+
+
+@triton.jit
+def _backward(
+    packed: Any, shapes: Any, columns: Any, table: Any, gradient: Any, of_packed: Any, of_shapes: Any,
+    K: Any, B: Any, S: Any, softness: Any, GATE: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
+    application = tl.program_id(0).to(tl.int64)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = lane < B
+    here, of_here = packed + lane, of_packed + lane
+    entry = table + tl.load(columns + application) * ENTRIES
+    code, shape = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
+    p0, p1 = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
+    p2, p3 = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
+    first, second = tl.load(shapes + shape), tl.load(shapes + S + shape)
+    g = tl.load(gradient + application * B + lane, mask=inside, other=0.0)
+
+    if code == HAS:
+        _add(of_here, 4 * K + p0, B, inside, g)
+    else:
+        outside = g  # what multiplies the satisfaction from outside: the gradient and the gate
+        if GATE:
+            outside = g * _gate(here + 4 * K * B, p0, p1, p2, p3, _arity(code), B, inside)
+        if (code <= LEFT) | (code == CONTAINS):
+            steepness = tl.exp(first)
+            if code == CONTAINS:
+                x, y = _edge(here, p0, p1, K, B, inside)
+                width = _row(here, 2 * K + p0, B, inside) - _row(here, 2 * K + p1, B, inside)
+                height = _row(here, 3 * K + p0, B, inside) - _row(here, 3 * K + p1, B, inside)
+                across, down = width - tl.abs(x), height - tl.abs(y)
+                slack = tl.minimum(across, down)
+                satisfied = tl.sigmoid(steepness * slack)
+                of_slack = outside * satisfied * (1.0 - satisfied) * steepness
+                share = tl.where(across < down, 1.0, tl.where(across == down, 0.5, 0.0))
+                of_across, of_down = of_slack * share, of_slack * (1.0 - share)
+                _add(of_here, 2 * K + p0, B, inside, of_across)
+                _add(of_here, 2 * K + p1, B, inside, -of_across)
+                _add(of_here, 3 * K + p0, B, inside, of_down)
+                _add(of_here, 3 * K + p1, B, inside, -of_down)
+                _add_edge(of_here, p0, p1, K, B, inside, -of_across * _sign(x), -of_down * _sign(y))
+                of_first, of_second = of_slack * slack, tl.zeros_like(g)
+            else:
+                axis = tl.where(code == ABOVE, 1, 0)
+                gap = _row(here, axis * K + p1, B, inside) - _row(here, axis * K + p0, B, inside) - second
+                satisfied = tl.sigmoid(steepness * gap)
+                of_gap = outside * satisfied * (1.0 - satisfied) * steepness
+                _add(of_here, axis * K + p1, B, inside, of_gap)
+                _add(of_here, axis * K + p0, B, inside, -of_gap)
+                of_first, of_second = of_gap * gap, -of_gap
+        else:
+            sharpness = tl.exp(-2.0 * first)
+            if code <= NEAR:
+                x, y = _edge(here, p0, p1, K, B, inside)
+                x = tl.where(code == H_ALIGN, 0.0, x)
+                y = tl.where(code == V_ALIGN, 0.0, y)
+                squared = x * x + y * y
+                satisfied = tl.exp(-0.5 * squared * sharpness)
+                scale = -outside * satisfied * sharpness
+                _add_edge(of_here, p0, p1, K, B, inside, scale * x, scale * y)
+                of_first, of_second = -scale * squared, tl.zeros_like(g)
+            else:
+                a, b = p2, p3  # the second edge
+                if code == TRI:
+                    a, b = p0, p2
+                elif code == TURN:
+                    a, b = p1, p2
+                ux, uy = _edge(here, p0, p1, K, B, inside)
+                vx, vy = _edge(here, a, b, K, B, inside)
+                u, v = _norm(ux, uy), _norm(vx, vy)
+                if code == EQDIST:
+                    away = tl.log(u) - tl.log(v)
+                    satisfied = tl.exp(-0.5 * away * away * sharpness)
+                    of_away = -outside * satisfied * sharpness * away
+                    along_u = tl.where(ux * ux + uy * uy >= MIN_SQUARED, of_away / (u * u), 0.0)
+                    along_v = tl.where(vx * vx + vy * vy >= MIN_SQUARED, -of_away / (v * v), 0.0)
+                    gux, guy, gvx, gvy = ux * along_u, uy * along_u, vx * along_v, vy * along_v
+                    of_second = tl.zeros_like(g)
+                else:
+                    nux, nuy, nvx, nvy = ux / u, uy / u, vx / v, vy / v
+                    if code == ORIENT:
+                        away = nux * nvx + nuy * nvy - tl.cos(second)
+                        satisfied = tl.exp(-0.5 * away * away * sharpness)
+                        of_away = -outside * satisfied * sharpness * away
+                        gnux, gnuy, gnvx, gnvy = of_away * nvx, of_away * nvy, of_away * nux, of_away * nuy
+                        of_second = of_away * tl.sin(second)
+                    else:
+                        angle, sine, cosine, vanishes = _angle(nux, nuy, nvx, nvy)
+                        away = angle - second
+                        satisfied = tl.exp(-0.5 * away * away * sharpness)
+                        of_away = -outside * satisfied * sharpness * away
+                        length = tl.where(vanishes, 1.0, sine * sine + cosine * cosine)
+                        of_angle = tl.where(vanishes, 0.0, of_away / length)
+                        of_cross = of_angle * cosine * _sign(nux * nvy - nuy * nvx)
+                        of_dot = -of_angle * sine
+                        gnux, gnuy = of_cross * nvy + of_dot * nvx, -of_cross * nvx + of_dot * nvy
+                        gnvx, gnvy = -of_cross * nuy + of_dot * nux, of_cross * nux + of_dot * nuy
+                        of_second = -of_away
+                    gux, guy = _through_unit(ux, uy, gnux, gnuy)
+                    gvx, gvy = _through_unit(vx, vy, gnvx, gnvy)
+                gux, guy = _damp(ux, uy, softness, gux, guy)
+                gvx, gvy = _damp(vx, vy, softness, gvx, gvy)
+                _add_edge(of_here, p0, p1, K, B, inside, gux, guy)
+                _add_edge(of_here, a, b, K, B, inside, gvx, gvy)
+                of_first = outside * satisfied * away * away * sharpness
+        tl.atomic_add(of_shapes + shape, tl.sum(tl.where(inside, of_first, 0.0), 0), sem="relaxed")
+        tl.atomic_add(of_shapes + S + shape, tl.sum(tl.where(inside, of_second, 0.0), 0), sem="relaxed")
+        if GATE:
+            arity = _arity(code)
+            of_gate = outside * satisfied / arity
+            _add_presence(here, of_here, 4 * K + p0, B, inside, of_gate)
+            _add_presence(here, of_here, 4 * K + p1, B, inside, of_gate)
+            if arity > 2:
+                _add_presence(here, of_here, 4 * K + p2, B, inside, of_gate)
+            if arity > 3:
+                _add_presence(here, of_here, 4 * K + p3, B, inside, of_gate)

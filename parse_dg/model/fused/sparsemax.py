@@ -1,0 +1,128 @@
+"""The support of sparsemax on CUDA, in two launches and one read of the matrix.
+
+The same search as `parse_dg.model.sparsemax`: the largest entry of every block gives a lower bound of τ, and only
+the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+WIDTH = 128
+"""Columns of a block."""
+BLOCKS = 64
+"""Blocks whose largest entry one program of the first kernel finds."""
+CHUNK = 1024
+"""Blocks that the second kernel looks at together."""
+TILE = 32
+"""Blocks that the second kernel reads again together."""
+SLACK = 5e-7
+"""How far under the computed bound an entry is still looked at, for the rounding of the sums."""
+
+
+def find_support(
+    z: Float[Tensor, "R M"],
+) -> tuple[Float[Tensor, "R 1"], Float[Tensor, "R 1"], Bool[Tensor, "M"]]:
+    """The largest entry of every row, τ relative to it, and which columns lie above τ in some row."""
+    R, M = z.shape
+    z = z.contiguous()
+    blocks = triton.cdiv(M, WIDTH)
+    largest = z.new_empty(R, blocks)
+    near = torch.empty(R, blocks, dtype=torch.int32, device=z.device)
+    highest, depth = z.new_empty(R, 1), z.new_empty(R, 1)
+    used = torch.zeros(M, dtype=torch.bool, device=z.device)
+    if R:
+        _largest[(R, triton.cdiv(blocks, BLOCKS))](z, largest, M, blocks, WIDTH=WIDTH, BLOCKS=BLOCKS)
+        _search[(R,)](
+            z, largest, near, highest, depth, used, M, blocks, SLACK,
+            WIDTH=WIDTH, CHUNK=CHUNK, TILE=TILE, num_warps=8,
+        )  # fmt: skip
+    return highest, depth, used
+
+
+@triton.jit
+def _largest(z: Any, largest: Any, M: Any, blocks: Any, WIDTH: tl.constexpr, BLOCKS: tl.constexpr) -> None:
+    """The largest entry of every block of WIDTH columns; NaN counts as +∞."""
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
+    column = block[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    entries = tl.load(z + row * M + column, mask=column < M, other=float("-inf"))
+    entries = tl.where(entries == entries, entries, float("inf"))
+    tl.store(largest + row * blocks + block, tl.max(entries, 1), mask=block < blocks)
+
+
+@triton.jit
+def _search(
+    z: Any, largest: Any, near: Any, highest: Any, depth: Any, used: Any, M: Any, blocks: Any, slack: Any,
+    WIDTH: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+) -> None:  # fmt: skip
+    """One row: its highest entry, a bound, the blocks above it, Newton's method on those, and what is inside."""
+    row = tl.program_id(0).to(tl.int64)
+    z += row * M
+    largest += row * blocks
+    near += row * blocks
+
+    lane = tl.arange(0, CHUNK)
+    best = tl.full((CHUNK,), float("-inf"), tl.float32)
+    for first in range(0, blocks, CHUNK):
+        best = tl.maximum(best, tl.load(largest + first + lane, mask=first + lane < blocks, other=float("-inf")))
+    top = tl.max(best, 0)
+    projected = (top > float("-inf")) & (top < float("inf"))
+
+    # Newton's method on the largest entries of the blocks.
+    t = -1.0
+    before = -1
+    size = 0
+    while before != size:
+        total = tl.zeros((CHUNK,), tl.float32)
+        number = tl.zeros((CHUNK,), tl.int32)
+        for first in range(0, blocks, CHUNK):
+            d = tl.load(largest + first + lane, mask=first + lane < blocks, other=float("-inf")) - top
+            total += tl.where(d > t, d, 0.0)
+            number += (d > t).to(tl.int32)
+        before = size
+        size = tl.sum(number, 0)
+        t = tl.maximum(t, (tl.sum(total, 0) - 1.0) / size)
+
+    # The blocks above the bound, side by side.
+    count = 0
+    for first in range(0, blocks, CHUNK):
+        d = tl.load(largest + first + lane, mask=first + lane < blocks, other=float("-inf")) - top
+        above = (d > t - slack).to(tl.int32)
+        tl.store(near + count + tl.cumsum(above, 0) - 1, first + lane, mask=above > 0)
+        count += tl.sum(above, 0)
+    tl.debug_barrier()
+
+    # Newton's method on all entries of those blocks, from the bound on.
+    t -= slack
+    before = -1
+    size = 0
+    tile, wide = tl.arange(0, TILE), tl.arange(0, WIDTH)
+    while before != size:
+        total2 = tl.zeros((TILE, WIDTH), tl.float64)
+        number2 = tl.zeros((TILE, WIDTH), tl.int32)
+        for first in range(0, count, TILE):
+            block = tl.load(near + first + tile, mask=first + tile < count, other=blocks)
+            column = block[:, None] * WIDTH + wide[None, :]
+            d = tl.load(z + column, mask=column < M, other=float("-inf")) - top
+            total2 += tl.where(d > t, d, 0.0)
+            number2 += (d > t).to(tl.int32)
+        before = size
+        size = tl.sum(tl.sum(number2, 1), 0)
+        t = tl.maximum(t, ((tl.sum(tl.sum(total2, 1), 0) - 1.0) / size).to(tl.float32))
+
+    for first in range(0, count, TILE):
+        block = tl.load(near + first + tile, mask=first + tile < count, other=blocks)
+        column = block[:, None] * WIDTH + wide[None, :]
+        d = tl.load(z + column, mask=column < M, other=float("-inf")) - top
+        tl.store(used + column, tl.full((TILE, WIDTH), 1, tl.int1), mask=d > t)
+    if projected:
+        tl.store(depth + row, t)
+    else:  # no projection: everything becomes NaN, and somebody must see it
+        tl.store(depth + row, float("nan"))
+        tl.store(used, True)
+    tl.store(highest + row, top)
