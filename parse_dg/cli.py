@@ -15,6 +15,7 @@ from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change
 from parse_dg.data.benchmarks import BENCHMARKS
 from parse_dg.errors import InputError
+from parse_dg.experiments.compact import NotLosslessError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import RECIPES, build_config
 from parse_dg.training.trainer import NonFiniteLossError
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"parse-dg: {error}", file=sys.stderr)
         return EXIT_INPUT
-    except NonFiniteLossError as error:
+    except (NonFiniteLossError, NotLosslessError) as error:
         print(f"parse-dg: {error}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
@@ -64,10 +65,11 @@ def evaluate(options: argparse.Namespace, console: Console) -> None:
 
 def compact(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg compact`."""
-    from parse_dg.experiments.display import print_compaction
-    from parse_dg.experiments.evaluate import compact_run
+    from parse_dg.experiments.display import compact_with_display, print_compactions
 
-    print_compaction(console, compact_run(options.run, options.out, options.threshold))
+    bars = console if options.format == "text" else Console(stderr=True)  # a table alone on standard output
+    outcomes = compact_with_display(options.runs, options.out, options.threshold, options.device, bars)
+    print_compactions(console, outcomes, options.format)
 
 
 def demo(options: argparse.Namespace, console: Console) -> None:
@@ -180,15 +182,26 @@ def _add_evaluate(commands: "Commands") -> None:
 def _add_compact(commands: "Commands") -> None:
     command = commands.add_parser(
         "compact",
-        help="slice a trained PARSE to the relations it uses",
-        description="Drop every predicate application that no class uses. Lossless at threshold 0: the command "
-        "compares the predictions on every image of the benchmark before it writes the small model.",
+        help="slice trained models of PARSE to the relations they use",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Drop every predicate application that no class uses, and write the small model, with its\n"
+        "figures in a .json file of the same name.\n\n"
+        "Both models predict every image of the benchmark first. At threshold 0 nothing may change: if a\n"
+        "prediction does, or a logit by more than a millionth, nothing is written. Above 0, what changes is\n"
+        "measured. Several runs give one table, a row a run.",
+        epilog="example:\n  parse-dg compact runs/blueprints/parse/*/seed0 --format markdown",
     )
-    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder; several give one table")
     command.add_argument(
         "--threshold", type=float, default=0.0, metavar="T", help="drop weights up to T (default: 0, lossless)"
     )
-    command.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/compact.safetensors")
+    command.add_argument(
+        "--out", type=Path, metavar="FILE", help="for a single run (default: RUN/compact.safetensors)"
+    )
+    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    command.add_argument(
+        "--format", choices=("text", "markdown", "csv"), default="text", help="of the table (default: text)"
+    )
     command.set_defaults(command=compact)
 
 

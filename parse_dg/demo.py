@@ -21,8 +21,13 @@ from parse_dg.data.store import open_blueprints
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.evaluation.accuracy import predict
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.display import percent, print_compaction, print_path, run_with_display
-from parse_dg.experiments.evaluate import compact_run
+from parse_dg.experiments.display import (
+    compact_with_display,
+    percent,
+    print_compaction,
+    print_path,
+    run_with_display,
+)
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import Result
 from parse_dg.explain.explanation import explain
@@ -49,7 +54,7 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     results = {name: run_with_display(config, folder / name, console) for name, config in configs.items()}
     _print_comparison(console, results, configs["parse"])
     console.print("\n[bold]Compaction of PARSE")
-    outcome = compact_run(folder / "parse", None, 0.0)
+    (outcome,) = compact_with_display([folder / "parse"], None, 0.0, "auto", console)
     print_compaction(console, outcome)
     model = load_model(outcome.path)
     _draw(model, configs["parse"], folder, console)

@@ -12,7 +12,7 @@ from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, concentration, diversity
+from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES
 
@@ -32,9 +32,10 @@ class BottleneckWeights:
 
     def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
         """λ_bn · L_bn in its two parts."""
+        diversity, concentration = diversity_and_concentration(heatmap)
         return {
-            "diversity": self.weight * diversity(heatmap),
-            "concentration": self.weight * self.concentration * concentration(heatmap),
+            "diversity": self.weight * diversity,
+            "concentration": self.weight * self.concentration * concentration,
         }
 
 

@@ -1,58 +1,98 @@
 """Compaction of the structural layer (appendix C): keep the applications that some class uses, drop the others.
 
 With threshold 0 it is lossless: what is dropped has weight zero in every class, so that every score is the sum of
-the same numbers in the same order.
+the same numbers in the same order. Above 0 the weights of a class are the sparsemax of what is left of its row of
+Λ: they sum to one again, so that what stays weighs more than before, and a kept application that lay just outside
+the class's support may enter it.
 """
 
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from parse_dg.config import require
+from parse_dg.deploy.cost import Cost, cost, count_parameters, structural_operations
 from parse_dg.deploy.model_file import COLUMNS, Model, build_model
+from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compaction:
-    """What compaction did. Parameters are those of Λ, classes × applications, as in the paper's tables."""
+    """What compaction did, in the figures of the paper's tables."""
 
     threshold: float
     """τ: an application is kept if its weight is above this in some class."""
     applications_before: int
     applications_after: int
     parameters_before: int
+    """Of Λ: classes × applications."""
     parameters_after: int
+    model_parameters_before: int
+    """Of the whole model, with the running statistics of batch normalisation."""
+    model_parameters_after: int
+    cost_before: Cost
+    cost_after: Cost
     active_per_class: tuple[int, ...]
     """How many applications each class uses, after compaction."""
 
     @property
     def reduction(self) -> float:
-        """The fraction of parameters that is gone."""
+        """The fraction of Λ's parameters that is gone."""
         return 1 - self.parameters_after / self.parameters_before
 
 
 def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
-    """A model with only the active applications; an ordinary model in every other respect."""
+    """A model with only the active applications; an ordinary model in every other respect.
+
+    A threshold at which some class would keep no application of its own is refused: its score would be made of
+    other classes' relations.
+    """
     require(0 <= threshold < 1, "threshold", threshold, "at least 0 and below 1")
     composition = model.parse().network.structure.composition
     with torch.no_grad():
         active = composition.active()
-        kept = active.columns[active.weights.amax(0) > threshold]
-        require(len(kept) > 0, "threshold", threshold, f"below the largest weight {active.weights.max():.3g}")
+        kept = active.weights.amax(0) > threshold
+        _require_every_class(model.spec.classes, active, kept, threshold)
+        columns = active.columns[kept]
         state = dict(model.algorithm.state_dict())
-        state[COLUMNS] = composition.columns[kept].clone()
-        state[LAMBDA] = composition.weight[:, kept].clone()
+        state[COLUMNS] = composition.columns[columns].clone()
+        state[LAMBDA] = composition.weight[:, columns].clone()
         small = build_model(model.spec, state)
-        support = small.parse().network.structure.composition.active().weights > 0
-    classes, before = composition.weight.shape
-    report = Compaction(
+    return small, _report(model, small, threshold)
+
+
+def _require_every_class(
+    classes: tuple[str, ...], active: ActiveWeights, kept: Bool[Tensor, "n"], threshold: float
+) -> None:
+    """Raise unless every class keeps an application that it uses."""
+    own = active.weights > 0
+    highest = (own * active.weights.amax(0)).amax(1)  # per class: the largest weight, in any class, of what it uses
+    first = int(highest.argmin())  # the class that loses all of its own before the others do
+    limit = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(highest[first].item())
+    expected = f"below {limit}, so that class {classes[first]!r} keeps an application of its own"
+    require(bool((own & kept).any(1).all()), "threshold", threshold, expected)
+
+
+def _report(full: Model, small: Model, threshold: float) -> Compaction:
+    before, after = (m.parse().network.structure.composition for m in (full, small))
+    cost_before = cost(full)
+    cost_after = Cost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
+    with torch.no_grad():
+        support = after.active().weights > 0
+    return Compaction(
         threshold=threshold,
-        applications_before=before,
-        applications_after=len(kept),
-        parameters_before=classes * before,
-        parameters_after=classes * len(kept),
+        applications_before=before.weight.shape[1],
+        applications_after=after.weight.shape[1],
+        parameters_before=before.weight.numel(),
+        parameters_after=after.weight.numel(),
+        model_parameters_before=count_parameters(full),
+        model_parameters_after=count_parameters(small),
+        cost_before=cost_before,
+        cost_after=cost_after,
         active_per_class=tuple(support.sum(1).tolist()),
     )
-    return small, report

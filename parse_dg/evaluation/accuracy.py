@@ -1,6 +1,6 @@
 """Accuracy of a model on named images."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -37,14 +37,17 @@ class Predictions(NamedTuple):
 
 
 @torch.no_grad()
-def predict(model: Algorithm, subset: Subset, device: torch.device) -> Predictions:
-    """Logits in float32, evaluation mode; the model's mode is put back."""
+def predict(
+    model: Algorithm, subset: Subset, device: torch.device, seen: Callable[[int], None] = lambda images: None
+) -> Predictions:
+    """Logits in float32, evaluation mode; the model's mode is put back. `seen` is told the size of every batch."""
     was_training = model.training
     model.eval()
     logits, labels = [], []
     for images, classes in _normalised_batches(subset, device):
         logits.append(model(images).float().cpu())
         labels.append(classes)
+        seen(len(classes))
     model.train(was_training)
     return Predictions(torch.cat(logits), torch.cat(labels))
 

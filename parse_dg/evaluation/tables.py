@@ -1,5 +1,7 @@
 """Tables over runs: rows are methods, columns are target domains; every cell says what it averages."""
 
+import csv
+import io
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,11 +42,21 @@ class AccuracyTable:
         header = ["method", *(f"{domain}" for domain in self.domains), "mean of targets", "source validation"]
         columns = [{m: row[d] for m, row in self.rows.items()} for d in self.domains]
         columns += [dict(self.average), dict(self.validation)]
-        lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
-        for method in self.rows:
-            cells = [_emphasise(column, method) for column in columns]
-            lines.append("| " + " | ".join([method, *cells]) + " |")
-        return "\n".join(lines)
+        return markdown_table(header, [[m, *(_emphasise(column, m) for column in columns)] for m in self.rows])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
+    """A table in Markdown: the first columns are `names`, to the left; the others are numbers, to the right."""
+    rule = "|---" * names + "|---:" * (len(header) - names) + "|"
+    head, *lines = ("| " + " | ".join(row) + " |" for row in (header, *rows))
+    return "\n".join([head, rule, *lines])
+
+
+def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table as comma-separated values, a line a row."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((header, *rows))
+    return text.getvalue().rstrip("\n")
 
 
 def accuracy_table(results: Sequence[Mapping[str, Any]], domains: Sequence[str]) -> AccuracyTable:

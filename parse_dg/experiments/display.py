@@ -1,14 +1,19 @@
 """What the command line shows of runs: live while they last, then tables in which every number says what it is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import TaskID
 from rich.table import Table
 
-from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.benchmarks import Benchmark, Progress, open_benchmark
+from parse_dg.experiments.compact import CompactionOutcome, compact_runs
+from parse_dg.experiments.compact_table import CELLS, FOOTNOTE, NAMES, as_csv, as_markdown, table_rows, text_cells
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.evaluate import CompactionOutcome, NamedAccuracy
+from parse_dg.experiments.evaluate import NamedAccuracy
 from parse_dg.experiments.run import Result, count_steps, execute, prepare, read_finished
 from parse_dg.training.progress import counting_display, training_display
 
@@ -19,16 +24,23 @@ def default_folder(config: RunConfig) -> Path:
     return Path("runs").joinpath(*parts)
 
 
-def open_with_display(config: RunConfig, console: Console) -> Benchmark:
-    """The benchmark of a run, with a bar if it has to be made first."""
+@contextmanager
+def progress_display(console: Console) -> Iterator[Progress]:
+    """Progress as bars, one for each thing that is counted."""
     with counting_display(console) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def progress(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)  # type: ignore[arg-type]
+                tasks[what] = bars.add_task(escape(what), total=total)
+            bars.update(tasks[what], completed=done)
 
+        yield progress
+
+
+def open_with_display(config: RunConfig, console: Console) -> Benchmark:
+    """The benchmark of a run, with a bar if it has to be made first."""
+    with progress_display(console) as progress:
         return open_benchmark(config.data, progress)
 
 
@@ -82,26 +94,80 @@ def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:
     console.print(table)
 
 
+def compact_with_display(
+    folders: Sequence[Path], out: Path | None, threshold: float, device_name: str, console: Console
+) -> list[CompactionOutcome]:
+    """`compact_runs`, with a bar for every comparison."""
+    with progress_display(console) as progress:
+        return compact_runs(folders, out, threshold, device_name, progress)
+
+
+def print_compactions(console: Console, outcomes: Sequence[CompactionOutcome], style: str) -> None:
+    """A single run in full, several as the paper's table; in `markdown` and `csv` always the table and no more."""
+    match style:
+        case "markdown":
+            console.print(as_markdown(table_rows(outcomes)), markup=False, soft_wrap=True)
+        case "csv":
+            console.print(as_csv(table_rows(outcomes)), markup=False, soft_wrap=True)
+        case _ if len(outcomes) == 1:
+            print_compaction(console, outcomes[0])
+        case _:
+            _print_table(console, outcomes)
+
+
+def _print_table(console: Console, outcomes: Sequence[CompactionOutcome]) -> None:
+    table = Table(title=f"compaction, threshold {outcomes[0].compaction.threshold:g}", title_justify="left")
+    for heading in CELLS:
+        table.add_column(heading, justify="left" if heading in NAMES else "right")
+    for row in text_cells(table_rows(outcomes)):
+        table.add_row(*row)
+    console.print(table)
+    console.print(FOOTNOTE)
+    for outcome in outcomes:
+        print_path(console, "written to", outcome.path)
+
+
 def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
-    """The paper's compaction table for one run, and whether predictions changed."""
+    """One run: what compaction dropped, and what that changed on every domain."""
     report = outcome.compaction
-    table = Table("structural layer")
+    table = Table(f"{outcome.target.domain} held out, seed {outcome.seed}, threshold {report.threshold:g}")
     for heading in ("before", "after"):
         table.add_column(heading, justify="right")
-    table.add_row("predicate applications", f"{report.applications_before:,}", f"{report.applications_after:,}")
-    table.add_row(
-        "parameters (classes × applications)", f"{report.parameters_before:,}", f"{report.parameters_after:,}"
-    )
-    table.add_row("model file, bytes", f"{outcome.size_before:,}", f"{outcome.size_after:,}")
-    before, after = percent(outcome.target_before.fraction), percent(outcome.target_after.fraction)
-    table.add_row(f"accuracy on {outcome.target} (target)", before, after)
+    counts = {
+        "predicate applications": (report.applications_before, report.applications_after),
+        "parameters of Λ (classes × applications)": (report.parameters_before, report.parameters_after),
+        "parameters of the whole model": (report.model_parameters_before, report.model_parameters_after),
+        "model file, bytes": (outcome.size_before, outcome.size_after),
+    }
+    for name, (before, after) in counts.items():
+        table.add_row(name, f"{before:,}", f"{after:,}")
+    table.add_row("GFLOPs for one image", *(f"{c.gflops:.4f}" for c in (report.cost_before, report.cost_after)))
     console.print(table)
+    _print_comparisons(console, outcome)
     console.print(
-        f"{100 * report.reduction:.1f}% of the structural parameters are gone; the predicted class is the same on "
+        f"{100 * report.reduction:.1f}% of Λ's parameters are gone; the predicted class is the same on "
         f"{outcome.same_prediction:,} of all {outcome.images:,} images, the largest difference of a logit is "
-        f"{outcome.largest_difference:.1g}"
+        f"{outcome.largest_difference:.2g}"
     )
     print_path(console, "written to", outcome.path)
+    print_path(console, "all figures in", outcome.report)
+
+
+def _print_comparisons(console: Console, outcome: CompactionOutcome) -> None:
+    """A row for every domain, the target first."""
+    table = Table("domain")
+    for heading in ("images", "accuracy", "same prediction", "largest logit difference"):
+        table.add_column(heading, justify="right")
+    for found in outcome.comparisons:
+        table.add_row(
+            f"{found.domain} ({'target' if found is outcome.target else 'source'})",
+            f"{found.before.images:,}",
+            f"{percent(found.before.fraction)} → {percent(found.after.fraction)}",
+            f"{found.same_prediction:,}",
+            f"{found.largest_difference:.2g}",
+        )
+    console.print(table)
+    console.print("all images of each domain: the target's were never seen in training, most of a source's were")
 
 
 def print_path(console: Console, what: str, path: Path) -> None:

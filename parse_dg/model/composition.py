@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import check_choices, require
+from parse_dg.model import fused
 from parse_dg.model.host import HostCopy
 from parse_dg.model.sparsemax import Support, Threshold, backward_on_support, find_support
 from parse_dg.model.vocabulary import Block, Vocabulary
@@ -169,7 +170,7 @@ class _RestrictedSparsemax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, None, None]:
         weight, columns, restricted = ctx.saved_tensors
-        full = torch.zeros_like(weight) if of_l1 is None else weight.sign().mul_(of_l1 / weight.numel())
+        full = torch.zeros_like(weight) if of_l1 is None else _sign_times(weight, of_l1 / weight.numel())
         if of_weights is not None:
             full.index_add_(1, columns, backward_on_support(of_weights, restricted))
         return full, None, None
@@ -182,6 +183,15 @@ def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:
         return total / weight.numel()
     # On the CPU vector_norm sums in a row and loses digits.
     return torch.stack([row.abs().sum() for row in weight]).sum() / weight.numel()
+
+
+def _sign_times(weight: Lambda, factor: Float[Tensor, ""]) -> Lambda:
+    """sign(Λ) · factor, the gradient of factor · Σ|Λ|."""
+    if fused.usable(weight):
+        from parse_dg.model.fused.sparsemax import sign_times
+
+        return sign_times(weight, factor)
+    return weight.sign().mul_(factor)
 
 
 def initial_lambda(

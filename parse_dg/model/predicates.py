@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from parse_dg.config import require
 from parse_dg.model.geometry import Vector, angle_between, damped, dot, edge, length, unit
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.vocabulary import PREDICATES, Applications, Vocabulary
+from parse_dg.model.vocabulary import Applications, Vocabulary
 
 MIN_PRESENCE = 1e-30
 """Presence is at least this inside the logarithm of the gate."""
@@ -77,13 +77,10 @@ class Primitives(NamedTuple):
 class Predicates(nn.Module):
     """Evaluates applications of the predicates; the only parameters are the shapes of the families."""
 
-    nothing: Tensor
-
     def __init__(self, vocabulary: Vocabulary, config: PredicatesConfig):
         super().__init__()
         self.config = config
         angles = vocabulary.config.angles
-        self.register_buffer("nothing", torch.zeros(1), persistent=False)
         # What must stay positive is the exponential of a free parameter.
         self.log_steepness = nn.ParameterDict(
             {name: _log(config.steepness) for name in ("above", "left", "contains")}
@@ -124,19 +121,6 @@ class Predicates(nn.Module):
             case _:
                 raise AssertionError(part.predicate)
         return satisfied * gate(primitives, part) if self.config.gate else satisfied
-
-    def shapes(self) -> Float[Tensor, "2 S"]:
-        """The shapes of all predicates in a row, as `Vocabulary.shape_of` numbers them: what is exponentiated
-        (steepness or tolerance), and what is subtracted (margin or target angle).
-        """
-        first = [self._shape(name, self.log_steepness, self.log_tolerance) for name in PREDICATES]
-        second = [self._shape(name, self.margin, self.target_angle) for name in PREDICATES]
-        second = [part.expand(len(like)) for part, like in zip(second, first, strict=True)]
-        return torch.cat(first + second).view(2, -1)
-
-    def _shape(self, name: str, *where: nn.ParameterDict) -> Float[Tensor, "n"]:
-        found = next((group[name] for group in where if name in group), self.nothing)
-        return found.view(-1)
 
     def _directed(self, primitives: Primitives, part: Applications) -> Activation:
         axis = primitives.y if part.predicate == "above" else primitives.x

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from parse_dg.config import require
+from parse_dg.model import fused
 from parse_dg.model.geometry import grid_axis
 
 MIN_VARIANCE = 1e-6
@@ -51,6 +52,11 @@ class PrimitivesConfig:
 
 def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
     """Heat maps H → descriptors: spatial softmax, its mean and spread, and the maximum as presence."""
+    if fused.usable(evidence):
+        from parse_dg.model.fused import primitives as on_cuda
+
+        if on_cuda.fits(evidence):
+            return PrimitiveDescriptors(*on_cuda.describe(evidence, temperature))
     heatmap = (evidence / temperature).flatten(2).softmax(-1).view_as(evidence)
     x = grid_axis(evidence.shape[3], evidence.device, evidence.dtype)
     y = grid_axis(evidence.shape[2], evidence.device, evidence.dtype)

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from parse_dg.model import fused
+
 EPSILON = 0.01
 """ε of the concentration and of the angle term."""
 
@@ -27,9 +29,20 @@ def concentration(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:
     return -(heatmap * (heatmap + EPSILON).log()).sum((2, 3)).mean()
 
 
+def diversity_and_concentration(heatmap: Float[Tensor, "B K H W"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Both, in one launch where that can be had."""
+    if fused.usable(heatmap):
+        from parse_dg.model.fused import primitives as on_cuda
+
+        if on_cuda.fits(heatmap):
+            return on_cuda.diversity_and_concentration(heatmap, EPSILON)
+    return diversity(heatmap), concentration(heatmap)
+
+
 def angle_repulsion(angles: Float[Tensor, "N"]) -> Float[Tensor, ""]:
     """L_ang: the mean over pairs of 1/((cos φ - cos φ')² + ε); 0 for a single angle."""
     if len(angles) == 1:
         return angles.new_zeros(())
-    first, second = torch.combinations(angles.cos()).unbind(1)
-    return (1.0 / ((first - second).square() + EPSILON)).mean()
+    cosines = angles.cos()
+    each = ((cosines.unsqueeze(1) - cosines).square() + EPSILON).reciprocal()
+    return each.triu(1).sum() / (len(angles) * (len(angles) - 1) / 2)

@@ -117,7 +117,6 @@ class Vocabulary:
         self.size = start
         """M, the number of columns."""
         self._tuples: dict[torch.device, list[Tensor]] = {}
-        self._tables: dict[torch.device, Tensor] = {}
 
     def applications(self, columns: Int[Tensor, "n"]) -> Iterator[Applications]:
         """What the given columns are, block by block; `columns` must ascend within [0, M)."""
@@ -135,24 +134,6 @@ class Vocabulary:
         if device not in self._tuples:
             self._tuples[device] = [block.tuples.to(device) for block in self.blocks]
         return self._tuples[device]
-
-    def table(self, device: torch.device) -> Int[Tensor, "M 6"]:
-        """Every column in numbers: predicate, shape (`shape_of`) and four primitives, the last one repeated."""
-        if device not in self._tables:
-            parts = []
-            for block in self.blocks:
-                four = block.tuples[:, [min(place, block.tuples.shape[1] - 1) for place in range(4)]]
-                for angle in range(block.angles):
-                    code = torch.tensor(
-                        [[PREDICATES.index(block.predicate), self.shape_of(block.predicate) + angle]]
-                    )
-                    parts.append(torch.cat((code.expand(len(four), 2), four), 1).short())
-            self._tables[device] = torch.cat(parts).to(device)
-        return self._tables[device]
-
-    def shape_of(self, predicate: str) -> int:
-        """Where the shapes of a predicate begin, one an angle, when those of all predicates stand in a row."""
-        return sum(self.config.angles(name) for name in PREDICATES[: PREDICATES.index(predicate)])
 
     def names(self, columns: Int[Tensor, "n"]) -> list[str]:
         """The readable names of ascending columns: `above(p3, p11)`, `orient[2](p0→p4, p7→p9)`."""

@@ -5,6 +5,7 @@ The target domain is not known here: it cannot be read before the end.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.model.host import HostCopy
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+from parse_dg.training.recording import Recording, record_backbone
 
 State = dict[str, torch.Tensor]
 
@@ -37,6 +39,9 @@ class TrainingConfig:
     """`auto` takes CUDA where there is one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
+    cuda_graph: bool = True
+    """On CUDA the backbone's work is recorded once and replayed, which makes a step faster and changes nothing
+    else; not with MixStyle, which draws on the CPU."""
 
     def __post_init__(self) -> None:
         check_choices(self, "training")
@@ -146,6 +151,8 @@ class Trainer:
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.best: Best | None = None
         self.watched: Watched | None = None
+        self.to_record = training.cuda_graph and device.type == "cuda"
+        self.recording: Recording | None = None
 
     def fit(self, observe: Observer) -> Best:
         """Train for all steps; the best weights by validation on the source domains."""
@@ -173,7 +180,7 @@ class Trainer:
 
     def update(self, step: int, example: Example) -> dict[str, torch.Tensor]:
         """Loss, gradient and update on one batch; the loss's terms, detached."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+        with self._recorded(example), torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             terms = self.algorithm.losses(example, self.generator)
         total = torch.stack(list(terms.values())).sum()
         terms = {name: value.detach() for name, value in {**terms, "total": total}.items()}
@@ -184,6 +191,13 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
         return terms
+
+    def _recorded(self, example: Example) -> AbstractContextManager[None]:
+        """Within, the backbone's work is replayed, if it can be; recorded when the first batch is seen."""
+        if self.to_record:
+            self.to_record = False
+            self.recording = record_backbone(self.algorithm, example.images, bf16=self.bf16)
+        return self.recording.in_place() if self.recording else nullcontext()
 
     def _watch(self, loss: Watched) -> None:
         """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""

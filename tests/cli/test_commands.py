@@ -1,4 +1,4 @@
-"""parse-dg evaluate, compact, info and help: every command does its work and says what it did."""
+"""parse-dg evaluate, info and help: every command does its work and says what it did."""
 
 import argparse
 import re
@@ -14,7 +14,6 @@ from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser, main
 from parse_dg.data.benchmarks import BENCHMARKS
-from parse_dg.deploy.model_file import load_model
 from parse_dg.experiments.recipes import RECIPES
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
@@ -54,40 +53,6 @@ def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run
     right, total = correct.split("/")
     assert total == "40"
     assert accuracy == f"{100 * int(right) / 40:.1f}%"
-
-
-# --- compact --------------------------------------------------------------------------------------
-
-
-def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, parse_copy: Path) -> None:
-    before = snapshot(parse_copy)
-    said = run("compact", parse_copy)
-    assert said.code == 0
-    assert said.err == ""
-    after = snapshot(parse_copy)
-    assert after.pop("compact.safetensors")
-    assert after == before
-    model, small = load_model(parse_copy), load_model(parse_copy / "compact.safetensors")
-    shapes = [m.parse().network.structure.composition.weight.shape for m in (model, small)]
-    rows = {row[0]: row[1:] for row in table(said.out)}
-    assert rows["predicate applications"] == [f"{shape[1]:,}" for shape in shapes]
-    assert rows["parameters (classes × applications)"] == [f"{8 * shape[1]:,}" for shape in shapes]
-    sizes = [(parse_copy / name).stat().st_size for name in ("model.safetensors", "compact.safetensors")]
-    assert rows["model file, bytes"] == [f"{size:,}" for size in sizes]
-    accuracy = shown(result_of(parse_copy)["target"])[0]
-    assert rows["accuracy on sketch (target)"] == [accuracy, accuracy]
-    assert f"{100 * (1 - shapes[1][1] / shapes[0][1]):.1f}% of the structural parameters are gone" in said.out
-    assert "the same on 160 of all 160 images, the largest difference of a logit is 0" in said.out
-
-
-def test_compact_elsewhere_and_with_a_threshold(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    before = snapshot(parse_run)
-    said = run("compact", parse_run, "--threshold", "0.005", "--out", "small.safetensors")
-    assert said.code == 0
-    assert "small.safetensors" in said.out
-    assert snapshot(parse_run) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.safetensors"]
-    assert load_model(tmp_path / "small.safetensors").compact
 
 
 # --- info and help --------------------------------------------------------------------------------
@@ -151,7 +116,9 @@ def test_help_of_train_names_what_can_be_chosen(capsys: pytest.CaptureFixture[st
         ["train", "--nothing"],
         ["train", "--seed", "x"],
         ["evaluate"],
+        ["compact"],
         ["compact", "a", "--threshold", "b"],
+        ["compact", "a", "--format", "html"],
     ],
     ids=" ".join,
 )

@@ -154,7 +154,9 @@ def test_only_parse_can_be_compacted(run: Run, erm_run: Path) -> None:
 
 @pytest.mark.parametrize("threshold", ["-1", "1", "nan", "0.9"])
 def test_a_threshold_that_cannot_be(threshold: str, run: Run, parse_run: Path, tmp_path: Path) -> None:
-    assert_refused(run("compact", parse_run, "--threshold", threshold, "--out", "x"), "threshold must be")
+    assert_refused(
+        run("compact", parse_run, "--threshold", threshold, "--out", "x.safetensors"), "threshold must be"
+    )
     assert snapshot(tmp_path) == {}
 
 

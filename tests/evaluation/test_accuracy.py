@@ -114,3 +114,10 @@ def test_the_models_mode_is_put_back(training: bool) -> None:
     assert model.training is training
     assert model.inner.training is training
     assert torch.is_grad_enabled()
+
+
+def test_somebody_is_told_of_every_batch(numbered: Numbered) -> None:
+    images = EVALUATION_BATCH + 3
+    told: list[int] = []
+    predict(Reader(torch.zeros(256, 3)), whole(numbered("photo", images)), CPU, told.append)
+    assert told == [EVALUATION_BATCH, 3]

@@ -1,11 +1,13 @@
 """Tables: means and sample deviations over seeds, what is missing, what is best."""
 
+import csv
+import io
 import math
 from typing import Any
 
 import pytest
 
-from parse_dg.evaluation.tables import Cell, accuracy_table
+from parse_dg.evaluation.tables import Cell, accuracy_table, csv_table, markdown_table
 
 DOMAINS = ("photo", "sketch")
 
@@ -127,3 +129,23 @@ def test_equal_means_are_both_best() -> None:
 
 def test_no_runs_are_an_empty_table() -> None:
     assert len(accuracy_table([], DOMAINS).markdown().splitlines()) == 2
+
+
+# writing
+
+
+def test_a_table_in_markdown_has_names_to_the_left_and_numbers_to_the_right() -> None:
+    rows = [["photo", "0", "1.5"], ["sketch", "1", "2.0"]]
+    assert markdown_table(["target", "seed", "x"], rows, names=2).splitlines() == [
+        "| target | seed | x |",
+        "|---|---|---:|",
+        "| photo | 0 | 1.5 |",
+        "| sketch | 1 | 2.0 |",
+    ]
+    assert markdown_table(["method", "x"], [], names=1).splitlines() == ["| method | x |", "|---|---:|"]
+
+
+def test_a_table_in_csv_is_read_back() -> None:
+    text = csv_table(["name", "x"], [["a, b", 0.1], ['"c"', 3]])
+    assert text.splitlines() == ["name,x", '"a, b",0.1', '"""c""",3']
+    assert list(csv.reader(io.StringIO(text))) == [["name", "x"], ["a, b", "0.1"], ['"c"', "3"]]

@@ -2,10 +2,13 @@
 
 One program is one application on a row of images, so that which predicate it is decides a branch and not a mask.
 What is computed is said in `parse_dg.model.predicates` and `parse_dg.model.geometry`; the backward kernel computes
-the same again and multiplies out the chain rule by hand. Nothing but the activations is kept in between.
+the same again and multiplies out the chain rule by hand. Nothing but the activations is kept in between. Products
+and sums are not contracted, so that what is exactly zero in the plain code (the cross product of parallel edges) is
+zero here too.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import triton
@@ -14,31 +17,61 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from triton.language.extra.libdevice import atan2
 
+from parse_dg.model import predicates as plain
 from parse_dg.model.geometry import MIN_LENGTH
+from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.vocabulary import FAMILY, Vocabulary
-
-if TYPE_CHECKING:
-    from parse_dg.model.predicates import Predicates
+from parse_dg.model.vocabulary import PREDICATES, Vocabulary
 
 HAS, ABOVE, LEFT, H_ALIGN, V_ALIGN, NEAR, CONTAINS, TRI, TURN, ORIENT, EQDIST = map(tl.constexpr, range(11))
-assert len(FAMILY) == 11
-MIN_PRESENCE = tl.constexpr(1e-30)
+assert PREDICATES == (
+    "has", "above", "left", "h_align", "v_align", "near", "contains", "tri", "turn", "orient", "eqdist",
+)  # fmt: skip
+MIN_PRESENCE = tl.constexpr(plain.MIN_PRESENCE)
 MIN_SQUARED = tl.constexpr(MIN_LENGTH**2)
-ENTRIES = tl.constexpr(6)
-"""Numbers of an application in the table: predicate, shape, four primitives."""
+ENTRIES = tl.constexpr(7)
+"""Numbers of an application in the table: predicate, two places among the parameters, four primitives."""
+
+_tables: WeakKeyDictionary[Predicates, dict[torch.device, Tensor]] = WeakKeyDictionary()
 
 
 def evaluate(
-    predicates: "Predicates", vocabulary: Vocabulary, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]
+    predicates: Predicates, vocabulary: Vocabulary, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]
 ) -> Float[Tensor, "B n"]:
     """The satisfaction in [0, 1] of the given applications on every image."""
-    table, shapes = vocabulary.table(columns.device), predicates.shapes()
+    tables = _tables.setdefault(predicates, {})
+    if columns.device not in tables:
+        tables[columns.device] = _table(predicates, vocabulary).to(columns.device)
     config = predicates.config
-    result: Tensor = _Evaluate.apply(  # type: ignore[no-untyped-call]
-        z.centre, z.extent, z.presence, shapes, columns, table, config.gate, config.edge_softness
-    )
+    result: Tensor = _Evaluate.apply(
+        z.centre, z.extent, z.presence, columns, tables[columns.device], config.gate, config.edge_softness,
+        *predicates.parameters(),
+    )  # fmt: skip
     return result.T
+
+
+def _table(predicates: Predicates, vocabulary: Vocabulary) -> Int[Tensor, "M 7"]:
+    """Every column in numbers: its predicate; where, when all parameters stand in a row, the one begins that is
+    exponentiated (steepness or tolerance) and the one that is subtracted (margin or target angle), -1 for none;
+    four primitives, the last one repeated.
+    """
+    start, places = 0, {}
+    for name, parameter in predicates.named_parameters():
+        places[name] = start
+        start += parameter.numel()
+
+    def place(predicate: str, *kinds: str) -> int:
+        return next((places[name] for kind in kinds if (name := f"{kind}.{predicate}") in places), -1)
+
+    parts = []
+    for block in vocabulary.blocks:
+        four = block.tuples[:, [min(position, block.tuples.shape[1] - 1) for position in range(4)]]
+        first = place(block.predicate, "log_steepness", "log_tolerance")
+        second = place(block.predicate, "margin", "target_angle")
+        for angle in range(block.angles):
+            numbers = (PREDICATES.index(block.predicate), first + angle, second + angle)
+            parts.append(torch.cat((torch.tensor(numbers).expand(len(four), 3), four), 1).short())
+    return torch.cat(parts)
 
 
 class _Evaluate(torch.autograd.Function):
@@ -48,27 +81,28 @@ class _Evaluate(torch.autograd.Function):
         centre: Tensor,
         extent: Tensor,
         presence: Tensor,
-        shapes: Tensor,
         columns: Tensor,
         table: Tensor,
         gate: bool,
         softness: float,
+        *parameters: Tensor,
     ) -> Tensor:
         B, K = presence.shape
         packed = torch.cat((centre, extent, presence.unsqueeze(2)), 2).permute(2, 1, 0).contiguous()  # (5, K, B)
+        shapes = torch.cat([parameter.view(-1) for parameter in parameters])
         activations = packed.new_empty(len(columns), B)
-        ctx.save_for_backward(packed, shapes, columns, table)
+        ctx.save_for_backward(packed, shapes, columns, table, *parameters)
         ctx.settings = (gate, softness)
         if activations.numel():
             block = _images_at_once(B)
             _forward[(len(columns), triton.cdiv(B, block))](
-                packed, shapes, columns, table, activations, K, B, shapes.shape[1], GATE=gate, BLOCK=block
+                packed, shapes, columns, table, activations, K, B, GATE=gate, BLOCK=block, enable_fp_fusion=False
             )
         return activations
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        packed, shapes, columns, table = ctx.saved_tensors
+        packed, shapes, columns, table, *parameters = ctx.saved_tensors
         gate, softness = ctx.settings
         _, K, B = packed.shape
         of_packed, of_shapes = torch.zeros_like(packed), torch.zeros_like(shapes)
@@ -76,10 +110,12 @@ class _Evaluate(torch.autograd.Function):
             block = _images_at_once(B)
             _backward[(len(columns), triton.cdiv(B, block))](
                 packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
-                K, B, shapes.shape[1], softness * softness, GATE=gate, BLOCK=block,
+                K, B, softness * softness, GATE=gate, BLOCK=block, enable_fp_fusion=False,
             )  # fmt: skip
-        centre, extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
-        return centre, extent, of_packed[4].T, of_shapes, None, None, None, None
+        of_centre, of_extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
+        each = of_shapes.split([parameter.numel() for parameter in parameters])
+        of_parameters = (g.view(parameter.shape) for g, parameter in zip(each, parameters, strict=True))
+        return of_centre, of_extent, of_packed[4].T, None, None, None, None, *of_parameters
 
 
 def _images_at_once(B: int) -> int:
@@ -91,24 +127,24 @@ def _images_at_once(B: int) -> int:
 
 
 @triton.jit
-def _row(here: Any, row: Any, B: Any, inside: Any) -> Any:
+def _row(here, row, B, inside):
     return tl.load(here + row * B, mask=inside, other=0.5)
 
 
 @triton.jit
-def _add(of_here: Any, row: Any, B: Any, inside: Any, gradient: Any) -> Any:
+def _add(of_here, row, B, inside, gradient):
     tl.atomic_add(of_here + row * B, gradient, mask=inside, sem="relaxed")
 
 
 @triton.jit
-def _edge(here: Any, i: Any, j: Any, K: Any, B: Any, inside: Any) -> Any:
+def _edge(here, i, j, K, B, inside):
     x = _row(here, j, B, inside) - _row(here, i, B, inside)
     y = _row(here, K + j, B, inside) - _row(here, K + i, B, inside)
     return x, y
 
 
 @triton.jit
-def _add_edge(of_here: Any, i: Any, j: Any, K: Any, B: Any, inside: Any, gx: Any, gy: Any) -> Any:
+def _add_edge(of_here, i, j, K, B, inside, gx, gy):
     _add(of_here, j, B, inside, gx)
     _add(of_here, i, B, inside, -gx)
     _add(of_here, K + j, B, inside, gy)
@@ -116,17 +152,17 @@ def _add_edge(of_here: Any, i: Any, j: Any, K: Any, B: Any, inside: Any, gx: Any
 
 
 @triton.jit
-def _sign(x: Any) -> Any:
+def _sign(x):
     return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
 
 
 @triton.jit
-def _norm(x: Any, y: Any) -> Any:
+def _norm(x, y):
     return tl.sqrt(tl.maximum(x * x + y * y, MIN_SQUARED))
 
 
 @triton.jit
-def _angle(ux: Any, uy: Any, vx: Any, vy: Any) -> Any:
+def _angle(ux, uy, vx, vy):
     """The angle of two units, with |û×v̂|, û·v̂, and where it has no gradient."""
     sine, cosine = tl.abs(ux * vy - uy * vx), ux * vx + uy * vy
     vanishes = sine * sine + cosine * cosine < MIN_SQUARED
@@ -134,7 +170,7 @@ def _angle(ux: Any, uy: Any, vx: Any, vy: Any) -> Any:
 
 
 @triton.jit
-def _through_unit(x: Any, y: Any, gx: Any, gy: Any) -> Any:
+def _through_unit(x, y, gx, gy):
     """From the gradient of v̂ to that of v."""
     norm = _norm(x, y)
     along = tl.where(x * x + y * y >= MIN_SQUARED, (x * gx + y * gy) / (norm * norm), 0.0)
@@ -142,19 +178,19 @@ def _through_unit(x: Any, y: Any, gx: Any, gy: Any) -> Any:
 
 
 @triton.jit
-def _damp(x: Any, y: Any, softness: Any, gx: Any, gy: Any) -> Any:
+def _damp(x, y, softness, gx, gy):
     squared = x * x + y * y
     share = tl.where(softness > 0, squared / (squared + tl.maximum(softness, 1e-30)), 1.0)
     return gx * share, gy * share
 
 
 @triton.jit
-def _log_presence(presence: Any, primitive: Any, B: Any, inside: Any) -> Any:
+def _log_presence(presence, primitive, B, inside):
     return tl.log(tl.maximum(_row(presence, primitive, B, inside), MIN_PRESENCE))
 
 
 @triton.jit
-def _gate(presence: Any, p0: Any, p1: Any, p2: Any, p3: Any, arity: Any, B: Any, inside: Any) -> Any:
+def _gate(presence, p0, p1, p2, p3, arity, B, inside):
     """The geometric mean of presence over the first `arity` primitives."""
     total = _log_presence(presence, p0, B, inside) + _log_presence(presence, p1, B, inside)
     if arity > 2:
@@ -165,30 +201,31 @@ def _gate(presence: Any, p0: Any, p1: Any, p2: Any, p3: Any, arity: Any, B: Any,
 
 
 @triton.jit
-def _add_presence(here: Any, of_here: Any, row: Any, B: Any, inside: Any, gradient: Any) -> Any:
+def _add_presence(here, of_here, row, B, inside, gradient):
     presence = _row(here, row, B, inside)
     _add(of_here, row, B, inside, tl.where(presence >= MIN_PRESENCE, gradient / presence, 0.0))
 
 
 @triton.jit
-def _arity(code: Any) -> Any:
+def _arity(code):
     return tl.where(code < TRI, 2, tl.where(code < ORIENT, 3, 4))
 
 
 @triton.jit
 def _forward(
-    packed: Any, shapes: Any, columns: Any, table: Any, activations: Any, K: Any, B: Any, S: Any,
+    packed, shapes, columns, table, activations, K, B,
     GATE: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     application = tl.program_id(0).to(tl.int64)
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = lane < B
     here = packed + lane
     entry = table + tl.load(columns + application) * ENTRIES
-    code, shape = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
-    p0, p1 = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
-    p2, p3 = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
-    first, second = tl.load(shapes + shape), tl.load(shapes + S + shape)
+    code, one, two = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32)
+    p0, p1 = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4).to(tl.int32)
+    p2, p3 = tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32)
+    first = tl.load(shapes + one, mask=one >= 0, other=0.0)
+    second = tl.load(shapes + two, mask=two >= 0, other=0.0)
 
     if code == HAS:
         satisfied = _row(here, 4 * K + p0, B, inside)
@@ -229,18 +266,19 @@ def _forward(
 
 @triton.jit
 def _backward(
-    packed: Any, shapes: Any, columns: Any, table: Any, gradient: Any, of_packed: Any, of_shapes: Any,
-    K: Any, B: Any, S: Any, softness: Any, GATE: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+    packed, shapes, columns, table, gradient, of_packed, of_shapes,
+    K, B, softness, GATE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     application = tl.program_id(0).to(tl.int64)
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = lane < B
     here, of_here = packed + lane, of_packed + lane
     entry = table + tl.load(columns + application) * ENTRIES
-    code, shape = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
-    p0, p1 = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
-    p2, p3 = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
-    first, second = tl.load(shapes + shape), tl.load(shapes + S + shape)
+    code, one, two = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32)
+    p0, p1 = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4).to(tl.int32)
+    p2, p3 = tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32)
+    first = tl.load(shapes + one, mask=one >= 0, other=0.0)
+    second = tl.load(shapes + two, mask=two >= 0, other=0.0)
     g = tl.load(gradient + application * B + lane, mask=inside, other=0.0)
 
     if code == HAS:
@@ -330,8 +368,8 @@ def _backward(
                 _add_edge(of_here, p0, p1, K, B, inside, gux, guy)
                 _add_edge(of_here, a, b, K, B, inside, gvx, gvy)
                 of_first = outside * satisfied * away * away * sharpness
-        tl.atomic_add(of_shapes + shape, tl.sum(tl.where(inside, of_first, 0.0), 0), sem="relaxed")
-        tl.atomic_add(of_shapes + S + shape, tl.sum(tl.where(inside, of_second, 0.0), 0), sem="relaxed")
+        tl.atomic_add(of_shapes + one, tl.sum(tl.where(inside, of_first, 0.0), 0), mask=one >= 0, sem="relaxed")
+        tl.atomic_add(of_shapes + two, tl.sum(tl.where(inside, of_second, 0.0), 0), mask=two >= 0, sem="relaxed")
         if GATE:
             arity = _arity(code)
             of_gate = outside * satisfied / arity

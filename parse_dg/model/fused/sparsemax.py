@@ -4,8 +4,6 @@ The same search as `parse_dg.model.sparsemax`: the largest entry of every block 
 the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it.
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -44,8 +42,24 @@ def find_support(
     return highest, depth, used
 
 
+def sign_times(z: Float[Tensor, "R M"], factor: Float[Tensor, ""]) -> Float[Tensor, "R M"]:
+    """sign(z) · factor in one pass: the gradient of factor · Σ|z|."""
+    result = torch.empty_like(z)
+    _sign_times[(triton.cdiv(z.numel(), 4096),)](z, factor, result, z.numel(), BLOCK=4096, num_warps=8)
+    return result
+
+
 @triton.jit
-def _largest(z: Any, largest: Any, M: Any, blocks: Any, WIDTH: tl.constexpr, BLOCKS: tl.constexpr) -> None:
+def _sign_times(z, factor, result, size, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    entries = tl.load(z + place, mask=place < size, other=0.0)
+    scale = tl.load(factor)
+    signed = tl.where(entries > 0, scale, tl.where(entries < 0, -scale, 0.0))
+    tl.store(result + place, tl.where(entries == entries, signed, entries), mask=place < size)
+
+
+@triton.jit
+def _largest(z, largest, M, blocks, WIDTH: tl.constexpr, BLOCKS: tl.constexpr):
     """The largest entry of every block of WIDTH columns; NaN counts as +∞."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
@@ -57,9 +71,9 @@ def _largest(z: Any, largest: Any, M: Any, blocks: Any, WIDTH: tl.constexpr, BLO
 
 @triton.jit
 def _search(
-    z: Any, largest: Any, near: Any, highest: Any, depth: Any, used: Any, M: Any, blocks: Any, slack: Any,
+    z, largest, near, highest, depth, used, M, blocks, slack,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """One row: its highest entry, a bound, the blocks above it, Newton's method on those, and what is inside."""
     row = tl.program_id(0).to(tl.int64)
     z += row * M

@@ -1,0 +1,193 @@
+"""parse-dg compact: one run in full, several in one table, and a promise that is kept or said to be broken."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.experiments import compact as module
+from tests.cli.conftest import Run, assert_refused, result_of, shown, snapshot, table
+
+LOSSY = 0.005
+
+
+@pytest.fixture
+def two_runs(parse_copy: Path, tmp_path: Path) -> list[Path]:
+    """Two finished runs of PARSE, said to be of different targets."""
+    other = Path(shutil.copytree(parse_copy, tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    config["data"]["target"] = "paint"
+    (other / "config.json").write_text(json.dumps(config))
+    return [parse_copy, other]
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "compact.json").read_text())
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, parse_copy: Path) -> None:
+    before = snapshot(parse_copy)
+    said = run("compact", parse_copy)
+    assert said.code == 0
+    assert said.err == ""
+    after = snapshot(parse_copy)
+    assert after.pop("compact.safetensors")
+    assert after.pop("compact.json")
+    assert after == before
+    model, small = load_model(parse_copy), load_model(parse_copy / "compact.safetensors")
+    shapes = [m.parse().network.structure.composition.weight.shape for m in (model, small)]
+    rows = {row[0]: row[1:] for row in table(said.out)}
+    assert rows["sketch held out, seed 0, threshold 0"] == ["before", "after"]
+    assert rows["predicate applications"] == [f"{shape[1]:,}" for shape in shapes]
+    assert rows["parameters of Λ (classes × applications)"] == [f"{8 * shape[1]:,}" for shape in shapes]
+    sizes = [(parse_copy / name).stat().st_size for name in ("model.safetensors", "compact.safetensors")]
+    assert rows["model file, bytes"] == [f"{size:,}" for size in sizes]
+    report = report_of(parse_copy)
+    assert rows["parameters of the whole model"] == [
+        f"{report['model_parameters'][k]:,}" for k in ("before", "after")
+    ]
+    assert rows["GFLOPs for one image"] == [f"{report['gflops'][k]:.4f}" for k in ("before", "after")]
+    assert f"{100 * (1 - shapes[1][1] / shapes[0][1]):.1f}% of Λ's parameters are gone" in said.out
+    assert "the same on 160 of all 160 images, the largest difference of a logit is 0" in said.out
+    assert f"written to {parse_copy / 'compact.safetensors'}\n" in said.out
+    assert f"all figures in {parse_copy / 'compact.json'}\n" in said.out
+
+
+def test_compact_says_which_domain_every_number_is_of(run: Run, parse_copy: Path) -> None:
+    said = run("compact", parse_copy, "--threshold", LOSSY)
+    report = report_of(parse_copy)
+    rows = {row[0]: row[1:] for row in table(said.out)}
+    assert rows["domain"] == ["images", "accuracy", "same prediction", "largest logit difference"]
+    for name, domain in report["domains"].items():
+        accuracy = " → ".join(f"{100 * domain['correct'][k] / 40:.1f}%" for k in ("before", "after"))
+        found = rows[f"{name} ({'target' if name == 'sketch' else 'source'})"]
+        assert found == [
+            "40",
+            accuracy,
+            str(domain["same_prediction"]),
+            f"{domain['largest_logit_difference']:.2g}",
+        ]
+    assert report["same_prediction"] < 160
+    assert f"the same on {report['same_prediction']} of all 160 images" in said.out
+    assert shown(result_of(parse_copy)["target"])[0] == rows["sketch (target)"][1].split(" → ")[0]
+
+
+def test_compact_elsewhere_and_with_a_threshold(run: Run, parse_run: Path, tmp_path: Path) -> None:
+    before = snapshot(parse_run)
+    said = run("compact", parse_run, "--threshold", LOSSY, "--out", "small.safetensors")
+    assert said.code == 0
+    assert "small.safetensors" in said.out
+    assert snapshot(parse_run) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json", "small.safetensors"]
+    assert load_model(tmp_path / "small.safetensors").compact
+
+
+def test_a_compact_model_is_evaluated_like_any_other(run: Run, parse_copy: Path) -> None:
+    assert run("compact", parse_copy).code == 0
+    full = run("evaluate", parse_copy)
+    small = run("evaluate", parse_copy, "--model", parse_copy / "compact.safetensors")
+    assert small.code == 0
+    assert small.out == full.out
+    assert "sketch" in small.out
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+def test_several_runs_give_one_table(run: Run, two_runs: list[Path]) -> None:
+    said = run("compact", *two_runs)
+    assert (said.code, said.err) == (0, "")
+    head, sketch, paint, mean = table(said.out)
+    assert head[:3] == ["data", "target", "seed"]
+    assert [row[:3] for row in (sketch, paint, mean)] == [
+        ["blueprints", "sketch", "0"],
+        ["blueprints", "paint", "0"],
+        ["blueprints", "mean of 2 runs", ""],
+    ]
+    report = report_of(two_runs[0])
+    cells = dict(zip(head, sketch, strict=True))
+    assert cells["applications"] == f"{report['applications']['before']:,} → {report['applications']['after']:,}"
+    assert cells["reduction of Λ"] == f"{100 * report['reduction']:.1f}%"
+    assert cells["same prediction"] == "160 of 160"
+    accuracy = shown(result_of(two_runs[0])["target"])[0]
+    assert cells["accuracy on target"] == f"{accuracy} → {accuracy}"
+    assert sketch[3:9] == paint[3:9] == mean[3:9]  # the same model twice
+    for folder in two_runs:
+        assert f"written to {folder / 'compact.safetensors'}\n" in said.out
+        assert load_model(folder / "compact.safetensors").compact
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_table_in_markdown_is_all_that_is_said(number: int, run: Run, two_runs: list[Path]) -> None:
+    said = run("compact", *two_runs[:number], "--format", "markdown")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[1] == "|---|---|---" + "|---:" * 7 + "|"
+    assert all(line.startswith("|") and line.endswith("|") for line in lines)
+    assert len(lines) == (3 if number == 1 else 5)
+    assert lines[2].startswith("| blueprints | sketch | 0 |")
+
+
+def test_a_table_in_csv_is_all_that_is_said(run: Run, two_runs: list[Path]) -> None:
+    said = run("compact", *two_runs, "--format", "csv", "--threshold", LOSSY)
+    rows = list(csv.DictReader(io.StringIO(said.out)))
+    assert [row["target"] for row in rows] == ["sketch", "paint", "mean of 2 runs"]
+    for row, folder in zip(rows, two_runs, strict=False):
+        report = report_of(folder)
+        assert int(row["lambda_parameters_after"]) == report["lambda_parameters"]["after"]
+        assert float(row["gflops_before"]) == report["gflops"]["before"]
+        assert int(row["same_prediction"]) == report["same_prediction"]
+        target = report["domains"][row["target"]]
+        assert float(row["target_accuracy_after"]) == target["accuracy"]["after"]
+    means = [float(row["target_accuracy_after"]) for row in rows]
+    assert means[2] == pytest.approx((means[0] + means[1]) / 2)
+
+
+# --- mistakes, and a promise that is broken -------------------------------------------------------
+
+
+def test_several_runs_have_no_single_file(run: Run, two_runs: list[Path], tmp_path: Path) -> None:
+    before = snapshot(tmp_path)
+    assert_refused(run("compact", *two_runs, "--out", "x.safetensors"), "--out names one file, found 2 runs")
+    assert_refused(run("compact", two_runs[0], two_runs[0]), "every run must be given once")
+    assert_refused(run("compact", *two_runs, "nowhere"), "nowhere is not a run")
+    assert_refused(run("compact", *two_runs, "--device", "gpu"), "device 'gpu' cannot be used")
+    assert snapshot(tmp_path) == before
+
+
+def test_a_threshold_that_leaves_a_class_nothing(run: Run, parse_copy: Path) -> None:
+    before = snapshot(parse_copy)
+    said = run("compact", parse_copy, "--threshold", "0.9")
+    assert_refused(said, f"{parse_copy}: threshold must be below 0.", "keeps an application of its own, found 0.9")
+    assert snapshot(parse_copy) == before
+
+
+def test_a_compaction_that_is_not_lossless_is_said_and_not_written(
+    run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(model: Model, threshold: float) -> Any:
+        small, report = compact(model, threshold)
+        with torch.no_grad():
+            small.parse().network.structure.composition.weight[0, 0] += 5
+        return small, report
+
+    before = snapshot(parse_copy)
+    monkeypatch.setattr(module, "compact", damaged)
+    said = run("compact", parse_copy)
+    assert said.code == 1
+    assert said.out == ""
+    assert said.err.startswith(
+        f"parse-dg: {parse_copy}: compaction at threshold 0 must change nothing, but on photo"
+    )
+    assert said.err.count("\n") == 1
+    assert snapshot(parse_copy) == before

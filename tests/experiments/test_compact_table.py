@@ -1,0 +1,122 @@
+"""The compaction table: a row a run, the mean of each data set, and the same numbers in text, Markdown and CSV."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from parse_dg.deploy.compaction import Compaction
+from parse_dg.deploy.cost import Cost
+from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.experiments.compact import CompactionOutcome, Comparison
+from parse_dg.experiments.compact_table import CELLS, as_csv, as_markdown, table_rows, text_cells
+
+
+def outcome(data: str, target: str, seed: int, active: int, after: int) -> CompactionOutcome:
+    """Two classes, 1,000 applications, 10 images of the target (5 right before) and 30 of a source."""
+    domain = Comparison(
+        domain=target,
+        before=Accuracy(5, 10, 1.0),
+        after=Accuracy(after, 10, 1.0),
+        same_prediction=9,
+        largest_difference=0.5,
+        within_tolerance=False,
+    )
+    source = Comparison(
+        domain="source",
+        before=Accuracy(30, 30, 0.1),
+        after=Accuracy(30, 30, 0.1),
+        same_prediction=30,
+        largest_difference=0.25,
+        within_tolerance=False,
+    )
+    return CompactionOutcome(
+        benchmark=data,
+        fingerprint="",
+        seed=seed,
+        target=domain,
+        sources=(source,),
+        classes=("a", "b"),
+        compaction=Compaction(
+            threshold=0.1,
+            applications_before=1000,
+            applications_after=active,
+            parameters_before=2000,
+            parameters_after=2 * active,
+            model_parameters_before=4_002_000,
+            model_parameters_after=4_000_000 + 2 * active,
+            cost_before=Cost(features=4_000_000_000, structure=4000),
+            cost_after=Cost(features=4_000_000_000, structure=4 * active),
+            active_per_class=(active, active),
+        ),
+        path=Path("compact.safetensors"),
+        size_before=100,
+        size_after=10,
+    )
+
+
+def test_a_row_says_what_the_paper_says_and_what_was_measured() -> None:
+    (row,) = text_cells(table_rows([outcome("pacs", "sketch", 3, 100, 4)]))
+    assert dict(zip(CELLS, row, strict=True)) == {
+        "data": "pacs",
+        "target": "sketch",
+        "seed": "3",
+        "parameters": "4,002,000 → 4,000,200",
+        "parameters of Λ": "2,000 → 200",
+        "reduction of Λ": "90.0%",
+        "applications": "1,000 → 100",
+        "GFLOPs": "4.0000 → 4.0000",
+        "same prediction": "39 of 40",
+        "accuracy on target": "50.0% → 40.0%",
+    }
+
+
+def test_the_mean_is_over_the_runs_of_a_data_set() -> None:
+    runs = [
+        outcome("pacs", "sketch", 0, 100, 4),
+        outcome("vlcs", "sun", 0, 30, 1),
+        outcome("pacs", "photo", 0, 300, 5),
+        outcome("office", "art", 0, 10, 0),
+        outcome("vlcs", "sun", 1, 40, 2),
+    ]
+    rows = table_rows(runs)
+    assert [(row.data, row.target, row.seed) for row in rows] == [
+        ("pacs", "sketch", "0"),
+        ("pacs", "photo", "0"),
+        ("pacs", "mean of 2 runs", ""),
+        ("vlcs", "sun", "0"),
+        ("vlcs", "sun", "1"),
+        ("vlcs", "mean of 2 runs", ""),
+        ("office", "art", "0"),
+    ]
+    pacs, vlcs = rows[2], rows[5]
+    assert (pacs.applications_before, pacs.applications_after) == (1000, 200)
+    assert (pacs.lambda_parameters_after, pacs.model_parameters_after) == (400, 4_000_400)
+    assert pacs.reduction == pytest.approx(0.8)
+    assert pacs.target_accuracy_after == pytest.approx(0.45)
+    assert vlcs.applications_after == 35
+    assert vlcs.gflops_after == pytest.approx(4.00000014)
+
+
+def test_markdown_has_a_line_a_row() -> None:
+    lines = as_markdown(table_rows([outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 302, 5)]))
+    head, rule, *rows = lines.splitlines()
+    assert head == "| " + " | ".join(CELLS) + " |"
+    assert rule == "|---|---|---" + "|---:" * 7 + "|"
+    assert len(rows) == 3
+    assert rows[0].startswith("| pacs | sketch | 0 | 4,002,000 → 4,000,200 | 2,000 → 200 |")
+    assert rows[2].startswith("| pacs | mean of 2 runs |  | 4,002,000 → 4,000,402 | 2,000 → 402 |")
+    assert "| 1,000 → 201 |" in rows[2]  # of 100 and 302
+
+
+def test_csv_has_every_number_unrounded() -> None:
+    text = as_csv(table_rows([outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 301, 5)]))
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["target"] for row in rows] == ["sketch", "photo", "mean of 2 runs"]
+    assert [row["applications_after"] for row in rows] == ["100", "301", "200.5"]
+    assert [row["same_prediction"] for row in rows] == ["39", "39", "39"]
+    assert rows[0]["gflops_before"] == "4.000004"
+    assert float(rows[1]["reduction"]) == pytest.approx(0.699)
+    assert {row["images"] for row in rows} == {"40"}
+    assert {row["target_images"] for row in rows} == {"10"}
