@@ -1,90 +1,130 @@
-"""Speed, as ratios of two things measured alternately in one run: `make bench`.
+"""Speed, as ratios of things measured side by side in one run: `make bench`.
 
-Absolute times depend on the machine and what else it does; ratios much less. Medians over repeats.
+    python -m benchmarks                                  # everything, on the GPU if there is one
+    python -m benchmarks --only layer,sparsemax --device cpu other.json
+
+Absolute times depend on the machine and on what else it does, ratios much less: they are what is claimed.
 """
 
-import json
-import statistics
+import argparse
+import os
+import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from rich.console import Console
 
-from parse_dg.algorithms.base import Example
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import build_trainer, device_name, prepare
-from parse_dg.model.primitives import PrimitiveDescriptors, describe
-from parse_dg.model.sparsemax import sparsemax
-from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.training.trainer import Trainer
+from benchmarks import growth, inference, sparsemax, step, structural_layer
+from benchmarks.report import LEGEND, Row, Section, Skipped, line, table, write
+from benchmarks.setting import QUICK, Setting, Sizes
 
-REPEATS = 7
+TABLE_WIDTH = 170
+"""Where the output is no terminal."""
 
 
-def median_times(first: Callable[[], object], second: Callable[[], object]) -> tuple[float, float]:
-    """Median seconds of two calls, timed in turns after one warm-up each."""
-    first(), second()
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REPEATS):
-        for call, record in zip((first, second), times, strict=True):
-            start = time.perf_counter()
-            call()
-            record.append(time.perf_counter() - start)
-    return statistics.median(times[0]), statistics.median(times[1])
+class Question(NamedTuple):
+    """A part of the benchmark."""
+
+    title: str
+    rows: Callable[[Setting], Iterator[Row | Skipped]]
 
 
-def structural_layer(classes: int) -> tuple[float, float]:
-    """Forward and backward of the structural layer at K = 16: all applications, and those in use."""
-    generator = torch.Generator().manual_seed(0)
-    layer = StructuralLayer(16, classes, StructureConfig(), generator)
-    evidence = torch.randn(32, 16, 8, 8, generator=generator) * 3 - 3
-    z = PrimitiveDescriptors(*(part.requires_grad_() for part in describe(evidence, torch.tensor(1.0))))
-    everything = torch.arange(layer.vocabulary.size)
-
-    def dense() -> None:
-        scores = layer.evaluate(z, everything) @ sparsemax(layer.composition.weight).T
-        layer.composition.logits(scores).logsumexp(1).sum().backward()
-
-    def restricted() -> None:
-        layer(z).logits.logsumexp(1).sum().backward()
-
-    return median_times(dense, restricted)
+QUESTIONS: dict[str, Question] = {
+    "step": Question(step.TITLE, step.rows),
+    "layer": Question(structural_layer.TITLE, structural_layer.rows),
+    "sparsemax": Question(sparsemax.TITLE, sparsemax.rows),
+    "growth": Question(growth.TITLE, growth.rows),
+    "inference": Question(inference.TITLE, inference.rows),  # last: its CUDA graphs may leave a GPU unusable
+}
 
 
-def training_step() -> tuple[float, float]:
-    """Loss and gradient of a Blueprints batch, PARSE and ERM, without data and optimiser."""
-    calls = []
-    for name in ("parse", "erm"):
-        config = build_config("blueprints", name)
-        benchmark, split = prepare(config)
-        trainer = build_trainer(config, benchmark, split, torch.device("cpu"))
-        example = trainer.prepare_example(next(trainer.batches))
-        calls.append(lambda trainer=trainer, example=example: _loss_and_gradient(trainer, example))
-    return median_times(*calls)
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_WIDTH)
+    setting = Setting(device=options.device, sizes=QUICK if options.quick else Sizes())
+    hardware = describe_hardware(setting.device)
+    sections: dict[str, Section] = {}
+    for name in options.only:
+        sections[name] = answer(QUESTIONS[name], setting, console)
+        write(options.out, hardware, sections)
+    for section in sections.values():
+        console.print(table(section))
+    console.print(LEGEND, markup=False, highlight=False)
+    console.print(", ".join(hardware.values()), markup=False, highlight=False)
+    seconds = sum(section.seconds for section in sections.values())
+    console.print(f"{seconds:.0f} seconds; written to {options.out}")
+    return int(any(section.error for section in sections.values()))
 
 
-def _loss_and_gradient(trainer: Trainer, example: Example) -> None:
-    terms = trainer.algorithm.losses(example, trainer.generator)
-    torch.stack(list(terms.values())).sum().backward()
+def answer(question: Question, setting: Setting, console: Console) -> Section:
+    """The section of one question. An error ends it, not the run: what was measured before is kept."""
+    section = Section(question.title)
+    console.print(f"[bold]{question.title}")
+    start = time.perf_counter()
+    try:
+        for row in question.rows(setting):
+            section.rows.append(row)
+            console.print(f"  {line(row)}", markup=False, highlight=False)
+    except Exception as error:
+        section.error = f"{type(error).__name__}: {error}"
+        console.print_exception()
+    section.seconds = time.perf_counter() - start
+    return section
 
 
-def main() -> None:
-    rows = {
-        "structural layer, 8 classes, at the start: dense ÷ support-restricted": structural_layer(8),
-        "structural layer, 65 classes, at the start: dense ÷ support-restricted": structural_layer(65),
-        "Blueprints step at the start (loss and gradient): PARSE ÷ ERM": training_step(),
+def describe_hardware(device: torch.device) -> dict[str, str]:
+    """What the ratios were measured on."""
+    gpu = device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if gpu else _processor(),
+        "threads": f"{torch.get_num_threads()} threads",
+        "torch": f"torch {torch.__version__}",
+        "python": f"Python {platform.python_version()}",
+        "load": f"load {os.getloadavg()[0]:.1f} at the start",  # others at work on the same cores blur everything
+        "precision": "bf16 autocast (networks), float32 (layers)" if gpu else "float32",
     }
-    hardware = f"{device_name(torch.device('cpu'))}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    print(f"{hardware}; medians of {REPEATS}, measured in turns")
-    for name, (first, second) in rows.items():
-        print(f"{first / second:8.2f}  {name}  ({1e3 * first:.1f} ms ÷ {1e3 * second:.1f} ms)")
-    report = {name: {"ratio": first / second, "seconds": [first, second]} for name, (first, second) in rows.items()}
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("bench.json")
-    path.write_text(json.dumps({"hardware": hardware, "repeats": REPEATS, "ratios": report}, indent=2) + "\n")
-    print(f"written to {path}")
+
+
+def _processor() -> str:
+    """The CPU's name, where Linux tells it."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path, nargs="?", default=Path("bench.json"), help="the JSON file")
+    parser.add_argument(
+        "--only", type=_names, default=list(QUESTIONS), help=f"some of {','.join(QUESTIONS)}, separated by commas"
+    )
+    parser.add_argument("--device", type=_device, default="auto", help="auto (a GPU if there is one), cpu or cuda")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
+    return parser.parse_args(arguments)
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if wrong := [name for name in names if name not in QUESTIONS]:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(wrong)}; valid are {', '.join(QUESTIONS)}")
+    return names
+
+
+def _device(name: str) -> torch.device:
+    available = torch.cuda.is_available()
+    if name not in ("auto", "cpu", "cuda") or (name == "cuda" and not available):
+        raise argparse.ArgumentTypeError(f"found {name}; valid are auto, cpu{', cuda' if available else ''}")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
