@@ -60,6 +60,8 @@ class ActiveWeights(NamedTuple):
 
     columns: Int[Tensor, "n"]
     """Which columns of Λ, ascending."""
+    applications: Int[Tensor, "n"]
+    """Which applications of the vocabulary those columns are."""
     weights: Float[Tensor, "C n"]
     l1: Float[Tensor, ""]
     """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs."""
@@ -119,7 +121,8 @@ class Composition(nn.Module):
         pending = pending or self.find_support()
         assert pending is not None
         columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
-        found = ActiveWeights(columns, *_RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold))  # type: ignore[no-untyped-call]
+        weights, l1 = _RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold)  # type: ignore[no-untyped-call]
+        found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled():
             self._last = self._lambda_now(), found
         return found

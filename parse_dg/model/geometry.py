@@ -32,7 +32,7 @@ def damped(v: Vector, softness: float) -> Vector:
 
     Direction and relative length of an edge have a gradient of 1/‖v‖: of a very short edge it is huge, and noise.
     """
-    if not softness:
+    if not softness or not torch.is_grad_enabled():
         return v
     squared = (v[0].square() + v[1].square()).detach()
     share = squared / (squared + softness * softness)

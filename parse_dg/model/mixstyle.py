@@ -7,6 +7,7 @@ same batch. Evaluation leaves the features alone.
 Letters: B batch, C channels, H W map.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from parse_dg.errors import InputError, unknown
 
 Mode = Literal["random", "crossdomain"]
+Draw = tuple[Tensor, Tensor] | None
+"""λ and the partner of each sample of a batch; None leaves the batch alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +54,33 @@ class MixStyle(nn.Module):
         self.config = config
 
     def forward(
-        self, features: Float[Tensor, "B C H W"], generator: torch.Generator | None
+        self, features: Float[Tensor, "B C H W"], source: torch.Generator | Iterator[Draw] | None
     ) -> Float[Tensor, "B C H W"]:
         """The mixed features, in the type of `features`.
 
-        Draws from the CPU `generator`, in this order: one uniform number that decides whether the batch is
-        mixed; if so λ of each sample; then the permutation(s). Nothing is drawn outside training.
+        Draws from a CPU generator, or takes the next of what was drawn before. Nothing is drawn outside training.
         """
         if not self.training:
             return features
+        drawn = next(source) if isinstance(source, Iterator) else self.draw(len(features), source)
+        if drawn is None:
+            return features
+        lam, partner = (part.to(features.device) for part in drawn)
+        return mix_styles(features, partner, lam)
+
+    def draw(self, size: int, generator: torch.Generator | None) -> Draw:
+        """How to mix a batch of `size`: λ and the partner of each sample, or None, not at all.
+
+        Draws from the CPU `generator`, in this order: one uniform number that decides whether the batch is
+        mixed; if so λ of each sample; then the permutation(s).
+        """
         if generator is None or generator.device.type != "cpu":
             found = "none" if generator is None else f"one on {generator.device}"
             raise ValueError(f"MixStyle needs a CPU torch.Generator while training, found {found}")
         if torch.rand((), generator=generator).item() >= self.config.probability:
-            return features
-        lam = draw_beta(self.config.alpha, len(features), generator)
-        partner_index = draw_partners(self.config.mode, len(features), generator)
-        return mix_styles(features, partner_index.to(features.device), lam.to(features.device))
+            return None
+        lam = draw_beta(self.config.alpha, size, generator)
+        return lam, draw_partners(self.config.mode, size, generator)
 
 
 def mix_styles(

@@ -54,24 +54,24 @@ class PredicatesConfig:
 
 
 class Primitives(NamedTuple):
-    """The descriptors of K primitives, each (K, B)."""
+    """The descriptors of K primitives, laid out by primitive."""
 
-    x: Tensor
-    y: Tensor
-    half_width: Tensor
-    half_height: Tensor
-    presence: Tensor
+    centre: Float[Tensor, "2 K B"]
+    extent: Float[Tensor, "2 K B"]
+    presence: Float[Tensor, "K B"]
+    log_presence: Float[Tensor, "K B"]
 
     @classmethod
     def of(cls, z: PrimitiveDescriptors) -> "Primitives":
-        """The same numbers as `z`, laid out by primitive."""
-        x, y = z.centre.permute(2, 1, 0).contiguous()
-        half_width, half_height = z.extent.permute(2, 1, 0).contiguous()
-        return cls(x, y, half_width, half_height, z.presence.T.contiguous())
+        """The same numbers as `z`."""
+        centre, extent = z.centre.permute(2, 1, 0).contiguous(), z.extent.permute(2, 1, 0).contiguous()
+        presence = z.presence.T.contiguous()
+        return cls(centre, extent, presence, presence.clamp_min(MIN_PRESENCE).log())
 
     def at(self, index: Int[Tensor, "n"]) -> Vector:
         """Centres of the indexed primitives, each (n, B)."""
-        return self.x.index_select(0, index), self.y.index_select(0, index)
+        x, y = self.centre.index_select(1, index).unbind()
+        return x, y
 
 
 class Predicates(nn.Module):
@@ -123,7 +123,7 @@ class Predicates(nn.Module):
         return satisfied * gate(primitives, part) if self.config.gate else satisfied
 
     def _directed(self, primitives: Primitives, part: Applications) -> Activation:
-        axis = primitives.y if part.predicate == "above" else primitives.x
+        axis = primitives.centre[1 if part.predicate == "above" else 0]
         i, j = (axis.index_select(0, index) for index in part.primitives)
         steepness, margin = self.log_steepness[part.predicate].exp(), self.margin[part.predicate]
         return torch.sigmoid(steepness * (j - i - margin))
@@ -142,8 +142,7 @@ class Predicates(nn.Module):
     def _contains(self, primitives: Primitives, part: Applications) -> Activation:
         outer, inner = part.primitives
         x, y = edge(primitives.at(outer), primitives.at(inner))
-        width = primitives.half_width.index_select(0, outer) - primitives.half_width.index_select(0, inner)
-        height = primitives.half_height.index_select(0, outer) - primitives.half_height.index_select(0, inner)
+        width, height = primitives.extent.index_select(1, outer) - primitives.extent.index_select(1, inner)
         # The four gaps between the boxes' sides are width ± x and height ± y.
         slack = torch.minimum(width - x.abs(), height - y.abs())
         return torch.sigmoid(self.log_steepness["contains"].exp() * slack)
@@ -174,9 +173,8 @@ class Predicates(nn.Module):
 
 def gate(primitives: Primitives, part: Applications) -> Activation:
     """The geometric mean of σ over the places of each application (an addition to the paper)."""
-    log_presence = primitives.presence.clamp_min(MIN_PRESENCE).log()
-    places = [log_presence.index_select(0, index) for index in part.primitives]
-    return (torch.stack(places).sum(0) / len(places)).exp()
+    places = [primitives.log_presence.index_select(0, index) for index in part.primitives]
+    return (sum(places[1:], places[0]) / len(places)).exp()
 
 
 def spread_angles(count: int) -> Float[Tensor, "count"]:

@@ -7,6 +7,7 @@ Letters: B batch, C channels, H W the height and width of the images, h w those 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from parse_dg.model.mixstyle import MixStyle, MixStyleConfig
+from parse_dg.model.mixstyle import Draw, MixStyle, MixStyleConfig
 
 StrideAt = Literal["3x3", "first_1x1"]
 AnyBackbone = TypeVar("AnyBackbone", bound="Backbone")  # beartype cannot check typing.Self on a method
@@ -167,9 +168,9 @@ class ResNet(Backbone):
         self.train()
 
     def forward(
-        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
+        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | Iterator[Draw] | None = None
     ) -> Float[Tensor, "B C h w"]:
-        """The map after the last stage. Training with MixStyle needs a CPU `generator`."""
+        """The map after the last stage. Training with MixStyle needs a CPU `generator`, or what it would draw."""
         x = self._stem(images)
         for number in range(1, 5):
             x = self._stage(number, x, generator)
@@ -188,7 +189,7 @@ class ResNet(Backbone):
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         return F.max_pool2d(x, kernel_size=3, stride=2, padding=1) if self.pool else x
 
-    def _stage(self, number: int, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _stage(self, number: int, x: Tensor, generator: torch.Generator | Iterator[Draw] | None) -> Tensor:
         x = self.get_submodule(f"layer{number}")(x)
         if number in self.mixstyle.config.stages:
             x = self.mixstyle(x, generator)

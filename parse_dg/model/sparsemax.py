@@ -150,4 +150,17 @@ class _Sparsemax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (weights,) = ctx.saved_tensors
-        return backward_on_support(gradient, weights)
+        if weights.is_cuda or 8 * int(weights.count_nonzero()) > weights.numel():
+            return backward_on_support(gradient, weights)
+        return _backward_on_few(gradient, weights)
+
+
+def _backward_on_few(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
+    """`backward_on_support`, touching nothing but the support."""
+    row, column = (weights != 0).nonzero().unbind(1)  # NaN too
+    inside = gradient[row, column] + 0 * weights[row, column]
+    total = inside.new_zeros(len(gradient)).index_add_(0, row, inside)
+    mean = total / row.bincount(minlength=len(gradient))
+    result = torch.zeros_like(gradient)
+    result[row, column] = inside - mean[row]
+    return result

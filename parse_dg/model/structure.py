@@ -12,7 +12,7 @@ from parse_dg.model import fused
 from parse_dg.model.composition import Composition, CompositionConfig, PendingSupport
 from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
+from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
 AT_ONCE = 2**22
 """Up to how many activations (images × applications) are evaluated together and kept for the gradient."""
@@ -55,6 +55,7 @@ class StructuralLayer(nn.Module):
         self.vocabulary = Vocabulary(primitives, config.vocabulary)
         self.predicates = Predicates(self.vocabulary, config.predicates)
         self.composition = Composition(classes, self.vocabulary, config.composition, generator, columns)
+        self._known: tuple[Tensor | None, list[Applications]] = None, []
 
     def forward(self, z: PrimitiveDescriptors, support: PendingSupport | None = None) -> StructuralOutput:
         """Descriptors → class scores, exact: what is not evaluated has weight zero in every class.
@@ -63,10 +64,9 @@ class StructuralLayer(nn.Module):
         """
         with torch.autocast(z.centre.device.type, enabled=False):
             active = self.composition.active(support)
-            columns = self.composition.columns[active.columns]
-            scores = self._score(z, columns, active.weights)
+            scores = self._score(z, active.applications, active.weights)
             logits = self.composition.logits(scores)
-        return StructuralOutput(logits, scores, columns, active.weights, active.l1)
+        return StructuralOutput(logits, scores, active.applications, active.weights, active.l1)
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""
@@ -75,8 +75,9 @@ class StructuralLayer(nn.Module):
 
             return evaluate(self.predicates, self.vocabulary, z, columns)
         primitives = Primitives.of(z)
-        parts = [self.predicates(primitives, part) for part in self.vocabulary.applications(columns)]
-        return torch.cat(parts).T
+        if self._known[0] is not columns:  # a model that is used and not trained asks for the same ones again
+            self._known = columns, list(self.vocabulary.applications(columns))
+        return torch.cat([self.predicates(primitives, part) for part in self._known[1]]).T
 
     def _score(
         self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"], weights: Float[Tensor, "C n"]

@@ -19,7 +19,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.model.host import HostCopy
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
-from parse_dg.training.recording import Recording, record_backbone
+from parse_dg.training.recording import Recording, find_backbone
 
 State = dict[str, torch.Tensor]
 
@@ -41,7 +41,7 @@ class TrainingConfig:
     """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
     cuda_graph: bool = True
     """On CUDA the backbone's work is recorded once and replayed, which makes a step faster and changes nothing
-    else; not with MixStyle, which draws on the CPU."""
+    else."""
 
     def __post_init__(self) -> None:
         check_choices(self, "training")
@@ -151,7 +151,8 @@ class Trainer:
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.best: Best | None = None
         self.watched: Watched | None = None
-        self.to_record = training.cuda_graph and device.type == "cuda"
+        record = training.cuda_graph and device.type == "cuda"
+        self.backbone = find_backbone(algorithm) if record else None
         self.recording: Recording | None = None
 
     def fit(self, observe: Observer) -> Best:
@@ -193,11 +194,12 @@ class Trainer:
         return terms
 
     def _recorded(self, example: Example) -> AbstractContextManager[None]:
-        """Within, the backbone's work is replayed, if it can be; recorded when the first batch is seen."""
-        if self.to_record:
-            self.to_record = False
-            self.recording = record_backbone(self.algorithm, example.images, bf16=self.bf16)
-        return self.recording.in_place() if self.recording else nullcontext()
+        """Within, the backbone's work is replayed, where that can be done."""
+        if self.backbone is None:
+            return nullcontext()
+        if self.recording is None:
+            self.recording = Recording(self.backbone, example.images.shape, bf16=self.bf16)
+        return self.recording.in_place()
 
     def _watch(self, loss: Watched) -> None:
         """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""

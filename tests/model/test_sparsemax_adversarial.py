@@ -1,0 +1,470 @@
+"""Sparsemax against its definition on thousands of rows made to break a search without a sort."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.model import sparsemax as module
+from parse_dg.model.sparsemax import WIDTH, Support, find_support, sparsemax
+from tests.model.reference import sparsemax_by_sorting, sparsemax_exact
+
+ROWS = 24
+LENGTHS = [1, 2, 3, 31, *(blocks * WIDTH + more for blocks in (1, 2, 3, 4) for more in (-1, 0, 1)), 777]
+DTYPES = [torch.float32, torch.float64]
+TOLERANCE = {torch.float32: 2e-7, torch.float64: 2e-15}
+"""A few roundings of a number in [0, 1]."""
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
+
+Make = Callable[[int, torch.Generator, torch.dtype], Tensor]
+"""A length, draws and a precision → (ROWS, length)."""
+
+
+def randn(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return torch.randn(ROWS, n, generator=draw, dtype=torch.float64).to(dtype)
+
+
+def spread(low: float, high: float, dtype: torch.dtype) -> Tensor:
+    """One number a row, from 10^low to 10^high."""
+    return torch.logspace(low, high, ROWS, dtype=torch.float64).to(dtype).unsqueeze(1)
+
+
+def scales(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return spread(-6, 6, dtype) * randn(n, draw, dtype)
+
+
+def shifted_scales(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return spread(-6, 2, dtype) * randn(n, draw, dtype) + 1000 * randn(1, draw, dtype)
+
+
+def cauchy(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    angle = math.pi * (torch.rand(ROWS, n, generator=draw, dtype=torch.float64) - 0.5)
+    return spread(-6, 2, dtype) * angle.tan().to(dtype)
+
+
+def lognormal(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    sign = -1 if n % 2 else 1
+    return sign * spread(-6, 1, dtype) * (4 * randn(n, draw, dtype)).exp()
+
+
+def constant(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return (spread(-6, 6, dtype) * randn(1, draw, dtype).sign()).expand(ROWS, n).clone()
+
+
+def ties_on_top(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    z = spread(-4, 1, dtype) * randn(n, draw, dtype)
+    tied = torch.rand(ROWS, n, generator=draw) < torch.rand(ROWS, 1, generator=draw)
+    return torch.where(tied, z.amax(1, keepdim=True) + 0.01, z)
+
+
+def ties_at_the_threshold(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """2^k entries of 2^-k above a floor where all others lie: τ is the floor, exactly."""
+    place = torch.rand(ROWS, n, generator=draw).argsort(1).argsort(1)
+    power = torch.randint(0, int(math.log2(n)) + 1, (ROWS, 1), generator=draw)
+    floor = torch.randint(-4, 5, (ROWS, 1), generator=draw) * 0.25
+    return (floor + (place < 2**power) * 0.5**power).to(dtype)
+
+
+def few_values(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return (randn(n, draw, dtype) * 4).round() * spread(-4, 0, dtype)
+
+
+def on_the_simplex(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    z = (3 * randn(n, draw, dtype)).softmax(1)
+    return torch.where(torch.rand(ROWS, n, generator=draw) < 0.5, z, -0.02)
+
+
+def staircase(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    step = torch.randint(1, 70, (ROWS, 1), generator=draw)
+    stairs = -(torch.arange(n) // step) * spread(-5, 0, torch.float64)
+    return in_some_order(stairs, draw).to(dtype)
+
+
+def geometric(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """-r^j, r^j - 1, and -r^-j: every step of Newton's method loses few entries."""
+    ratio = torch.linspace(0.3, 0.999, ROWS, dtype=torch.float64).unsqueeze(1)
+    powers = ratio ** torch.arange(n).clamp_max(300)
+    kind = torch.arange(ROWS).unsqueeze(1) % 3
+    z = torch.where(kind == 0, -powers, torch.where(kind == 1, powers - 1, -1e-3 / powers))
+    return in_some_order(z, draw).to(dtype)
+
+
+def harmonic(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """1/j and -log j, whose sums grow without end but slowly."""
+    j = torch.arange(1, n + 1, dtype=torch.float64)
+    z = torch.where(torch.arange(ROWS).unsqueeze(1) % 2 == 0, 1 / j, -j.log()) * spread(-3, 1, torch.float64)
+    return in_some_order(z, draw).to(dtype)
+
+
+def in_some_order(z: Tensor, draw: torch.Generator) -> Tensor:
+    """A third of the rows as they are, a third backwards, a third shuffled."""
+    z = z.clone()
+    z[1::3] = z[1::3].flip(1)
+    shuffled = torch.rand(z[2::3].shape, generator=draw).argsort(1)
+    z[2::3] = z[2::3].gather(1, shuffled)
+    return z
+
+
+def one_block(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    block = torch.randint(0, -(-n // WIDTH), (ROWS, 1), generator=draw)
+    return spread(-5, 0, dtype) * randn(n, draw, dtype) - 30.0 * (torch.arange(n) // WIDTH != block)
+
+
+def one_entry_a_block(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    lane = torch.randint(0, WIDTH, (ROWS, n), generator=draw)[:, torch.arange(n) // WIDTH]
+    high = (torch.arange(n) % WIDTH == lane) | (torch.arange(n) == 0)
+    return spread(-5, 0, dtype) * randn(n, draw, dtype) - 30.0 * ~high
+
+
+def last_partial_block(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    first = (n - 1) // WIDTH * WIDTH
+    return spread(-5, 0, dtype) * randn(n, draw, dtype) - 30.0 * (torch.arange(n) < first)
+
+
+def next_to_each_other(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """Numbers that differ in their last bits."""
+    steps = torch.randint(0, 5, (ROWS, n), generator=draw).to(dtype)
+    return spread(-3, 3, dtype) * (1 + steps * torch.finfo(dtype).eps)
+
+
+def huge(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    values = torch.tensor([1e30, -1e30, 0.0, 1.0, 0.5, torch.finfo(dtype).max, torch.finfo(dtype).min], dtype=dtype)
+    some = torch.randint(0, len(values), (ROWS, 3), generator=draw)
+    return values[some.gather(1, torch.randint(0, 3, (ROWS, n), generator=draw))]
+
+
+def denormal(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    z = torch.randint(-9, 10, (ROWS, n), generator=draw).to(dtype) * smallest
+    return z - (torch.rand(ROWS, n, generator=draw) < 0.3) * spread(-3, 0, dtype)
+
+
+def minus_infinity(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+    gone = torch.rand(ROWS, n, generator=draw) < torch.linspace(0, 1, ROWS).unsqueeze(1)
+    gone[torch.arange(ROWS), torch.randint(0, n, (ROWS,), generator=draw)] = False
+    return (spread(-4, 1, dtype) * randn(n, draw, dtype)).masked_fill(gone, -torch.inf)
+
+
+KINDS: dict[str, Make] = {
+    "of scales 1e-6 to 1e6": scales,
+    "far from zero": shifted_scales,
+    "heavy tails": cauchy,
+    "heavier on one side": lognormal,
+    "constant": constant,
+    "ties on top": ties_on_top,
+    "ties at the threshold": ties_at_the_threshold,
+    "few values": few_values,
+    "on the simplex": on_the_simplex,
+    "staircase": staircase,
+    "geometric": geometric,
+    "harmonic": harmonic,
+    "all in one block": one_block,
+    "one entry a block": one_entry_a_block,
+    "all in the last block": last_partial_block,
+    "next to each other": next_to_each_other,
+    "huge": huge,
+    "denormal": denormal,
+    "with -∞": minus_infinity,
+}
+
+
+def rows_of(kind: str, length: int, dtype: torch.dtype) -> Tensor:
+    return KINDS[kind](length, torch.Generator().manual_seed(length), dtype)
+
+
+def all_kinds(length: int, dtype: torch.dtype) -> Tensor:
+    return torch.cat([rows_of(kind, length, dtype) for kind in KINDS])
+
+
+def definition(z: Tensor) -> Tensor:
+    """By sorting, in float64. The largest entry is taken off first: -1e30 and 1 do not fit into one sum."""
+    wide = z.double()
+    return sparsemax_by_sorting(wide - wide.amax(1, keepdim=True))
+
+
+def check(z: Tensor) -> None:
+    """Everything that must hold of the weights of rows that have a projection."""
+    before, weights, (threshold, used) = z.clone(), sparsemax(z), find_support(z)
+    tolerance = TOLERANCE[z.dtype]
+    assert torch.equal(z, before)
+    assert weights.dtype == z.dtype
+    assert (weights >= 0).all()
+    support = (weights > 0).sum(1)
+    assert (support >= 1).all()
+    assert ((weights.double().sum(1) - 1).abs() <= tolerance * (2 + support)).all()
+    torch.testing.assert_close(weights.double(), definition(z), rtol=0, atol=tolerance)
+    assert torch.equal(used, (weights > 0).any(0))
+    assert torch.equal(threshold.weights(z), weights)
+    assert torch.equal(threshold.highest, z.amax(1, keepdim=True))
+    assert ((threshold.depth >= -1) & (threshold.depth < 0)).all()
+
+
+@each_dtype
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_row_at_every_length_equals_the_definition(kind: str, dtype: torch.dtype) -> None:
+    for length in LENGTHS:
+        check(rows_of(kind, length, dtype))
+
+
+@each_dtype
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_rows_equal_exact_fractions(kind: str, dtype: torch.dtype) -> None:
+    for length in (1, 3, WIDTH + 1):
+        z = rows_of(kind, length, dtype)[:: ROWS // 4]
+        z = z.masked_fill(z == -torch.inf, -1e9)  # a fraction has no infinity; either is never inside
+        expected = torch.tensor([sparsemax_exact(row) for row in z.tolist()], dtype=torch.float64)
+        torch.testing.assert_close(sparsemax(z).double(), expected, rtol=0, atol=TOLERANCE[dtype])
+
+
+@each_dtype
+def test_rows_do_not_know_of_each_other(dtype: torch.dtype) -> None:
+    for length in (WIDTH - 1, 3 * WIDTH + 1):
+        z = all_kinds(length, dtype)
+        together = sparsemax(z)
+        for start, row in enumerate(z[::7]):
+            torch.testing.assert_close(sparsemax(row), together[7 * start], rtol=0, atol=TOLERANCE[dtype])
+        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(sparsemax(z[order]), together[order], rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("kind", ["constant", "scales", "one in a thousand", "ascending", "last entry"])
+@each_dtype
+def test_a_million_columns(kind: str, dtype: torch.dtype) -> None:
+    n = 10**6 + 7
+    draw = torch.Generator().manual_seed(0)
+    z = {
+        "constant": lambda: torch.full((n,), 0.3),
+        "scales": lambda: 1e-2 * torch.randn(n, generator=draw, dtype=torch.float64),
+        "one in a thousand": lambda: (torch.arange(n) % 1000 == 3) * 1e-3 - 0.02,
+        "ascending": lambda: torch.linspace(0, 1, n, dtype=torch.float64),
+        "last entry": lambda: (torch.arange(n) == n - 1) * 2.0,
+    }[kind]()
+    z = z.to(dtype).unsqueeze(0)
+    weights, support = sparsemax(z), find_support(z)
+    tolerance = {torch.float32: 2e-7, torch.float64: 1e-13}[dtype]
+    torch.testing.assert_close(weights.double(), definition(z), rtol=0, atol=tolerance)
+    assert weights.double().sum().item() == pytest.approx(1, abs=1e-3 if dtype == torch.float32 else 1e-9)
+    assert torch.equal(support.used, weights[0] > 0)
+
+
+# --- the ways through the search ------------------------------------------------------------------
+
+
+class Watched:
+    """Counts the portions of rows, and those that were searched entry by entry."""
+
+    def __init__(self, patch: pytest.MonkeyPatch):
+        self.portions, self.few = 0, 0
+        portions, side_by_side = module._portions, module._side_by_side
+
+        def watched_portions(*arguments: Tensor) -> list[Tensor]:
+            made = list(portions(*arguments))
+            self.portions += len(made)
+            return made
+
+        def watched_side_by_side(owner: Tensor, entries: Tensor, rows: int) -> Tensor:
+            self.few += 1
+            return side_by_side(owner, entries, rows)
+
+        patch.setattr(module, "_portions", watched_portions)
+        patch.setattr(module, "_side_by_side", watched_side_by_side)
+
+
+def same(found: Support, expected: Support, tolerance: float) -> None:
+    assert torch.equal(found.used, expected.used)
+    torch.testing.assert_close(found.threshold.depth, expected.threshold.depth, rtol=0, atol=tolerance)
+    assert torch.equal(found.threshold.highest, expected.threshold.highest)
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 10_000])
+@each_dtype
+def test_rows_in_many_portions_give_what_rows_at_once_give(
+    at_once: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for length in (2 * WIDTH, 4 * WIDTH + 1):
+        z = all_kinds(length, dtype)
+        weights, support = sparsemax(z), find_support(z)
+        with monkeypatch.context() as patch:
+            watched = Watched(patch)
+            patch.setattr(module, "AT_ONCE", at_once)
+            same(find_support(z), support, TOLERANCE[dtype])
+            torch.testing.assert_close(sparsemax(z), weights, rtol=0, atol=TOLERANCE[dtype])
+        assert watched.portions > 10
+        assert watched.few < watched.portions
+        assert watched.few > 0 or at_once == 10_000
+
+
+@pytest.mark.parametrize(("share", "few"), [(0.02, True), (0.2, True), (0.3, False), (1.0, False)])
+@each_dtype
+def test_both_ways_of_searching_are_taken_and_right(
+    share: float, few: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 16 * WIDTH
+    high = torch.rand(20, n, generator=torch.Generator().manual_seed(1)).argsort(1).argsort(1) < share * n
+    z = 1e-5 * randn(n, torch.Generator().manual_seed(2), dtype)[:20] - 5.0 * ~high
+    watched = Watched(monkeypatch)
+    check(z)
+    assert bool(watched.few) == few
+
+
+@each_dtype
+def test_a_portion_of_rows_of_very_different_support(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    n = 8 * WIDTH + 5
+    full, single = torch.zeros(3, n, dtype=dtype), 9.0 * torch.eye(60, n, dtype=dtype)
+    check(torch.cat([single, full]))  # few of all entries are inside, all of three rows
+    assert watched.few > 0
+    check(torch.cat([full, full, full, single[:2]]))
+    assert watched.few < watched.portions
+
+
+# --- how a matrix may lie in memory ---------------------------------------------------------------
+
+
+@each_dtype
+def test_matrices_that_are_not_contiguous(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(3)
+    big = 0.1 * torch.randn(130, 2 * 129, generator=draw, dtype=torch.float64).to(dtype)
+    for view in (big.T, big[::2], big[:, ::2], big[:, 5:200], big[:1].expand(7, -1), big.T[3:, 1:130:3]):
+        assert not view.is_contiguous() or len(view) == 1
+        plain = view.contiguous()
+        assert torch.equal(sparsemax(view), sparsemax(plain))
+        same(find_support(view), find_support(plain), 0)
+        check(view)
+    cube = big.view(130, 2, 129).transpose(0, 1)
+    assert torch.equal(sparsemax(cube), sparsemax(cube.contiguous()))
+
+
+def test_rows_of_which_there_are_none() -> None:
+    for n in (1, WIDTH, 3 * WIDTH + 2):
+        threshold, used = find_support(torch.zeros(0, n))
+        assert threshold.highest.shape == threshold.depth.shape == (0, 1)
+        assert used.shape == (n,)
+        assert not used.any()
+        assert sparsemax(torch.zeros(0, n)).shape == (0, n)
+        assert sparsemax(torch.zeros(2, 0, 3, n)).shape == (2, 0, 3, n)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_matrix_without_columns_is_refused(rows: int) -> None:
+    with pytest.raises(ValueError, match="at least one column, found none"):
+        find_support(torch.zeros(rows, 0))
+
+
+@pytest.mark.xfail(reason="sparsemax reshapes before it checks", raises=RuntimeError, strict=True)
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 0), (2, 3, 0)])
+def test_sparsemax_of_no_columns_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="at least one column, found none"):
+        sparsemax(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single_and_comes_back_in_half(dtype: torch.dtype) -> None:
+    for length in (3, WIDTH, 2 * WIDTH + 1):
+        z = (0.2 * randn(length, torch.Generator().manual_seed(4), torch.float64)).to(dtype).requires_grad_()
+        wide = z.detach().float().requires_grad_()
+        weights, expected = sparsemax(z), sparsemax(wide)
+        assert weights.dtype == dtype
+        assert torch.equal(weights, expected.to(dtype))
+        upstream = randn(length, torch.Generator().manual_seed(5), torch.float64).to(dtype)
+        (gradient,) = torch.autograd.grad(weights, z, upstream)
+        assert gradient.dtype == dtype
+        assert torch.equal(gradient, torch.autograd.grad(expected, wide, upstream.float())[0].to(dtype))
+
+
+# --- rows without a projection --------------------------------------------------------------------
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize("at_once", [1, 2**22])
+@pytest.mark.parametrize("length", [1, 5, WIDTH, WIDTH + 1, 3 * WIDTH + 2])
+@pytest.mark.parametrize("value", [NAN, INF, -INF], ids=str)
+@each_dtype
+def test_a_row_without_a_projection_is_nan_and_alone_in_it(
+    value: float, length: int, at_once: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    z = 0.1 * randn(length, torch.Generator().manual_seed(6), dtype)
+    places = sorted({0, length // 2, length - 1})
+    broken = torch.zeros(ROWS, dtype=torch.bool)
+    for row, place in zip((0, 5, ROWS - 1), (places * 3)[:3], strict=True):
+        z[row, place] = value
+        broken[row] = True
+    if value == -INF:
+        z[broken] = -INF
+    good = z[~broken]
+    z.requires_grad_()
+    weights = sparsemax(z)
+    upstream = randn(length, torch.Generator().manual_seed(7), dtype)
+    (gradient,) = torch.autograd.grad(weights, z, upstream)
+    assert weights[broken].isnan().all()
+    assert gradient[broken].isnan().all()
+    torch.testing.assert_close(weights[~broken], sparsemax(good), rtol=0, atol=TOLERANCE[dtype])
+    torch.testing.assert_close(weights[~broken].double(), definition(good), rtol=0, atol=TOLERANCE[dtype])
+    assert gradient[~broken].isfinite().all()
+    threshold, used = find_support(z.detach())
+    expected = (weights > 0).any(0)
+    expected[0] = True
+    assert torch.equal(used, expected)
+    assert torch.equal(threshold.depth.isnan().squeeze(1), broken)
+
+
+@each_dtype
+def test_a_matrix_that_has_no_projection_at_all_claims_its_first_column(dtype: torch.dtype) -> None:
+    z = torch.full((3, 2 * WIDTH + 1), NAN, dtype=dtype)
+    z[1], z[2] = INF, -INF
+    threshold, used = find_support(z)
+    assert used.nonzero().tolist() == [[0]]
+    assert threshold.depth.isnan().all()
+    assert sparsemax(z).isnan().all()
+
+
+@each_dtype
+def test_a_row_of_infinities_of_both_signs_or_with_nan_has_none(dtype: torch.dtype) -> None:
+    z = torch.tensor([[INF, -INF, 0.0], [NAN, INF, 0.0], [NAN, -INF, -INF], [0.0, -INF, 0.5]], dtype=dtype)
+    weights = sparsemax(z)
+    assert weights[:3].isnan().all()
+    assert weights[3].tolist() == [0.25, 0.0, 0.75]
+
+
+# --- gradient -------------------------------------------------------------------------------------
+
+
+@each_dtype
+@pytest.mark.parametrize("kind", KINDS)
+def test_backward_is_the_jacobian_of_every_kind_of_row(kind: str, dtype: torch.dtype) -> None:
+    """Diag(s) - s sᵀ/|S|, s the indicator of the support."""
+    for length in (1, 5, WIDTH, 2 * WIDTH + 1):
+        z = rows_of(kind, length, dtype).requires_grad_()
+        upstream = randn(length, torch.Generator().manual_seed(8), dtype)
+        weights = sparsemax(z)
+        (gradient,) = torch.autograd.grad(weights, z, upstream)
+        s = (weights > 0).double()
+        jacobian = torch.diag_embed(s) - s.unsqueeze(2) * s.unsqueeze(1) / s.sum(1)[:, None, None]
+        expected = (jacobian @ upstream.double().unsqueeze(2)).squeeze(2)
+        torch.testing.assert_close(gradient.double(), expected, rtol=0, atol=20 * TOLERANCE[dtype])
+        assert (gradient[weights == 0] == 0).all()
+
+
+def away_from_kinks(z: Tensor) -> Tensor:
+    """The rows no entry of which lies near the threshold."""
+    threshold = find_support(z).threshold
+    return z[(z - threshold.highest - threshold.depth).abs().amin(1) > 1e-4]
+
+
+@pytest.mark.parametrize(("length", "scale"), [(3, 1.0), (WIDTH - 1, 0.1), (WIDTH, 0.3), (WIDTH + 1, 1.0)])
+def test_gradcheck_of_rows_of_about_a_block(length: int, scale: float) -> None:
+    z = away_from_kinks(scale * randn(length, torch.Generator().manual_seed(9), torch.float64))[:2].clone()
+    assert len(z) == 2
+    assert torch.autograd.gradcheck(sparsemax, (z.requires_grad_(),), fast_mode=length > 3)
+
+
+def test_gradcheck_of_rows_in_many_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    z = away_from_kinks(0.2 * randn(2 * WIDTH + 1, torch.Generator().manual_seed(10), torch.float64))[:4].clone()
+    assert len(z) == 4
+    assert torch.autograd.gradcheck(sparsemax, (z.requires_grad_(),), fast_mode=True)
