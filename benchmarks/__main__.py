@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from benchmarks import growth, inference, sparsemax, step, structural_layer
+from benchmarks import growth, inference, optimiser, sparsemax, step, structural_layer
 from benchmarks.report import LEGEND, Row, Section, Skipped, line, table, write
 from benchmarks.setting import QUICK, Setting, Sizes
 
@@ -37,6 +37,7 @@ QUESTIONS: dict[str, Question] = {
     "step": Question(step.TITLE, step.rows),
     "layer": Question(structural_layer.TITLE, structural_layer.rows),
     "sparsemax": Question(sparsemax.TITLE, sparsemax.rows),
+    "optimiser": Question(optimiser.TITLE, optimiser.rows),
     "growth": Question(growth.TITLE, growth.rows),
     "inference": Question(inference.TITLE, inference.rows),  # last: its CUDA graphs may leave a GPU unusable
 }

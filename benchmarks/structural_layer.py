@@ -6,6 +6,7 @@ and to the descriptors.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from benchmarks.report import Goal, Row, Side
 from benchmarks.setting import ENUMERATIONS, INITIAL, TRAINED, Enumeration, Setting, make_trained
 from benchmarks.timing import Call, in_turns, peak_memory
+from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.primitives import PrimitiveDescriptors, describe
 from parse_dg.model.sparsemax import sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -29,6 +31,22 @@ def rows(setting: Setting) -> Iterator[Row]:
         yield from _compared(setting, layer, z, f"{enumeration}, {INITIAL}", time_goal=3, memory_goal=3)
         make_trained(layer, sizes)
         yield from _compared(setting, layer, z, f"{enumeration}, {TRAINED}", time_goal=20, memory_goal=10)
+    yield from _everything_in_use(setting, z)
+
+
+def _everything_in_use(setting: Setting, z: PrimitiveDescriptors) -> Iterator[Row]:
+    """Λ starting at zero, where restriction has nothing to leave out: evaluated at once ÷ part by part."""
+    layer = build_layer(setting, setting.sizes.primitives, setting.sizes.classes[0], start="zeros")
+    what = f"C = {setting.sizes.classes[0]}, {len(z.centre)} images, distinct, all in use: at once ÷ part by part"
+    calls = at_once_call(layer, z), restricted_call(layer, z)
+    laps = in_turns(setting.device, setting.budget(), *calls)
+    names = "at once", "part by part"
+    first, second = (Side.timed(name, lap) for name, lap in zip(names, laps, strict=True))
+    yield Row(what=f"time: {what}", first=first, second=second)
+    first, second = (
+        Side(name=name, values=[peak_memory(call, setting.device)]) for name, call in zip(names, calls, strict=True)
+    )
+    yield Row(what=f"peak memory: {what}", first=first, second=second, unit="MiB")
 
 
 def _compared(
@@ -63,11 +81,17 @@ def _goal(setting: Setting, limit: float) -> Goal | None:
 
 
 def build_layer(
-    setting: Setting, primitives: int, classes: int, enumeration: Enumeration = "distinct"
+    setting: Setting,
+    primitives: int,
+    classes: int,
+    enumeration: Enumeration = "distinct",
+    start: Literal["simplex", "zeros"] = "simplex",
 ) -> StructuralLayer:
     """The layer at initialisation."""
     generator = torch.Generator().manual_seed(0)
-    config = StructureConfig(vocabulary=VocabularyConfig(enumeration=enumeration))
+    config = StructureConfig(
+        vocabulary=VocabularyConfig(enumeration=enumeration), composition=CompositionConfig(start=start)
+    )
     return StructuralLayer(primitives, classes, config, generator).to(setting.device)
 
 
@@ -91,6 +115,16 @@ def dense_call(layer: StructuralLayer, z: PrimitiveDescriptors) -> Call:
     def call() -> None:
         scores = layer.evaluate(z, everything) @ sparsemax(layer.composition.weight).T
         _differentiate(scores, layer, z)
+
+    return call
+
+
+def at_once_call(layer: StructuralLayer, z: PrimitiveDescriptors) -> Call:
+    """What is in use, however much it is, evaluated together and kept for the gradient."""
+
+    def call() -> None:
+        active = layer.composition.active()
+        _differentiate(layer.evaluate(z, active.applications) @ active.weights.T, layer, z)
 
     return call
 

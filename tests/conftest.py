@@ -1,6 +1,9 @@
 """What every test shares: a cache of its own, tiny configurations, and runs that are made once."""
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,15 @@ from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
 
+
+class Unwrapped(MetaPathFinder):
+    """Finds the fused kernels before jaxtyping does, which wraps functions: Triton compiles what it is given."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("parse_dg.model.fused.") else None
+
+
+sys.meta_path.insert(0, Unwrapped())
 torch.set_num_threads(1)  # tests are small: two threads wait for each other more than they help
 
 TINY = {

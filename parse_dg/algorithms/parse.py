@@ -78,6 +78,7 @@ class Parse(Algorithm):
             PrimitiveBottleneck(backbone.channels, config.primitives, generator),
             StructuralLayer(config.primitives.count, classes, config, generator, columns),
         )
+        self.network.structure.composition.penalised = config.sparsity > 0
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         output: ParseOutput = self.network(images)
@@ -89,7 +90,7 @@ class Parse(Algorithm):
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
         }
-        if self.config.sparsity:
+        if output.structure.l1 is not None:
             terms["sparsity"] = self.config.sparsity * output.structure.l1
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
             angles = self.network.structure.predicates.target_angle["orient"]

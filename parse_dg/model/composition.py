@@ -63,8 +63,8 @@ class ActiveWeights(NamedTuple):
     applications: Int[Tensor, "n"]
     """Which applications of the vocabulary those columns are."""
     weights: Float[Tensor, "C n"]
-    l1: Float[Tensor, ""]
-    """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs."""
+    l1: Float[Tensor, ""] | None
+    """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs. None if nobody wants it."""
 
 
 class PendingSupport(NamedTuple):
@@ -82,6 +82,8 @@ class Composition(nn.Module):
     """
 
     columns: Tensor
+    penalised = False
+    """Whether `active` finds the ℓ1 norm of Λ as well, in the same gradient."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Composition(nn.Module):
         pending = pending or self.find_support()
         assert pending is not None
         columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
-        weights, l1 = _RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold)  # type: ignore[no-untyped-call]
+        weights, l1 = _RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold, self.penalised)  # type: ignore[no-untyped-call]
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled():
             self._last = self._lambda_now(), found
@@ -164,19 +166,21 @@ class _RestrictedSparsemax(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold, penalised: bool
+    ) -> tuple[Tensor, Tensor | None]:
         restricted = tau.weights(weight.index_select(1, columns))
         ctx.save_for_backward(weight, columns, restricted)
         ctx.set_materialize_grads(False)
-        return restricted, _mean_l1(weight)
+        return restricted, _mean_l1(weight) if penalised else None
 
     @staticmethod
-    def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, None, None]:
+    def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, ...]:
         weight, columns, restricted = ctx.saved_tensors
         full = torch.zeros_like(weight) if of_l1 is None else _sign_times(weight, of_l1 / weight.numel())
         if of_weights is not None:
             full.index_add_(1, columns, backward_on_support(of_weights, restricted))
-        return full, None, None
+        return full, None, None, None
 
 
 def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:
@@ -185,7 +189,8 @@ def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:
         total: Tensor = torch.linalg.vector_norm(weight, 1)
         return total / weight.numel()
     # On the CPU vector_norm sums in a row and loses digits.
-    return torch.stack([row.abs().sum() for row in weight]).sum() / weight.numel()
+    rows_at_once = max(1, 2**19 // weight.shape[1])
+    return torch.stack([rows.abs().sum() for rows in torch.split(weight, rows_at_once)]).sum() / weight.numel()
 
 
 def _sign_times(weight: Lambda, factor: Float[Tensor, ""]) -> Lambda:
@@ -224,7 +229,8 @@ def _simplex_start(
     own = config.start_own or vocabulary.primitives
     for row in start:
         mine = torch.randperm(vocabulary.primitives, generator=generator)[:own]
-        drawn = {block: _draw(block, mine, config.start_entries, generator) for block in vocabulary.blocks}
+        among = mine if own < vocabulary.primitives else None
+        drawn = {block: _draw(block, among, config.start_entries, generator) for block in vocabulary.blocks}
         drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
         families = [block.family for block in drawn]
         total = sum(mass[family] for family in set(families))
@@ -236,10 +242,14 @@ def _simplex_start(
 
 
 def _draw(
-    block: Block, mine: Int[Tensor, "own"], count: int, generator: torch.Generator | None
+    block: Block, among: Int[Tensor, "own"] | None, count: int, generator: torch.Generator | None
 ) -> Int[Tensor, "e"]:
-    """Up to `count` different columns of the block that bind only primitives of `mine`; of presence, all."""
-    tuples = torch.isin(block.tuples, mine).all(1).nonzero().squeeze(1)
+    """Up to `count` different columns of the block that bind only primitives of `among` (None: any); of presence,
+    all of them.
+    """
+    tuples = torch.arange(len(block.tuples))
+    if among is not None:
+        tuples = torch.isin(block.tuples, among).all(1).nonzero().squeeze(1)
     angles = torch.arange(block.angles).unsqueeze(1) * len(block.tuples)
     candidates = (block.start + angles + tuples).flatten()
     if block.family == "presence":

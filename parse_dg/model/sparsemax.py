@@ -39,6 +39,10 @@ class Threshold(NamedTuple):
 
     def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
         """max(z - τ, 0) for all or some of the columns."""
+        if fused.usable(z):
+            from parse_dg.model.fused import sparsemax as on_cuda
+
+            return on_cuda.weights(z, self.highest, self.depth)
         return (z - self.highest).sub_(self.depth).clamp_min_(0)
 
 
@@ -55,9 +59,9 @@ def find_support(z: Float[Tensor, "R M"]) -> Support:
     if z.shape[1] == 0:
         raise ValueError("sparsemax needs at least one column, found none")
     if fused.usable(z):
-        from parse_dg.model.fused.sparsemax import find_support as fused_find_support
+        from parse_dg.model.fused import sparsemax as on_cuda
 
-        highest, depth, used = fused_find_support(z)
+        highest, depth, used = on_cuda.find_support(z)
         return Support(Threshold(highest, depth), used)
     return _find_support(z)
 
@@ -80,7 +84,7 @@ def _find_support(z: Float[Tensor, "R M"]) -> Support:
         owner, block = near[rows].nonzero().unbind(1)
         read = blocks[rows[owner], block] - highest[rows[owner]]  # (pairs, WIDTH)
         above = read > bound[rows[owner]]
-        if 4 * int(above.sum()) > len(rows) * z.shape[1]:  # most of the row: as it lies
+        if 4 * int(above.count_nonzero()) > len(rows) * z.shape[1]:  # most of the row: as it lies
             entries = z[rows] - highest[rows]
             depth[rows] = _newton(entries)
             used |= (entries > depth[rows]).any(0)
@@ -134,6 +138,10 @@ def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
 
 def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """The Jacobian-vector product: g - mean of g over the support, on the support; zero elsewhere."""
+    if fused.usable(weights):
+        from parse_dg.model.fused import sparsemax as on_cuda
+
+        return on_cuda.backward_on_support(gradient, weights)
     support = weights > 0
     inside = gradient * support
     mean = inside.sum(-1, keepdim=True) / support.sum(-1, keepdim=True)

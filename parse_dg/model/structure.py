@@ -14,8 +14,10 @@ from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
-AT_ONCE = 2**22
+AT_ONCE = 2**20
 """Up to how many activations (images × applications) are evaluated together and kept for the gradient."""
+PART = 2**18
+"""About how many are evaluated together when there are more: their intermediate steps fit a cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +38,8 @@ class StructuralOutput(NamedTuple):
     columns: Int[Tensor, "n"]
     """Which applications of the vocabulary some class uses, ascending."""
     weights: Float[Tensor, "C n"]
-    l1: Float[Tensor, ""]
-    """The mean ℓ1 norm of Λ."""
+    l1: Float[Tensor, ""] | None
+    """The mean ℓ1 norm of Λ, if the composition is penalised."""
 
 
 class StructuralLayer(nn.Module):
@@ -82,13 +84,16 @@ class StructuralLayer(nn.Module):
     def _score(
         self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"], weights: Float[Tensor, "C n"]
     ) -> Float[Tensor, "B C"]:
-        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept."""
-        at_once = max(1, AT_ONCE // len(z.centre))
-        if len(columns) <= at_once:
+        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept.
+
+        The fused kernels keep nothing but the activations, so they need no parts.
+        """
+        images = len(z.centre)
+        if images * len(columns) <= AT_ONCE or fused.usable(z.centre):
             return self.evaluate(z, columns) @ weights.T
-        scores = z.centre.new_zeros(len(z.centre), len(weights))
-        parts = zip(torch.split(columns, at_once), torch.split(weights, at_once, 1), strict=True)
-        for some, their_weights in parts:
+        size = max(1, PART // images)
+        scores = z.centre.new_zeros(images, len(weights))
+        for some, their_weights in zip(torch.split(columns, size), torch.split(weights, size, 1), strict=True):
             scores = scores + checkpoint(
                 lambda z, some, weights: self.evaluate(z, some) @ weights.T,
                 z, some, their_weights, use_reentrant=False, preserve_rng_state=False,

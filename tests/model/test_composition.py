@@ -10,7 +10,7 @@ from torch import Tensor
 from parse_dg.errors import InputError
 from parse_dg.model.composition import Composition, CompositionConfig, initial_lambda
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from tests.model.reference import Application, read_name, sparsemax_by_sorting, sparsemax_exact
+from tests.model.reference import Application, mean_l1, read_name, sparsemax_by_sorting, sparsemax_exact
 
 SHARES = {"presence": 0.3, "binary": 0.3, "ternary": 0.2, "quaternary": 0.2}
 SWITCHED_ON = {
@@ -180,7 +180,9 @@ STARTS = {
 
 
 def composition_of(start: str, enumeration: str = "distinct", K: int = 6) -> Composition:
-    return Composition(3, vocabulary_of(K, enumeration=enumeration), STARTS[start], seeded()).double()
+    composition = Composition(3, vocabulary_of(K, enumeration=enumeration), STARTS[start], seeded()).double()
+    composition.penalised = True
+    return composition
 
 
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
@@ -221,6 +223,99 @@ def test_active_columns_are_the_union_of_the_supports() -> None:
 def test_a_vocabulary_of_presence_alone_can_be_composed() -> None:
     composition = Composition(2, vocabulary_of(4, "none"), CompositionConfig(), seeded()).double()
     torch.testing.assert_close(composition.active().weights, torch.full((2, 4), 0.25, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_support_found_early_gives_the_same_bits(start: str) -> None:
+    composition = composition_of(start)
+    pending = composition.find_support()
+    assert pending is not None
+    assert int(pending.used.read()) == int(pending.support.used.sum())
+    late, early = composition.active(), composition.active(pending)
+    upstream = torch.randn(late.weights.shape, generator=seeded(2), dtype=torch.float64)
+    for found, expected in zip(early, late, strict=True):
+        assert torch.equal(found, expected)
+    gradients = [
+        torch.autograd.grad((upstream * active.weights).sum() + active.l1, composition.weight)[0]
+        for active in (late, early)
+    ]
+    assert torch.equal(*gradients)
+
+
+# --- the mean ℓ1 norm of Λ ------------------------------------------------------------------------
+
+
+def with_zeros(composition: Composition) -> Composition:
+    """A third of Λ is exactly zero, of either sign."""
+    with torch.no_grad():
+        composition.weight[:, ::3] = 0.0
+        composition.weight[:, ::6] *= -1.0
+    return composition
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("start", STARTS)
+def test_l1_is_the_mean_of_appendix_b(start: str, dtype: torch.dtype) -> None:
+    composition = with_zeros(composition_of(start)).to(dtype)
+    l1 = composition.active().l1
+    assert l1 is not None
+    assert l1.shape == ()
+    assert l1.dtype == dtype
+    tolerance = {torch.float32: 1e-6, torch.float64: 1e-13}[dtype]
+    assert l1.item() == pytest.approx(mean_l1(composition.weight.tolist()), rel=tolerance)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_gradient_of_l1_is_the_sign_over_the_count_and_zero_at_zero(start: str) -> None:
+    composition = with_zeros(composition_of(start))
+    (found,) = torch.autograd.grad(0.7 * composition.active().l1, composition.weight)
+    weight = composition.weight.detach()
+    torch.testing.assert_close(found, weight.sign() * 0.7 / weight.numel(), rtol=1e-14, atol=0)
+    assert (found[:, ::3] == 0).all()
+    assert weight.sign().unique().tolist() == ([0.0] if start == "zeros" else [-1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_gradients_of_weights_and_l1_add_up(start: str) -> None:
+    composition = with_zeros(composition_of(start))
+    upstream = torch.randn(composition.weight.shape, generator=seeded(3), dtype=torch.float64)
+
+    def gradient(of_weights: float, of_l1: float) -> Tensor:
+        active = composition.active()
+        loss = of_l1 * active.l1 + of_weights * (upstream[:, active.columns] * active.weights).sum()
+        return torch.autograd.grad(loss, composition.weight)[0]
+
+    slow = composition.weight.detach().clone().requires_grad_()
+    (of_weights,) = torch.autograd.grad((upstream * sparsemax_by_sorting(slow)).sum(), slow)
+    of_l1 = slow.detach().sign() / slow.numel()
+    for a, b in ((1.0, 1.0), (0.5, -3.0), (1.0, 0.0), (0.0, 1.0)):
+        torch.testing.assert_close(gradient(a, b), a * of_weights + b * of_l1, rtol=0, atol=1e-12)
+
+
+def test_either_of_weights_and_l1_can_be_left_unused() -> None:
+    composition = with_zeros(composition_of("normal"))
+    weight, active = composition.weight, composition.active()
+    (of_l1,) = torch.autograd.grad(active.l1, weight, retain_graph=True)
+    (of_weights,) = torch.autograd.grad(active.weights[:, 0].sum(), weight, retain_graph=True)
+    outside = sparsemax_by_sorting(weight.detach()) == 0
+    assert (of_weights[outside] == 0).all()
+    assert of_weights.abs().max() > 0
+    assert torch.equal(of_l1, weight.detach().sign() / weight.numel())
+    (both,) = torch.autograd.grad(active.l1 + active.weights[:, 0].sum(), weight)
+    torch.testing.assert_close(both, of_l1 + of_weights, rtol=0, atol=1e-15)
+
+
+def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -> None:
+    composition = composition_of("normal")
+    penalised = composition.active()
+    composition.penalised = False
+    plain = composition.active()
+    assert plain.l1 is None
+    assert torch.equal(plain.weights, penalised.weights)
+    gradients = [
+        torch.autograd.grad(w[0].square().sum(), composition.weight)[0] for w in (plain.weights, penalised.weights)
+    ]
+    assert torch.equal(*gradients)
 
 
 # --- logits ---------------------------------------------------------------------------------------

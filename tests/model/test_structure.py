@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from parse_dg.model import structure
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -39,6 +40,7 @@ def build(
         composition=composition or CompositionConfig(),
     )
     layer = StructuralLayer(K, classes, config, seeded(0), columns).double()
+    layer.composition.penalised = True
     shake(layer.predicates, seed=31)
     return layer
 
@@ -158,6 +160,88 @@ def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
 
     assert {"composition.weight", "composition.log_scale"} < set(names)
     assert torch.autograd.gradcheck(run, (*with_gradients(z)[:3], *parameters))
+
+
+# --- a long union of supports, part by part -------------------------------------------------------
+
+IMAGES = 4
+
+
+def in_parts(patch: pytest.MonkeyPatch, columns: int) -> list[int]:
+    """Evaluate so many columns at a time on IMAGES images; how many each time, in a list that grows."""
+    evaluated: list[int] = []
+    whole = StructuralLayer.evaluate
+
+    def evaluate(layer: StructuralLayer, z: PrimitiveDescriptors, some: Tensor) -> Tensor:
+        evaluated.append(len(some))
+        return whole(layer, z, some)
+
+    patch.setattr(structure, "AT_ONCE", IMAGES * columns)
+    patch.setattr(StructuralLayer, "evaluate", evaluate)
+    return evaluated
+
+
+@pytest.mark.parametrize("columns", [7, 100])
+@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+@pytest.mark.parametrize("start", STARTS)
+def test_part_by_part_gives_what_all_at_once_gives(
+    start: str, gate: bool, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = build(4, composition=STARTS[start], gate=gate)
+    z = with_gradients(random_descriptors(IMAGES, 4, seed=9))
+    upstream = torch.randn(IMAGES, 3, generator=seeded(4), dtype=torch.float64)
+    expected = layer(z)
+    expected_gradients = gradients((upstream * expected.logits).sum() + expected.l1, layer, z)
+    evaluated = in_parts(monkeypatch, columns)
+    found = layer(z)
+    union, at_once = len(expected.columns), max(1, columns)
+    assert evaluated == [min(at_once, union - first) for first in range(0, union, at_once)]
+    found_gradients = gradients((upstream * found.logits).sum() + found.l1, layer, z)
+    if union > at_once:  # anew for the gradient, once
+        assert sorted(evaluated) == sorted(2 * evaluated[: len(evaluated) // 2])
+    assert torch.equal(found.columns, expected.columns)
+    assert torch.equal(found.weights, expected.weights)
+    torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=0, atol=1e-12)
+    assert {"centre", "extent", "presence", "composition.weight"} < set(expected_gradients)
+    for name, gradient in expected_gradients.items():
+        torch.testing.assert_close(found_gradients[name], gradient, rtol=0, atol=1e-12, msg=name)
+
+
+def test_a_union_of_everything_is_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = build(5, composition=STARTS["zeros"])
+    z = with_gradients(random_descriptors(IMAGES, 5, seed=10))
+    scores, logits = dense_logits(layer, z)
+    evaluated = in_parts(monkeypatch, 50)
+    with torch.no_grad():
+        output = layer(z)
+    assert sum(evaluated) == len(output.columns) == layer.vocabulary.size
+    assert len(evaluated) > 10
+    torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-12)
+    torch.testing.assert_close(output.logits, logits, rtol=0, atol=1e-11)
+    found = gradients(layer(z).logits.square().sum(), layer, z)
+    for name, gradient in gradients(logits.square().sum(), layer, z).items():
+        torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-10, msg=name)
+
+
+def test_parts_are_computed_anew_in_the_precision_they_were_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = build(4, composition=STARTS["simplex, own"]).float()
+    z = with_gradients(random_descriptors(IMAGES, 4, seed=11, dtype=torch.float32))
+    in_parts(monkeypatch, 0)  # one at a time
+    plain = layer(z)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = layer(z)
+    found = gradients(cast.logits.sum(), layer, z)
+    assert torch.equal(cast.logits, plain.logits)
+    for name, gradient in gradients(plain.logits.sum(), layer, z).items():
+        assert found[name].dtype == torch.float32
+        assert torch.equal(found[name], gradient), name
+
+
+@pytest.mark.xfail(reason="images are divided by", raises=ZeroDivisionError, strict=True)
+def test_no_images_have_no_scores() -> None:
+    output = build(4)(random_descriptors(0, 4, seed=12))
+    assert output.scores.shape == output.logits.shape == (0, 3)
 
 
 # --- compaction (appendix C) ----------------------------------------------------------------------

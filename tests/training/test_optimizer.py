@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
+from parse_dg.algorithms.base import Example, Group, LossTerms
 from parse_dg.config import change
 from parse_dg.errors import InputError
 from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.composition import Composition, CompositionConfig
 from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+from tests.model.reference import sparsemax_by_sorting
 
 
 def build(name: str) -> Algorithm:
@@ -116,6 +121,80 @@ def test_lambda_warms_up_at_least_as_long_as_the_others(parse: Algorithm) -> Non
 def test_warming_up_and_cosine_multiply(parse: Algorithm) -> None:
     config = OptimizerConfig(schedule="cosine", warmup_steps=9)
     assert rates(parse, config, 5)["head"] == pytest.approx(0.5 * 0.6, 1e-9)
+
+
+# Adam on Λ
+
+
+class OnlyLambda(Algorithm):
+    """The loss ⟨target, sparsemax(Λ)⟩ + sparsity · mean |Λ|."""
+
+    summary = "a fake"
+
+    def __init__(self, sparsity: float):
+        super().__init__()
+        vocabulary = Vocabulary(5, VocabularyConfig())
+        start = CompositionConfig(start="normal", start_std=0.1, logit_scale="none")
+        self.composition = Composition(3, vocabulary, start, torch.Generator().manual_seed(0))
+        self.target = torch.randn(3, vocabulary.size, generator=torch.Generator().manual_seed(1))
+        self.composition.penalised = True
+        self.sparsity = sparsity
+
+    def forward(self, images: Tensor) -> Tensor:
+        raise AssertionError
+
+    def losses(self, example: Example | None, generator: torch.Generator | None) -> LossTerms:
+        active = self.composition.active()
+        fit = (active.weights * self.target[:, active.columns]).sum()
+        return {"fit": fit, "sparsity": self.sparsity * active.l1}
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return {"backbone": [], "head": [], "composition": [self.composition.weight]}
+
+
+def train_lambda(sparsity: float, rate: float) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Λ after each of 20 steps, the same by a hand-written Adam in float64, and which entries were ever inside."""
+    algorithm = OnlyLambda(sparsity)
+    optimizer = build_optimizer(algorithm, OptimizerConfig(composition_rate=rate))
+    weight, target = algorithm.composition.weight, algorithm.target.double()
+    by_hand = weight.detach().double()
+    first, second = torch.zeros_like(by_hand), torch.zeros_like(by_hand)
+    inside = torch.zeros_like(by_hand, dtype=torch.bool)
+    found, expected = [], []
+    for step in range(1, 21):
+        optimizer.zero_grad()
+        torch.stack(list(algorithm.losses(None, None).values())).sum().backward()
+        optimizer.step()
+        found.append(weight.detach().clone())
+
+        weights = sparsemax_by_sorting(by_hand.requires_grad_())
+        inside |= weights > 0
+        (gradient,) = torch.autograd.grad((weights * target).sum(), by_hand)
+        by_hand = by_hand.detach()
+        gradient += sparsity * by_hand.sign() / by_hand.numel()
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient.square()
+        by_hand = by_hand - rate * (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+        expected.append(by_hand)
+    return found, expected, inside
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.5])
+def test_lambda_takes_the_steps_of_adam_written_by_hand(sparsity: float) -> None:
+    found, expected, inside = train_lambda(sparsity, rate=1e-2)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=1e-6)
+    assert 0 < int(inside.sum()) < inside.numel() // 4
+    assert (found[-1] - found[0])[inside].abs().max() > 0.05
+
+
+def test_without_a_penalty_what_was_never_inside_never_moves() -> None:
+    start = OnlyLambda(0.0).composition.weight.detach()
+    found, _, inside = train_lambda(0.0, rate=1e-2)
+    assert all(torch.equal(weight[~inside], start[~inside]) for weight in found)
+    assert (found[-1] != start)[inside].all()
+    penalised, _, _ = train_lambda(0.5, rate=1e-2)
+    assert (penalised[-1] != start).all()
 
 
 # what is refused

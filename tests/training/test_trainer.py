@@ -80,6 +80,7 @@ def trainer(
     check_every: int = 1,
     sizes: dict[str, int] | None = None,
     optimizer: OptimizerConfig | None = None,
+    device: torch.device = torch.device("cpu"),  # noqa: B008
     **training: Any,
 ) -> Trainer:
     return Trainer(
@@ -91,7 +92,7 @@ def trainer(
         optimizer=optimizer or OptimizerConfig(head_rate=RATE),
         augment=PLAIN,
         generator=torch.Generator().manual_seed(0),
-        device=torch.device("cpu"),
+        device=device,
     )
 
 
@@ -247,6 +248,30 @@ def test_before_the_first_check_nothing_can_be_kept() -> None:
         trainer(algorithm, steps=9).fit(quiet)
     assert error.value.best is None
     assert algorithm.place.item() == 0
+
+
+class OnCuda(Scripted):
+    """The same with everything on the device of the images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).to(images.device)
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        terms = super().losses(example, generator)
+        return {name: term.to(example.images.device) for name, term in terms.items()}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(("check_every", "seen_before"), [(10, 4), (4, 3)], ids=["a step later", "or at a check"])
+def test_on_cuda_a_loss_that_is_not_finite_stops_a_step_later_and_names_its_own(
+    check_every: int, seen_before: int
+) -> None:
+    seen: list[int] = []
+    algorithm = OnCuda(repeat((2, 1.0)), losses=lambda step: math.nan if step == 4 else 1.0)
+    run = trainer(algorithm, steps=9, check_every=check_every, device=torch.device("cuda"))
+    with pytest.raises(NonFiniteLossError, match="not finite at step 4"):
+        run.fit(lambda step, check: seen.append(step))
+    assert seen == list(range(1, seen_before + 1))
 
 
 # gradients and precision

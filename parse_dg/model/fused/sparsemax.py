@@ -18,6 +18,8 @@ CHUNK = 1024
 """Blocks that the second kernel looks at together."""
 TILE = 32
 """Blocks that the second kernel reads again together."""
+PART = 2048
+"""Columns of a row that one program of the elementwise kernels goes through."""
 SLACK = 5e-7
 """How far under the computed bound an entry is still looked at, for the rounding of the sums."""
 
@@ -42,6 +44,30 @@ def find_support(
     return highest, depth, used
 
 
+def weights(
+    z: Float[Tensor, "R n"], highest: Float[Tensor, "R 1"], depth: Float[Tensor, "R 1"]
+) -> Float[Tensor, "R n"]:
+    """max(z - τ, 0)."""
+    R, n = z.shape
+    z = z.contiguous()
+    result = torch.empty_like(z)
+    if z.numel():
+        _weights[(R, triton.cdiv(n, PART))](z, highest, depth, result, n, PART=PART)
+    return result
+
+
+def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
+    """The gradient less its mean over the support, on the support, which is all that is read of it; else zero."""
+    R, n = weights.shape
+    gradient = gradient.contiguous()
+    result, sums = torch.empty_like(weights), weights.new_zeros(2, R)
+    if weights.numel():
+        grid = (R, triton.cdiv(n, PART))
+        _sums_on_support[grid](gradient, weights, sums, R, n, PART=PART)
+        _from_mean[grid](gradient, weights, sums, result, R, n, PART=PART)
+    return result
+
+
 def sign_times(z: Float[Tensor, "R M"], factor: Float[Tensor, ""]) -> Float[Tensor, "R M"]:
     """sign(z) · factor in one pass: the gradient of factor · Σ|z|."""
     result = torch.empty_like(z)
@@ -50,12 +76,44 @@ def sign_times(z: Float[Tensor, "R M"], factor: Float[Tensor, ""]) -> Float[Tens
 
 
 @triton.jit
+def _weights(z, highest, depth, result, n, PART: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * PART + tl.arange(0, PART)
+    entries = tl.load(z + row * n + column, mask=column < n, other=0.0)
+    above = entries - tl.load(highest + row) - tl.load(depth + row)
+    above = tl.where(above <= 0, 0.0, above)  # NaN stays
+    tl.store(result + row * n + column, above, mask=column < n)
+
+
+@triton.jit
+def _sums_on_support(gradient, weights, sums, R, n, PART: tl.constexpr):
+    """Of every row, the sum of the gradient over the support, and the size of the support."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * PART + tl.arange(0, PART)
+    inside = tl.load(weights + row * n + column, mask=column < n, other=0.0) > 0
+    size = tl.sum(inside.to(tl.float32), 0)
+    if size > 0:
+        g = tl.load(gradient + row * n + column, mask=inside, other=0.0)
+        tl.atomic_add(sums + row, tl.sum(g, 0), sem="relaxed")
+        tl.atomic_add(sums + R + row, size, sem="relaxed")
+
+
+@triton.jit
+def _from_mean(gradient, weights, sums, result, R, n, PART: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * PART + tl.arange(0, PART)
+    inside = tl.load(weights + row * n + column, mask=column < n, other=0.0) > 0
+    mean = tl.load(sums + row) / tl.load(sums + R + row)  # NaN for a row without a projection
+    g = tl.load(gradient + row * n + column, mask=inside, other=0.0)
+    tl.store(result + row * n + column, tl.where(inside, g - mean, 0.0 * mean), mask=column < n)
+
+
+@triton.jit
 def _sign_times(z, factor, result, size, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     entries = tl.load(z + place, mask=place < size, other=0.0)
     scale = tl.load(factor)
-    signed = tl.where(entries > 0, scale, tl.where(entries < 0, -scale, 0.0))
-    tl.store(result + place, tl.where(entries == entries, signed, entries), mask=place < size)
+    tl.store(result + place, tl.where(entries > 0, scale, tl.where(entries < 0, -scale, 0.0)), mask=place < size)
 
 
 @triton.jit

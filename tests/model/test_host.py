@@ -1,0 +1,55 @@
+"""A number on its way from the device: what is read is what was sent."""
+
+import pytest
+import torch
+
+from parse_dg.model.host import HostCopy
+
+on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+VALUES = [torch.tensor(3.5), torch.tensor(7), torch.tensor([True, False]), torch.randn(2, 3), torch.tensor([])]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.dtype} {tuple(value.shape)}")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_cuda)])
+def test_the_value_arrives_on_the_cpu(device: str, value: torch.Tensor) -> None:
+    copy = HostCopy(value.to(device))
+    for _ in range(2):
+        read = copy.read()
+        assert read.device.type == "cpu"
+        assert read.dtype == value.dtype
+        assert torch.equal(read, value)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_cuda)])
+def test_no_gradient_travels(device: str) -> None:
+    value = torch.tensor(2.0, device=device, requires_grad=True) * 3
+    assert value.requires_grad
+    read = HostCopy(value).read()
+    assert not read.requires_grad
+    assert read.item() == 6
+
+
+@on_cuda
+def test_what_is_read_is_the_value_when_it_was_sent() -> None:
+    value = torch.zeros((), device="cuda")
+    copies = []
+    for _ in range(5):
+        torch.cuda._sleep(10_000_000)  # the device is behind
+        value.add_(1)
+        copies.append(HostCopy(value))
+    value.fill_(-1)
+    assert [copy.read().item() for copy in reversed(copies)] == [5, 4, 3, 2, 1]
+
+
+@on_cuda
+def test_sending_waits_for_nothing_and_reading_for_the_value_alone() -> None:
+    value = torch.full((), 4.0, device="cuda")
+    torch.cuda.synchronize()
+    copy = HostCopy(value)
+    torch.cuda._sleep(4_000_000_000)  # seconds of work, queued behind the copy
+    done = torch.cuda.Event()
+    done.record()
+    assert copy.read().item() == 4
+    assert not done.query()
+    torch.cuda.synchronize()
