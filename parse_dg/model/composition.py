@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from parse_dg.config import check_choices, require
 from parse_dg.model import fused
@@ -67,6 +68,21 @@ class ActiveWeights(NamedTuple):
     """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs. None if nobody wants it."""
 
 
+class _Known(NamedTuple):
+    """The active weights of some Λ, which is held so that its memory is not given to another."""
+
+    weight: Lambda
+    version: int
+    penalised: bool
+    active: ActiveWeights
+
+    def of(self, composition: "Composition") -> bool:
+        """Whether it is this composition's, as it is now."""
+        weight = composition.weight
+        same = weight.data_ptr() == self.weight.data_ptr() and weight.dtype == self.weight.dtype
+        return same and weight._version == self.version and composition.penalised == self.penalised
+
+
 class PendingSupport(NamedTuple):
     """The support of Λ, found or being found on the device; how many columns are used is on its way here."""
 
@@ -103,7 +119,7 @@ class Composition(nn.Module):
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
-        self._last: tuple[tuple[int, int], ActiveWeights] | None = None
+        self._last: _Known | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
@@ -125,18 +141,17 @@ class Composition(nn.Module):
         columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
         weights, l1 = _RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold, self.penalised)  # type: ignore[no-untyped-call]
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
-        if not self.training and not torch.is_grad_enabled():
-            self._last = self._lambda_now(), found
+        if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
+            self._last = _Known(self.weight.detach(), self.weight._version, self.penalised, found)
         return found
 
     def _known(self) -> ActiveWeights | None:
-        """What `active` found last, where neither Λ nor a gradient asks for it anew."""
-        if self.training or torch.is_grad_enabled() or self._last is None or self._last[0] != self._lambda_now():
+        """What `active` found last, if it was for evaluation and Λ has not changed since."""
+        if self.training or torch.is_grad_enabled():
+            self._last = None
+        if self._last is None or not self._last.of(self):
             return None
-        return self._last[1]
-
-    def _lambda_now(self) -> tuple[int, int]:
-        return self.weight.data_ptr(), self.weight._version
+        return self._last.active
 
     def train(self, mode: bool = True) -> "Composition":
         self._last = None
@@ -175,6 +190,7 @@ class _RestrictedSparsemax(torch.autograd.Function):
         return restricted, _mean_l1(weight) if penalised else None
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, ...]:
         weight, columns, restricted = ctx.saved_tensors
         full = torch.zeros_like(weight) if of_l1 is None else _sign_times(weight, of_l1 / weight.numel())

@@ -57,7 +57,7 @@ class Support(NamedTuple):
 def find_support(z: Float[Tensor, "R M"]) -> Support:
     """τ of every row, exact, and the columns that lie above it in some row."""
     if z.shape[1] == 0:
-        raise ValueError("sparsemax needs at least one column, found none")
+        raise ValueError(f"sparsemax needs at least one column, found the shape {tuple(z.shape)}")
     if fused.usable(z):
         from parse_dg.model.fused import sparsemax as on_cuda
 
@@ -131,6 +131,8 @@ def _newton(d: Float[Tensor, "r n"]) -> Float[Tensor, "r 1"]:
 
 def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
     """Sparsemax along the last dimension, differentiable; entries outside the support are exactly zero."""
+    if z.ndim == 0 or z.shape[-1] == 0:
+        raise ValueError(f"sparsemax needs at least one column, found the shape {tuple(z.shape)}")
     wide = z if z.dtype == torch.float64 else z.float()
     result: Tensor = _Sparsemax.apply(wide.reshape(-1, z.shape[-1]))  # type: ignore[no-untyped-call]
     return result.view(z.shape).to(z.dtype)

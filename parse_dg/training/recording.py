@@ -71,6 +71,7 @@ class Recording:
 
     def _record(self, plain: Callable[..., Tensor], pattern: Pattern, given: tuple[Tensor, ...]) -> bool:
         """Whether it could be done; if not, it is said once and not tried again."""
+        _expect_two_streams()
         before = [buffer.clone() for buffer in self.backbone.buffers()]
         alone = _Alone(self.backbone, plain, pattern, self.bf16)
         examples = tuple(part.clone() for part in given)
@@ -101,6 +102,15 @@ class _Alone(nn.Module):
     def _draws(self, drawn: Sequence[Tensor]) -> Iterator[Draw]:
         pairs = iter(zip(drawn[0::2], drawn[1::2], strict=True))
         return (next(pairs) if mixes else None for mixes in self.pattern)
+
+
+def _expect_two_streams() -> None:
+    """Recording leaves gradients to be accumulated on the stream it was made on, and PyTorch warns that the streams
+    then wait for each other. They wait once a step, for nothing that matters.
+    """
+    switch = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+    if switch is not None:
+        switch(False)
 
 
 def _on_its_way(part: Tensor, device: torch.device) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.regularisers import angle_repulsion, concentration, diversity
+from parse_dg.model.regularisers import angle_repulsion, concentration, diversity, diversity_and_concentration
 from tests.model import reference
 
 
@@ -35,6 +35,15 @@ def test_concentration_equals_the_slow_loop_averaged_over_images(shape: tuple[in
     maps = heatmaps(*shape)
     expected = sum(reference.concentration(image) for image in flat(maps)) / shape[0]
     assert concentration(maps).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2, 5), (2, 1, 3, 3)])
+def test_both_together_are_both_alone(shape: tuple[int, int, int, int]) -> None:
+    maps = heatmaps(*shape).requires_grad_()
+    together, alone = diversity_and_concentration(maps), (diversity(maps), concentration(maps))
+    assert all(torch.equal(a, b) for a, b in zip(together, alone, strict=True))
+    gradients = [torch.autograd.grad(a + 0.1 * b, maps)[0] for a, b in (together, alone)]
+    assert torch.equal(*gradients)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])

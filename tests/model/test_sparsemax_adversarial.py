@@ -201,10 +201,10 @@ def check(z: Tensor) -> None:
     assert torch.equal(z, before)
     assert weights.dtype == z.dtype
     assert (weights >= 0).all()
-    support = (weights > 0).sum(1)
-    assert (support >= 1).all()
-    assert ((weights.double().sum(1) - 1).abs() <= tolerance * (2 + support)).all()
-    torch.testing.assert_close(weights.double(), definition(z), rtol=0, atol=tolerance)
+    expected = definition(z)
+    assert (weights > 0).any(1).all()
+    torch.testing.assert_close(weights.double(), expected, rtol=0, atol=tolerance)
+    assert ((weights.double().sum(1) - 1).abs() <= tolerance * (2 + (expected > 0).sum(1))).all()
     assert torch.equal(used, (weights > 0).any(0))
     assert torch.equal(threshold.weights(z), weights)
     assert torch.equal(threshold.highest, z.amax(1, keepdim=True))
@@ -366,14 +366,13 @@ def test_rows_of_which_there_are_none() -> None:
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_matrix_without_columns_is_refused(rows: int) -> None:
-    with pytest.raises(ValueError, match="at least one column, found none"):
+    with pytest.raises(ValueError, match="at least one column"):
         find_support(torch.zeros(rows, 0))
 
 
-@pytest.mark.xfail(reason="sparsemax reshapes before it checks", raises=RuntimeError, strict=True)
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 0), (2, 3, 0)])
 def test_sparsemax_of_no_columns_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="at least one column, found none"):
+    with pytest.raises(ValueError, match="at least one column"):
         sparsemax(torch.zeros(shape))
 
 

@@ -28,6 +28,8 @@ from parse_dg.training.recording import Recording, find_backbone
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
+# PyTorch says so, once, when a graph is recorded; what is recorded is compared below.
+pytestmark = pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning")
 
 PLAIN = MixStyleConfig(stages=())
 MIXED = MixStyleConfig(stages=(1, 2))

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from triton.language.extra.libdevice import atan2
 
 from parse_dg.model import predicates as plain
@@ -101,6 +102,7 @@ class _Evaluate(torch.autograd.Function):
         return activations
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         packed, shapes, columns, table, *parameters = ctx.saved_tensors
         gate, softness = ctx.settings

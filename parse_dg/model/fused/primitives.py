@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from parse_dg.model.primitives import MIN_VARIANCE
 
@@ -62,6 +63,7 @@ class _Describe(torch.autograd.Function):
         return centre, presence, extent, heatmap
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, Tensor]:
         evidence, temperature, centre, presence, extent, heatmap = ctx.saved_tensors
         B, K, H, W = evidence.shape
@@ -101,6 +103,7 @@ class _Regularise(torch.autograd.Function):
         return diversity, concentration
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_diversity: Tensor, of_concentration: Tensor) -> tuple[Tensor, None]:
         (heatmap,) = ctx.saved_tensors
         B, K, H, W = heatmap.shape

@@ -150,7 +150,7 @@ def _search(
     before = -1
     size = 0
     while before != size:
-        total = tl.zeros((CHUNK,), tl.float32)
+        total = tl.zeros((CHUNK,), tl.float64)
         number = tl.zeros((CHUNK,), tl.int32)
         for first in range(0, blocks, CHUNK):
             d = tl.load(largest + first + lane, mask=first + lane < blocks, other=float("-inf")) - top
@@ -158,7 +158,7 @@ def _search(
             number += (d > t).to(tl.int32)
         before = size
         size = tl.sum(number, 0)
-        t = tl.maximum(t, (tl.sum(total, 0) - 1.0) / size)
+        t = tl.maximum(t, ((tl.sum(total, 0) - 1.0) / size).to(tl.float32))
 
     # The blocks above the bound, side by side.
     count = 0
