@@ -22,11 +22,6 @@ def grid_axis(cells: int, device: torch.device, dtype: torch.dtype) -> Float[Ten
     return torch.linspace(-1.0, 1.0, cells, device=device, dtype=dtype)
 
 
-def edge(start: Vector, end: Vector) -> Vector:
-    """The directed edge v = end - start."""
-    return end[0] - start[0], end[1] - start[1]
-
-
 def damped(v: Vector, softness: float) -> Vector:
     """The vector itself, its gradient multiplied by ‖v‖²/(‖v‖² + softness²); 0 leaves the gradient alone.
 
@@ -42,7 +37,7 @@ def damped(v: Vector, softness: float) -> Vector:
 
 def length(v: Vector, floor: float = MIN_LENGTH) -> Tensor:
     """‖v‖, at least `floor`; the gradient is zero below it."""
-    return (v[0].square() + v[1].square()).clamp_min(floor * floor).sqrt()
+    return torch.addcmul(v[0] * v[0], v[1], v[1]).clamp_min(floor * floor).sqrt()
 
 
 def unit(v: Vector) -> Vector:

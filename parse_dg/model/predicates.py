@@ -5,6 +5,7 @@ so that the primitives of an application are picked as whole rows.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import require
-from parse_dg.model.geometry import Vector, angle_between, damped, dot, edge, length, unit
+from parse_dg.model.geometry import Vector, angle_between, damped, dot, length, unit
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary
 
@@ -68,9 +69,9 @@ class Primitives(NamedTuple):
         presence = z.presence.T.contiguous()
         return cls(centre, extent, presence, presence.clamp_min(MIN_PRESENCE).log())
 
-    def at(self, index: Int[Tensor, "n"]) -> Vector:
-        """Centres of the indexed primitives, each (n, B)."""
-        x, y = self.centre.index_select(1, index).unbind()
+    def edge(self, start: Int[Tensor, "n"], end: Int[Tensor, "n"]) -> Vector:
+        """The directed edges between indexed primitives, each (n, B)."""
+        x, y = (self.centre.index_select(1, end) - self.centre.index_select(1, start)).unbind()
         return x, y
 
 
@@ -101,26 +102,38 @@ class Predicates(nn.Module):
             {name: nn.Parameter(spread_angles(angles(name))) for name in ("tri", "turn", "orient")}
         )
 
-    def forward(self, primitives: Primitives, part: Applications) -> Activation:
-        """The satisfaction in [0, 1] of every application of `part` on every image."""
+    def forward(
+        self, primitives: Primitives, parts: Sequence[Applications], shares: Float[Tensor, "n K"] | None = None
+    ) -> Activation:
+        """The satisfaction in [0, 1] of every application of `parts` on every image.
+
+        `shares` is `presence_shares` of the same parts, for whoever has it already.
+        """
+        satisfied = torch.cat([self._satisfaction(primitives, part) for part in parts])
+        if not self.config.gate:
+            return satisfied
+        if shares is None:
+            shares = presence_shares(parts, len(primitives.presence), satisfied.dtype)
+        return satisfied * (shares @ primitives.log_presence).exp()
+
+    def _satisfaction(self, primitives: Primitives, part: Applications) -> Activation:
         match part.predicate:
             case "has":
                 return primitives.presence.index_select(0, part.primitives[0])
             case "above" | "left":
-                satisfied = self._directed(primitives, part)
+                return self._directed(primitives, part)
             case "h_align" | "v_align" | "near":
-                satisfied = self._close(primitives, part)
+                return self._close(primitives, part)
             case "contains":
-                satisfied = self._contains(primitives, part)
+                return self._contains(primitives, part)
             case "tri" | "turn":
-                satisfied = self._angle(primitives, part)
+                return self._angle(primitives, part)
             case "orient":
-                satisfied = self._orient(primitives, part)
+                return self._orient(primitives, part)
             case "eqdist":
-                satisfied = self._equal_distance(primitives, part)
+                return self._equal_distance(primitives, part)
             case _:
                 raise AssertionError(part.predicate)
-        return satisfied * gate(primitives, part) if self.config.gate else satisfied
 
     def _directed(self, primitives: Primitives, part: Applications) -> Activation:
         axis = primitives.centre[1 if part.predicate == "above" else 0]
@@ -129,7 +142,7 @@ class Predicates(nn.Module):
         return torch.sigmoid(steepness * (j - i - margin))
 
     def _close(self, primitives: Primitives, part: Applications) -> Activation:
-        x, y = edge(*(primitives.at(index) for index in part.primitives))
+        x, y = primitives.edge(*part.primitives)
         match part.predicate:
             case "h_align":
                 squared = y.square()
@@ -141,40 +154,48 @@ class Predicates(nn.Module):
 
     def _contains(self, primitives: Primitives, part: Applications) -> Activation:
         outer, inner = part.primitives
-        x, y = edge(primitives.at(outer), primitives.at(inner))
+        x, y = primitives.edge(outer, inner)
         width, height = primitives.extent.index_select(1, outer) - primitives.extent.index_select(1, inner)
         # The four gaps between the boxes' sides are width ± x and height ± y.
         slack = torch.minimum(width - x.abs(), height - y.abs())
         return torch.sigmoid(self.log_steepness["contains"].exp() * slack)
 
     def _angle(self, primitives: Primitives, part: Applications) -> Activation:
-        i, j, k = (primitives.at(index) for index in part.primitives)
+        i, j, k = part.primitives
         # tri: the interior angle at i; turn: the turn at j along i → j → k.
-        u, v = self._edge(i, j), self._edge(i, k) if part.predicate == "tri" else self._edge(j, k)
+        u, v = self._edge(primitives, i, j), self._edge(primitives, i if part.predicate == "tri" else j, k)
         return self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
 
     def _orient(self, primitives: Primitives, part: Applications) -> Activation:
-        i, j, k, l = (primitives.at(index) for index in part.primitives)
-        cosine = dot(unit(self._edge(i, j)), unit(self._edge(k, l)))
+        i, j, k, l = part.primitives
+        cosine = dot(unit(self._edge(primitives, i, j)), unit(self._edge(primitives, k, l)))
         return self._bell_around(cosine, self.target_angle["orient"].cos(), part)
 
     def _equal_distance(self, primitives: Primitives, part: Applications) -> Activation:
-        i, j, k, l = (primitives.at(index) for index in part.primitives)
-        ratio = length(self._edge(i, j)).log() - length(self._edge(k, l)).log()
+        i, j, k, l = part.primitives
+        ratio = length(self._edge(primitives, i, j)).log() - length(self._edge(primitives, k, l)).log()
         return _bell(ratio.square(), self.log_tolerance["eqdist"])
 
-    def _edge(self, start: Vector, end: Vector) -> Vector:
-        return damped(edge(start, end), self.config.edge_softness)
+    def _edge(self, primitives: Primitives, start: Int[Tensor, "n"], end: Int[Tensor, "n"]) -> Vector:
+        return damped(primitives.edge(start, end), self.config.edge_softness)
 
     def _bell_around(self, value: Tensor, targets: Tensor, part: Applications) -> Activation:
         target = targets[part.angle].unsqueeze(1)
         return _bell((value - target).square(), self.log_tolerance[part.predicate][part.angle].unsqueeze(1))
 
 
-def gate(primitives: Primitives, part: Applications) -> Activation:
-    """The geometric mean of σ over the places of each application (an addition to the paper)."""
-    places = [primitives.log_presence.index_select(0, index) for index in part.primitives]
-    return (sum(places[1:], places[0]) / len(places)).exp()
+def presence_shares(parts: Sequence[Applications], K: int, dtype: torch.dtype) -> Float[Tensor, "n K"]:
+    """The share of each primitive in the gate of each application: a relation is gated by the geometric mean of its
+    primitives' presence (an addition to the paper); `has` is not gated.
+    """
+    shares = []
+    for part in parts:
+        arity, n = part.primitives.shape
+        share = torch.zeros(n, K, dtype=dtype, device=part.primitives.device)
+        if part.predicate != "has":
+            share.scatter_add_(1, part.primitives.T, share.new_full((n, arity), 1 / arity))
+        shares.append(share)
+    return torch.cat(shares)
 
 
 def spread_angles(count: int) -> Float[Tensor, "count"]:

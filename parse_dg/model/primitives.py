@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from parse_dg.config import require
 from parse_dg.model import fused
@@ -90,7 +91,9 @@ class PrimitiveBottleneck(nn.Module):
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
         """Feature map F → descriptors of the K primitives."""
-        evidence = self.projection(features)
+        # A 1×1 convolution is a matrix product, and channels come last in memory.
+        weight = self.projection.weight.flatten(1)
+        evidence = F.linear(features.permute(0, 2, 3, 1), weight, self.projection.bias).permute(0, 3, 1, 2)
         with torch.autocast(evidence.device.type, enabled=False):
             exact = evidence if evidence.dtype == torch.float64 else evidence.float()
             return describe(exact.contiguous(), self.log_temperature.exp())

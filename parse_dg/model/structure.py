@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from parse_dg.model import fused
 from parse_dg.model.composition import Composition, CompositionConfig, PendingSupport
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, presence_shares
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
@@ -42,6 +42,14 @@ class StructuralOutput(NamedTuple):
     """The mean ℓ1 norm of Λ, if the composition is penalised."""
 
 
+class _Chosen(NamedTuple):
+    """Columns, looked up: a model that is used and not trained asks for the same ones again and again."""
+
+    columns: Int[Tensor, "n"]
+    parts: tuple[Applications, ...]
+    shares: Float[Tensor, "n K"]
+
+
 class StructuralLayer(nn.Module):
     """Evaluates the applications that some class uses, and no others; computed in float32 or wider."""
 
@@ -57,7 +65,7 @@ class StructuralLayer(nn.Module):
         self.vocabulary = Vocabulary(primitives, config.vocabulary)
         self.predicates = Predicates(self.vocabulary, config.predicates)
         self.composition = Composition(classes, self.vocabulary, config.composition, generator, columns)
-        self._known: tuple[Tensor | None, list[Applications]] = None, []
+        self._chosen: _Chosen | None = None
 
     def forward(self, z: PrimitiveDescriptors, support: PendingSupport | None = None) -> StructuralOutput:
         """Descriptors → class scores, exact: what is not evaluated has weight zero in every class.
@@ -76,10 +84,15 @@ class StructuralLayer(nn.Module):
             from parse_dg.model.fused.predicates import evaluate
 
             return evaluate(self.predicates, self.vocabulary, z, columns)
-        primitives = Primitives.of(z)
-        if self._known[0] is not columns:  # a model that is used and not trained asks for the same ones again
-            self._known = columns, list(self.vocabulary.applications(columns))
-        return torch.cat([self.predicates(primitives, part) for part in self._known[1]]).T
+        chosen = self._choose(columns, z.centre.dtype)
+        activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
+        return activations.T
+
+    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _Chosen:
+        if self._chosen is None or self._chosen.columns is not columns or self._chosen.shares.dtype != dtype:
+            parts = tuple(self.vocabulary.applications(columns))
+            self._chosen = _Chosen(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
+        return self._chosen
 
     def _score(
         self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"], weights: Float[Tensor, "C n"]

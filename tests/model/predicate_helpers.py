@@ -63,4 +63,4 @@ def names_of(vocabulary: Vocabulary) -> dict[str, list[str]]:
 
 def values(vocabulary: Vocabulary, predicates: Predicates, z: PrimitiveDescriptors) -> dict[str, Tensor]:
     """Activations (n, B) of every predicate."""
-    return {name: predicates(Primitives.of(z), part) for name, part in parts(vocabulary).items()}
+    return {name: predicates(Primitives.of(z), [part]) for name, part in parts(vocabulary).items()}

@@ -13,7 +13,6 @@ from parse_dg.model.geometry import (
     cross,
     damped,
     dot,
-    edge,
     grid_axis,
     length,
     unit,
@@ -42,11 +41,6 @@ def test_grid_axis_is_the_papers_formula(cells: int) -> None:
 
 def test_grid_axis_of_a_single_cell_is_zero() -> None:
     assert grid_axis(1, CPU, torch.float32).tolist() == [0.0]
-
-
-def test_edge_points_from_start_to_end() -> None:
-    x, y = edge(vector(1, 2), vector(4, -2))
-    assert (x.item(), y.item()) == (3, -4)
 
 
 def test_length_dot_and_cross_by_hand() -> None:

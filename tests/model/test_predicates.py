@@ -57,7 +57,7 @@ def test_gradient_is_right_in_descriptors_and_parameters(predicate: str, gate: b
     def run(centre: Tensor, presence: Tensor, extent: Tensor, *parameters: Tensor) -> Tensor:
         primitives = Primitives.of(PrimitiveDescriptors(centre, presence, extent, z.heatmap))
         given = dict(zip(names, parameters, strict=True))
-        result: Tensor = torch.func.functional_call(predicates, given, (primitives, part))
+        result: Tensor = torch.func.functional_call(predicates, given, (primitives, [part]))
         return result
 
     inputs = [part.clone().requires_grad_() for part in z[:3]]
