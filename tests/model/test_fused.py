@@ -253,8 +253,8 @@ def compare(
     found = values_and_gradients(lambda p, z: kernels.predicates.evaluate(p, vocabulary, z, columns), predicates, z)
 
     def plain(p: Predicates, z: PrimitiveDescriptors) -> Tensor:
-        primitives = Primitives.of(z)
-        return torch.cat([p(primitives, part) for part in vocabulary.applications(columns)]).T
+        activations: Tensor = p(Primitives.of(z), list(vocabulary.applications(columns)))
+        return activations.T
 
     twin = Predicates(vocabulary, predicates.config).to(DEVICE)
     twin.load_state_dict(predicates.state_dict())
