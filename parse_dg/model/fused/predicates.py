@@ -209,6 +209,21 @@ def _add_presence(here, of_here, row, B, inside, gradient):
 
 
 @triton.jit
+def _look_up(column, table):
+    """The numbers of one application."""
+    entry = table + tl.load(column) * ENTRIES
+    code, one, two = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32)
+    p0, p1 = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4).to(tl.int32)
+    p2, p3 = tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32)
+    return code, one, two, p0, p1, p2, p3
+
+
+@triton.jit
+def _shape(shapes, place):
+    return tl.load(shapes + place, mask=place >= 0, other=0.0)
+
+
+@triton.jit
 def _arity(code):
     return tl.where(code < TRI, 2, tl.where(code < ORIENT, 3, 4))
 
@@ -222,12 +237,8 @@ def _forward(
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = lane < B
     here = packed + lane
-    entry = table + tl.load(columns + application) * ENTRIES
-    code, one, two = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32)
-    p0, p1 = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4).to(tl.int32)
-    p2, p3 = tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32)
-    first = tl.load(shapes + one, mask=one >= 0, other=0.0)
-    second = tl.load(shapes + two, mask=two >= 0, other=0.0)
+    code, one, two, p0, p1, p2, p3 = _look_up(columns + application, table)
+    first, second = _shape(shapes, one), _shape(shapes, two)
 
     if code == HAS:
         satisfied = _row(here, 4 * K + p0, B, inside)
@@ -275,12 +286,8 @@ def _backward(
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = lane < B
     here, of_here = packed + lane, of_packed + lane
-    entry = table + tl.load(columns + application) * ENTRIES
-    code, one, two = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32)
-    p0, p1 = tl.load(entry + 3).to(tl.int32), tl.load(entry + 4).to(tl.int32)
-    p2, p3 = tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32)
-    first = tl.load(shapes + one, mask=one >= 0, other=0.0)
-    second = tl.load(shapes + two, mask=two >= 0, other=0.0)
+    code, one, two, p0, p1, p2, p3 = _look_up(columns + application, table)
+    first, second = _shape(shapes, one), _shape(shapes, two)
     g = tl.load(gradient + application * B + lane, mask=inside, other=0.0)
 
     if code == HAS:
