@@ -36,6 +36,7 @@ class Recording:
         self.places = len(self.mixstyle.config.stages) if self.mixstyle else 0
         self.recorded: dict[Pattern, Callable[..., Tensor]] = {}
         self.possible = True
+        self.memory: Any = None
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -76,8 +77,10 @@ class Recording:
         alone = _Alone(self.backbone, plain, pattern, self.bf16)
         examples = tuple(part.clone() for part in given)
         try:
-            with torch.autocast("cuda", enabled=False):  # `alone` switches it on for itself
-                self.recorded[pattern] = cast(_Alone, torch.cuda.make_graphed_callables(alone, examples))
+            here = torch.cuda.device_of(given[0])  # type: ignore[no-untyped-call]
+            with here, torch.autocast("cuda", enabled=False):  # `alone` switches it on for itself
+                replay = torch.cuda.make_graphed_callables(alone, examples, pool=self._pool())
+            self.recorded[pattern] = cast(_Alone, replay)
         except RuntimeError as error:
             self.possible = False
             reason = str(error).splitlines()[0]
@@ -85,6 +88,12 @@ class Recording:
         for buffer, value in zip(self.backbone.buffers(), before, strict=True):  # rehearsals moved the statistics
             buffer.copy_(value)
         return self.possible
+
+    def _pool(self) -> Any:
+        """One memory for all patterns: a step replays one, forward and backward, before another has a turn."""
+        if self.memory is None:
+            self.memory = torch.cuda.graph_pool_handle()
+        return self.memory
 
 
 class _Alone(nn.Module):

@@ -102,9 +102,11 @@ class Recorder:
     def __init__(self, error: str = ""):
         self.error = error
         self.recorded, self.replayed = 0, 0
+        self.pools: list[object] = []
 
-    def __call__(self, work: nn.Module, examples: tuple[Tensor, ...]) -> Callable[..., Tensor]:
+    def __call__(self, work: nn.Module, examples: tuple[Tensor, ...], pool: object) -> Callable[..., Tensor]:
         self.recorded += 1
+        self.pools.append(pool)
         work(*examples)  # rehearsals move the statistics of BatchNorm
         if self.error:
             raise RuntimeError(self.error)
@@ -125,6 +127,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def install(patch: pytest.MonkeyPatch, recorder: Recorder) -> Recorder:
     patch.setattr(torch.cuda, "make_graphed_callables", recorder)
+    patch.setattr(torch.cuda, "graph_pool_handle", object)
     patch.setattr(recording, "_on_its_way", lambda part, device: part)  # there is nowhere to go
     return recorder
 
@@ -209,6 +212,7 @@ def test_mixstyle_is_replayed_by_pattern_with_the_draws_it_would_have_made(recor
         assert torch.equal(draws.get_state(), expected_draws.get_state())
     assert recorder.replayed == 12
     assert recorder.recorded == 4  # at neither place, at the first, at the second, at both
+    assert len(set(map(id, recorder.pools))) == 1  # in one memory
     same_state(backbone, plain)
 
 

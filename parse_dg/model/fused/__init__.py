@@ -9,12 +9,20 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+OLDEST = (7, 0)
+"""The least compute capability that Triton compiles for."""
+
 
 @cache
 def _installed() -> bool:
     return find_spec("triton") is not None
 
 
+@cache
+def _new_enough(device: torch.device) -> bool:
+    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= OLDEST
+
+
 def usable(tensor: Tensor) -> bool:
-    """Whether the fused kernels can take this tensor: float32 on CUDA, with Triton there."""
-    return tensor.is_cuda and tensor.dtype == torch.float32 and _installed()
+    """Whether the fused kernels can take this tensor: float32 on a CUDA device Triton knows, with Triton there."""
+    return tensor.is_cuda and tensor.dtype == torch.float32 and _installed() and _new_enough(tensor.device)

@@ -96,9 +96,11 @@ class _Evaluate(torch.autograd.Function):
         ctx.settings = (gate, softness)
         if activations.numel():
             block = _images_at_once(B)
-            _forward[(len(columns), triton.cdiv(B, block))](
-                packed, shapes, columns, table, activations, K, B, GATE=gate, BLOCK=block, enable_fp_fusion=False
-            )
+            with torch.cuda.device_of(packed):
+                _forward[(len(columns), triton.cdiv(B, block))](
+                    packed, shapes, columns, table, activations, K, B,
+                    GATE=gate, BLOCK=block, enable_fp_fusion=False,
+                )  # fmt: skip
         return activations
 
     @staticmethod
@@ -110,10 +112,11 @@ class _Evaluate(torch.autograd.Function):
         of_packed, of_shapes = torch.zeros_like(packed), torch.zeros_like(shapes)
         if gradient.numel():
             block = _images_at_once(B)
-            _backward[(len(columns), triton.cdiv(B, block))](
-                packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
-                K, B, softness * softness, GATE=gate, BLOCK=block, enable_fp_fusion=False,
-            )  # fmt: skip
+            with torch.cuda.device_of(packed):
+                _backward[(len(columns), triton.cdiv(B, block))](
+                    packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
+                    K, B, softness * softness, GATE=gate, BLOCK=block, enable_fp_fusion=False,
+                )  # fmt: skip
         of_centre, of_extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
         each = of_shapes.split([parameter.numel() for parameter in parameters])
         of_parameters = (g.view(parameter.shape) for g, parameter in zip(each, parameters, strict=True))

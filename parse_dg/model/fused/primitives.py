@@ -54,10 +54,11 @@ class _Describe(torch.autograd.Function):
         presence, heatmap = evidence.new_empty(B, K), torch.empty_like(evidence)
         size = triton.next_power_of_2(H * W)
         if B:
-            _describe[(B * K,)](
-                evidence, temperature, centre, presence, extent, heatmap, H, W,
-                SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
-            )  # fmt: skip
+            with torch.cuda.device_of(evidence):
+                _describe[(B * K,)](
+                    evidence, temperature, centre, presence, extent, heatmap, H, W,
+                    SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
+                )  # fmt: skip
         ctx.save_for_backward(evidence, temperature, centre, presence, extent, heatmap)
         ctx.set_materialize_grads(False)
         return centre, presence, extent, heatmap
@@ -65,16 +66,17 @@ class _Describe(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, Tensor]:
-        evidence, temperature, centre, presence, extent, heatmap = ctx.saved_tensors
+        evidence, temperature, *found = ctx.saved_tensors
         B, K, H, W = evidence.shape
         of_evidence, of_temperature = torch.empty_like(evidence), evidence.new_empty(B * K)
         given = [g if g is None else g.contiguous() for g in gradients]
         size = triton.next_power_of_2(H * W)
         if B:
-            _describe_backward[(B * K,)](
-                evidence, temperature, centre, presence, extent, heatmap, *given, of_evidence, of_temperature, H, W,
-                SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
-            )  # fmt: skip
+            with torch.cuda.device_of(evidence):
+                _describe_backward[(B * K,)](
+                    evidence, temperature, *found, *given, of_evidence, of_temperature, H, W,
+                    SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
+                )  # fmt: skip
         return of_evidence, of_temperature.sum()
 
 
@@ -86,17 +88,11 @@ class _Regularise(torch.autograd.Function):
         terms = heatmap.new_empty(2, B)
         tile = triton.next_power_of_2(K), triton.next_power_of_2(H * W)
         if B:
-            _regularise[(B,)](
-                heatmap,
-                terms,
-                B,
-                K,
-                H * W,
-                epsilon,
-                MAPS=tile[0],
-                SIZE=tile[1],
-                num_warps=_warps(tile[0] * tile[1]),
-            )
+            with torch.cuda.device_of(heatmap):
+                _regularise[(B,)](
+                    heatmap, terms, B, K, H * W, epsilon,
+                    MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
+                )  # fmt: skip
         ctx.save_for_backward(heatmap)
         ctx.epsilon = epsilon
         diversity, concentration = terms.mean(1).unbind()
@@ -110,10 +106,11 @@ class _Regularise(torch.autograd.Function):
         of_heatmap = torch.empty_like(heatmap)
         tile = triton.next_power_of_2(K), triton.next_power_of_2(H * W)
         if B:
-            _regularise_backward[(B,)](
-                heatmap, of_diversity, of_concentration, of_heatmap, B, K, H * W, ctx.epsilon,
-                MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
-            )  # fmt: skip
+            with torch.cuda.device_of(heatmap):
+                _regularise_backward[(B,)](
+                    heatmap, of_diversity, of_concentration, of_heatmap, B, K, H * W, ctx.epsilon,
+                    MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
+                )  # fmt: skip
         return of_heatmap, None
 
 

@@ -1,7 +1,8 @@
 """The support of sparsemax on CUDA, in two launches and one read of the matrix.
 
 The same search as `parse_dg.model.sparsemax`: the largest entry of every block gives a lower bound of τ, and only
-the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it.
+the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it. Triton launches on the
+current device, which is made the tensor's.
 """
 
 import torch
@@ -36,11 +37,12 @@ def find_support(
     highest, depth = z.new_empty(R, 1), z.new_empty(R, 1)
     used = torch.zeros(M, dtype=torch.bool, device=z.device)
     if R:
-        _largest[(R, triton.cdiv(blocks, BLOCKS))](z, largest, M, blocks, WIDTH=WIDTH, BLOCKS=BLOCKS)
-        _search[(R,)](
-            z, largest, near, highest, depth, used, M, blocks, SLACK,
-            WIDTH=WIDTH, CHUNK=CHUNK, TILE=TILE, num_warps=8,
-        )  # fmt: skip
+        with torch.cuda.device_of(z):
+            _largest[(R, triton.cdiv(blocks, BLOCKS))](z, largest, M, blocks, WIDTH=WIDTH, BLOCKS=BLOCKS)
+            _search[(R,)](
+                z, largest, near, highest, depth, used, M, blocks, SLACK,
+                WIDTH=WIDTH, CHUNK=CHUNK, TILE=TILE, num_warps=8,
+            )  # fmt: skip
     return highest, depth, used
 
 
@@ -52,26 +54,31 @@ def weights(
     z = z.contiguous()
     result = torch.empty_like(z)
     if z.numel():
-        _weights[(R, triton.cdiv(n, PART))](z, highest, depth, result, n, PART=PART)
+        with torch.cuda.device_of(z):
+            _weights[(R, triton.cdiv(n, PART))](z, highest, depth, result, n, PART=PART)
     return result
 
 
 def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """The gradient less its mean over the support, on the support, which is all that is read of it; else zero."""
     R, n = weights.shape
-    gradient = gradient.contiguous()
+    gradient, weights = gradient.contiguous(), weights.contiguous()
     result, sums = torch.empty_like(weights), weights.new_zeros(2, R)
     if weights.numel():
         grid = (R, triton.cdiv(n, PART))
-        _sums_on_support[grid](gradient, weights, sums, R, n, PART=PART)
-        _from_mean[grid](gradient, weights, sums, result, R, n, PART=PART)
+        with torch.cuda.device_of(weights):
+            _sums_on_support[grid](gradient, weights, sums, R, n, PART=PART)
+            _from_mean[grid](gradient, weights, sums, result, R, n, PART=PART)
     return result
 
 
 def sign_times(z: Float[Tensor, "R M"], factor: Float[Tensor, ""]) -> Float[Tensor, "R M"]:
     """sign(z) · factor in one pass: the gradient of factor · Σ|z|."""
+    z = z.contiguous()
     result = torch.empty_like(z)
-    _sign_times[(triton.cdiv(z.numel(), 4096),)](z, factor, result, z.numel(), BLOCK=4096, num_warps=8)
+    if z.numel():
+        with torch.cuda.device_of(z):
+            _sign_times[(triton.cdiv(z.numel(), 4096),)](z, factor, result, z.numel(), BLOCK=4096, num_warps=8)
     return result
 
 
