@@ -146,7 +146,12 @@ class Composition(nn.Module):
         return found
 
     def _known(self) -> ActiveWeights | None:
-        """What `active` found last, if it was for evaluation and Λ has not changed since."""
+        """What `active` found last, if it was for evaluation and Λ has not changed since.
+
+        An exported model is fixed: its weights are what was found last, whatever the mode.
+        """
+        if torch.compiler.is_exporting():
+            return self._last.active if self._last else None
         if self.training or torch.is_grad_enabled():
             self._last = None
         if self._last is None or not self._last.of(self):

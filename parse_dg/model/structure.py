@@ -101,7 +101,7 @@ class StructuralLayer(nn.Module):
 
         The fused kernels keep nothing but the activations, so they need no parts.
         """
-        images = len(z.centre)
+        images = z.centre.shape[0]
         if images * len(columns) <= AT_ONCE or fused.usable(z.centre):
             return self.evaluate(z, columns) @ weights.T
         size = max(1, PART // images)

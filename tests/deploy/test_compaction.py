@@ -346,3 +346,15 @@ def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp
     again = load_model(tmp_path / "m.safetensors")
     assert again.compact
     assert torch.equal(all_logits(again, benchmark), all_logits(small, benchmark))
+
+
+def test_a_compact_model_is_exported_with_any_number_of_images() -> None:
+    small, _ = compact(untrained(small_config(), ("a", "b", "c")))
+    draw = torch.Generator().manual_seed(1)
+    images = torch.randn(5, 3, 64, 64, generator=draw)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    with torch.no_grad():
+        expected = small.algorithm(images)  # finds the active weights, which the exported model keeps
+        program = torch.export.export(small.algorithm, (images[:2],), dynamic_shapes={"images": {0: batch}})
+        for count in (1, 2, 5):
+            torch.testing.assert_close(program.module()(images[:count]), expected[:count], rtol=0, atol=1e-5)
