@@ -280,6 +280,112 @@ def _forward(
     tl.store(activations + application * B + lane, satisfied, mask=inside)
 
 
+# Each of the next adds the gradient of one kind of predicate to its primitives, given what multiplies its
+# satisfaction from outside (gradient and gate), and returns, image by image, the satisfaction and the gradients of
+# its two shapes.
+
+
+@triton.jit
+def _directed_backward(here, of_here, code, p0, p1, K, B, inside, outside, first, second):
+    axis = tl.where(code == ABOVE, 1, 0)
+    steepness = tl.exp(first)
+    gap = _row(here, axis * K + p1, B, inside) - _row(here, axis * K + p0, B, inside) - second
+    satisfied = tl.sigmoid(steepness * gap)
+    of_gap = outside * satisfied * (1.0 - satisfied) * steepness
+    _add(of_here, axis * K + p1, B, inside, of_gap)
+    _add(of_here, axis * K + p0, B, inside, -of_gap)
+    return satisfied, of_gap * gap, -of_gap
+
+
+@triton.jit
+def _close_backward(here, of_here, code, p0, p1, K, B, inside, outside, first):
+    sharpness = tl.exp(-2.0 * first)
+    x, y = _edge(here, p0, p1, K, B, inside)
+    x = tl.where(code == H_ALIGN, 0.0, x)
+    y = tl.where(code == V_ALIGN, 0.0, y)
+    squared = x * x + y * y
+    satisfied = tl.exp(-0.5 * squared * sharpness)
+    scale = -outside * satisfied * sharpness
+    _add_edge(of_here, p0, p1, K, B, inside, scale * x, scale * y)
+    return satisfied, -scale * squared, tl.zeros_like(outside)
+
+
+@triton.jit
+def _contains_backward(here, of_here, p0, p1, K, B, inside, outside, first):
+    steepness = tl.exp(first)
+    x, y = _edge(here, p0, p1, K, B, inside)
+    width = _row(here, 2 * K + p0, B, inside) - _row(here, 2 * K + p1, B, inside)
+    height = _row(here, 3 * K + p0, B, inside) - _row(here, 3 * K + p1, B, inside)
+    across, down = width - tl.abs(x), height - tl.abs(y)
+    slack = tl.minimum(across, down)
+    satisfied = tl.sigmoid(steepness * slack)
+    of_slack = outside * satisfied * (1.0 - satisfied) * steepness
+    share = tl.where(across < down, 1.0, tl.where(across == down, 0.5, 0.0))
+    of_across, of_down = of_slack * share, of_slack * (1.0 - share)
+    _add(of_here, 2 * K + p0, B, inside, of_across)
+    _add(of_here, 2 * K + p1, B, inside, -of_across)
+    _add(of_here, 3 * K + p0, B, inside, of_down)
+    _add(of_here, 3 * K + p1, B, inside, -of_down)
+    _add_edge(of_here, p0, p1, K, B, inside, -of_across * _sign(x), -of_down * _sign(y))
+    return satisfied, of_slack * slack, tl.zeros_like(outside)
+
+
+@triton.jit
+def _two_edges_backward(here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness):
+    a, b = p2, p3  # the second edge
+    if code == TRI:
+        a, b = p0, p2
+    elif code == TURN:
+        a, b = p1, p2
+    ux, uy = _edge(here, p0, p1, K, B, inside)
+    vx, vy = _edge(here, a, b, K, B, inside)
+    sharpness = tl.exp(-2.0 * first)
+    if code == EQDIST:
+        satisfied, away, of_second, gux, guy, gvx, gvy = _lengths_backward(ux, uy, vx, vy, outside, sharpness)
+    else:
+        satisfied, away, of_second, gux, guy, gvx, gvy = _directions_backward(
+            code, ux, uy, vx, vy, outside, sharpness, second
+        )
+    gux, guy = _damp(ux, uy, softness, gux, guy)
+    gvx, gvy = _damp(vx, vy, softness, gvx, gvy)
+    _add_edge(of_here, p0, p1, K, B, inside, gux, guy)
+    _add_edge(of_here, a, b, K, B, inside, gvx, gvy)
+    return satisfied, outside * satisfied * away * away * sharpness, of_second
+
+
+@triton.jit
+def _lengths_backward(ux, uy, vx, vy, outside, sharpness):
+    """Eqdist, in terms of its edges."""
+    u, v = _norm(ux, uy), _norm(vx, vy)
+    away = tl.log(u) - tl.log(v)
+    satisfied = tl.exp(-0.5 * away * away * sharpness)
+    of_away = -outside * satisfied * sharpness * away
+    along_u = tl.where(ux * ux + uy * uy >= MIN_SQUARED, of_away / (u * u), 0.0)
+    along_v = tl.where(vx * vx + vy * vy >= MIN_SQUARED, -of_away / (v * v), 0.0)
+    return satisfied, away, tl.zeros_like(outside), ux * along_u, uy * along_u, vx * along_v, vy * along_v
+
+
+@triton.jit
+def _directions_backward(code, ux, uy, vx, vy, outside, sharpness, second):
+    """Tri, turn and orient, in terms of their edges."""
+    u, v = _norm(ux, uy), _norm(vx, vy)
+    nux, nuy, nvx, nvy = ux / u, uy / u, vx / v, vy / v
+    angle, sine, cosine, vanishes = _angle(nux, nuy, nvx, nvy)
+    away = tl.where(code == ORIENT, cosine - tl.cos(second), angle - second)
+    satisfied = tl.exp(-0.5 * away * away * sharpness)
+    of_away = -outside * satisfied * sharpness * away
+    if code == ORIENT:
+        of_cross, of_dot, of_second = tl.zeros_like(outside), of_away, of_away * tl.sin(second)
+    else:
+        length = tl.where(vanishes, 1.0, sine * sine + cosine * cosine)
+        of_angle = tl.where(vanishes, 0.0, of_away / length)
+        of_cross = of_angle * cosine * _sign(nux * nvy - nuy * nvx)
+        of_dot, of_second = -of_angle * sine, -of_away
+    gux, guy = _through_unit(ux, uy, of_cross * nvy + of_dot * nvx, -of_cross * nvx + of_dot * nvy)
+    gvx, gvy = _through_unit(vx, vy, -of_cross * nuy + of_dot * nux, of_cross * nux + of_dot * nuy)
+    return satisfied, away, of_second, gux, guy, gvx, gvy
+
+
 @triton.jit
 def _backward(
     packed, shapes, columns, table, gradient, of_packed, of_shapes,
@@ -296,90 +402,23 @@ def _backward(
     if code == HAS:
         _add(of_here, 4 * K + p0, B, inside, g)
     else:
-        outside = g  # what multiplies the satisfaction from outside: the gradient and the gate
+        outside = g
         if GATE:
             outside = g * _gate(here + 4 * K * B, p0, p1, p2, p3, _arity(code), B, inside)
-        if (code <= LEFT) | (code == CONTAINS):
-            steepness = tl.exp(first)
-            if code == CONTAINS:
-                x, y = _edge(here, p0, p1, K, B, inside)
-                width = _row(here, 2 * K + p0, B, inside) - _row(here, 2 * K + p1, B, inside)
-                height = _row(here, 3 * K + p0, B, inside) - _row(here, 3 * K + p1, B, inside)
-                across, down = width - tl.abs(x), height - tl.abs(y)
-                slack = tl.minimum(across, down)
-                satisfied = tl.sigmoid(steepness * slack)
-                of_slack = outside * satisfied * (1.0 - satisfied) * steepness
-                share = tl.where(across < down, 1.0, tl.where(across == down, 0.5, 0.0))
-                of_across, of_down = of_slack * share, of_slack * (1.0 - share)
-                _add(of_here, 2 * K + p0, B, inside, of_across)
-                _add(of_here, 2 * K + p1, B, inside, -of_across)
-                _add(of_here, 3 * K + p0, B, inside, of_down)
-                _add(of_here, 3 * K + p1, B, inside, -of_down)
-                _add_edge(of_here, p0, p1, K, B, inside, -of_across * _sign(x), -of_down * _sign(y))
-                of_first, of_second = of_slack * slack, tl.zeros_like(g)
-            else:
-                axis = tl.where(code == ABOVE, 1, 0)
-                gap = _row(here, axis * K + p1, B, inside) - _row(here, axis * K + p0, B, inside) - second
-                satisfied = tl.sigmoid(steepness * gap)
-                of_gap = outside * satisfied * (1.0 - satisfied) * steepness
-                _add(of_here, axis * K + p1, B, inside, of_gap)
-                _add(of_here, axis * K + p0, B, inside, -of_gap)
-                of_first, of_second = of_gap * gap, -of_gap
+        if code <= LEFT:
+            satisfied, of_first, of_second = _directed_backward(
+                here, of_here, code, p0, p1, K, B, inside, outside, first, second
+            )
+        elif code <= NEAR:
+            satisfied, of_first, of_second = _close_backward(
+                here, of_here, code, p0, p1, K, B, inside, outside, first
+            )
+        elif code == CONTAINS:
+            satisfied, of_first, of_second = _contains_backward(here, of_here, p0, p1, K, B, inside, outside, first)
         else:
-            sharpness = tl.exp(-2.0 * first)
-            if code <= NEAR:
-                x, y = _edge(here, p0, p1, K, B, inside)
-                x = tl.where(code == H_ALIGN, 0.0, x)
-                y = tl.where(code == V_ALIGN, 0.0, y)
-                squared = x * x + y * y
-                satisfied = tl.exp(-0.5 * squared * sharpness)
-                scale = -outside * satisfied * sharpness
-                _add_edge(of_here, p0, p1, K, B, inside, scale * x, scale * y)
-                of_first, of_second = -scale * squared, tl.zeros_like(g)
-            else:
-                a, b = p2, p3  # the second edge
-                if code == TRI:
-                    a, b = p0, p2
-                elif code == TURN:
-                    a, b = p1, p2
-                ux, uy = _edge(here, p0, p1, K, B, inside)
-                vx, vy = _edge(here, a, b, K, B, inside)
-                u, v = _norm(ux, uy), _norm(vx, vy)
-                if code == EQDIST:
-                    away = tl.log(u) - tl.log(v)
-                    satisfied = tl.exp(-0.5 * away * away * sharpness)
-                    of_away = -outside * satisfied * sharpness * away
-                    along_u = tl.where(ux * ux + uy * uy >= MIN_SQUARED, of_away / (u * u), 0.0)
-                    along_v = tl.where(vx * vx + vy * vy >= MIN_SQUARED, -of_away / (v * v), 0.0)
-                    gux, guy, gvx, gvy = ux * along_u, uy * along_u, vx * along_v, vy * along_v
-                    of_second = tl.zeros_like(g)
-                else:
-                    nux, nuy, nvx, nvy = ux / u, uy / u, vx / v, vy / v
-                    if code == ORIENT:
-                        away = nux * nvx + nuy * nvy - tl.cos(second)
-                        satisfied = tl.exp(-0.5 * away * away * sharpness)
-                        of_away = -outside * satisfied * sharpness * away
-                        gnux, gnuy, gnvx, gnvy = of_away * nvx, of_away * nvy, of_away * nux, of_away * nuy
-                        of_second = of_away * tl.sin(second)
-                    else:
-                        angle, sine, cosine, vanishes = _angle(nux, nuy, nvx, nvy)
-                        away = angle - second
-                        satisfied = tl.exp(-0.5 * away * away * sharpness)
-                        of_away = -outside * satisfied * sharpness * away
-                        length = tl.where(vanishes, 1.0, sine * sine + cosine * cosine)
-                        of_angle = tl.where(vanishes, 0.0, of_away / length)
-                        of_cross = of_angle * cosine * _sign(nux * nvy - nuy * nvx)
-                        of_dot = -of_angle * sine
-                        gnux, gnuy = of_cross * nvy + of_dot * nvx, -of_cross * nvx + of_dot * nvy
-                        gnvx, gnvy = -of_cross * nuy + of_dot * nux, of_cross * nux + of_dot * nuy
-                        of_second = -of_away
-                    gux, guy = _through_unit(ux, uy, gnux, gnuy)
-                    gvx, gvy = _through_unit(vx, vy, gnvx, gnvy)
-                gux, guy = _damp(ux, uy, softness, gux, guy)
-                gvx, gvy = _damp(vx, vy, softness, gvx, gvy)
-                _add_edge(of_here, p0, p1, K, B, inside, gux, guy)
-                _add_edge(of_here, a, b, K, B, inside, gvx, gvy)
-                of_first = outside * satisfied * away * away * sharpness
+            satisfied, of_first, of_second = _two_edges_backward(
+                here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness
+            )
         tl.atomic_add(of_shapes + one, tl.sum(tl.where(inside, of_first, 0.0), 0), mask=one >= 0, sem="relaxed")
         tl.atomic_add(of_shapes + two, tl.sum(tl.where(inside, of_second, 0.0), 0), mask=two >= 0, sem="relaxed")
         if GATE:
