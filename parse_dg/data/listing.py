@@ -1,0 +1,43 @@
+"""The images of a data set as they are listed, before any is opened: which files, of which domain and class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, how many there are."""
+
+
+class Problem(NamedTuple):
+    """A file that cannot be used, and why, in a few words."""
+
+    path: str
+    reason: str
+
+
+class ListedImage(NamedTuple):
+    """A file that should hold an image."""
+
+    path: str
+    """Relative to the listing's root, with forward slashes."""
+    domain: int
+    label: int
+    id: str
+    """What is shown: two renderings of one photo in two domains have the same id."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Every image of a data set: domain after domain, class after class, in the order of DomainBed's ImageFolder."""
+
+    layout: str
+    """Which arrangement of folders (or list) was recognised, in words."""
+    root: Path
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+    images: tuple[ListedImage, ...]
+    skipped: tuple[Problem, ...] = ()
+    """Files that were passed over, and why: links that lead out, names that are no images, published duplicates."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of this folder, a sentence each."""
