@@ -13,11 +13,12 @@ from rich.table import Table
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change
-from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints import PARTS
+from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
-from parse_dg.data.store import open_blueprints
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.evaluation.accuracy import predict
 from parse_dg.experiments.config import RunConfig

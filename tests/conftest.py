@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from parse_dg.config import change
-from parse_dg.data.benchmarks import Domain
+from parse_dg.data.domain import Domain
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
@@ -44,10 +44,11 @@ Numbered = Callable[..., Domain]
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache folder of all tests: the user's own is never read or written."""
+    """The cache folder of all tests, and a data folder: the user's own are never read or written."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PARSE_DG_CACHE", str(folder))
+        patch.setenv("PARSE_DG_DATA", str(tmp_path_factory.mktemp("data")))
         yield folder
 
 

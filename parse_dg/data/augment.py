@@ -1,21 +1,22 @@
 """Batched augmentation: a batch of uint8 images → float images in [0, 1], on the device the batch is on.
 
 The order is fixed: RandAugment (off by default), then random resized crop and flip as one resampling, then
-colour jitter, then grayscale. Every sample has its own draws. All randomness comes from the generator that is
-passed, on the CPU, so that a batch is augmented by the same draws whatever its device. A step switched
-off still draws, so that the others stay as they were; only RandAugment, which draws last, does not.
+colour jitter, then grayscale. Every sample has its own draws. They are made beforehand, on the CPU, by
+`draw_augment`; `augment` is then a function of images and draws alone, whatever the device and whenever it runs.
+A step switched off still draws, so that the others stay as they were; only RandAugment, which draws last, does not.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from parse_dg.data.randaugment import MAGNITUDE_BINS, randaugment
+from parse_dg.data.randaugment import MAGNITUDE_BINS, RandAugmentDraws, draw_randaugment, randaugment
 from parse_dg.errors import InputError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -38,6 +39,7 @@ class AugmentConfig:
     grayscale: float = 0.1  # probability of losing all colour
     randaugment_ops: int = 0  # RandAugment operations on each image; 0: none
     randaugment_magnitude: int = 9  # of them all, from 0 to 30
+    per_image: bool = False  # the classic path: one original after another, by Pillow, on the CPU
 
     def __post_init__(self) -> None:
         low, high = self.crop_scale
@@ -54,37 +56,53 @@ class AugmentConfig:
                 f"randaugment_magnitude is {self.randaugment_magnitude}: "
                 f"expected a whole number in [0, {MAGNITUDE_BINS - 1}]"
             )
+        if self.per_image and self.randaugment_ops:
+            raise InputError("RandAugment works on whole batches: with per_image=true, randaugment_ops must be 0")
+
+
+class AugmentDraws(NamedTuple):
+    """Everything random about the augmentation of a batch."""
+
+    uniform: Float[Tensor, "B 10"]
+    """In [0, 1): four for the crop, one for the flip, four for the jitter, one for grayscale."""
+    order: tuple[int, ...]
+    """Of brightness, contrast, saturation and hue; one for the batch."""
+    randaugment: RandAugmentDraws | None
+    """None where RandAugment is off; always on the CPU."""
+
+
+def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) -> AugmentDraws:
+    """The draws for a batch of `count` images, from a CPU generator."""
+    uniform = torch.rand(count, 10, generator=generator)
+    order = tuple(torch.randperm(len(_JITTER_STEPS), generator=generator).tolist())
+    ops = config.randaugment_ops
+    return AugmentDraws(uniform, order, draw_randaugment(count, ops, generator) if ops else None)
 
 
 def augment(
-    images: UInt8[Tensor, "B 3 H W"],
-    config: AugmentConfig,
-    generator: torch.Generator,
-    size: int | None = None,
+    images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
 ) -> Float[Tensor, "B 3 h w"]:
     """A randomly augmented float32 copy of a batch, values in [0, 1], not normalised.
 
-    The result is size × size pixels, or H × W where size is None. `generator` is a CPU generator.
+    The result is size × size pixels, or H × W where size is None.
     """
     if size is not None and size < 1:
         raise InputError(f"size is {size}: expected None or a whole number >= 1")
-    draws = torch.rand(len(images), 10, generator=generator)
-    order = torch.randperm(len(_JITTER_STEPS), generator=generator).tolist()
-    if config.randaugment_ops:
-        images = randaugment(images, config.randaugment_ops, config.randaugment_magnitude, generator)
-    draws = draws.to(images.device)
+    if draws.randaugment is not None:
+        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
+    uniform = draws.uniform.to(images.device)
     height, width = images.shape[-2:] if size is None else (size, size)
-    flip = draws[:, 4] < config.flip
+    flip = uniform[:, 4] < config.flip
     if config.crop_scale[0] == 1 and (height, width) == images.shape[-2:]:
         unit = to_unit(images)  # nothing to resample: pixels stay exactly as they are
         result = torch.where(flip[:, None, None, None], unit.flip(-1), unit)
     else:
-        box = crop_box(draws[:, :4], config.crop_scale, images.shape[-2:])
+        box = crop_box(uniform[:, :4], config.crop_scale, images.shape[-2:])
         result = crop_flip(images, box, flip, (height, width))
     if config.jitter:
-        jitter_(result, (2 * draws[:, 5:9] - 1) * config.jitter, order)
+        jitter_(result, (2 * uniform[:, 5:9] - 1) * config.jitter, draws.order)
     if config.grayscale:
-        adjust_saturation_(result, (draws[:, 9] >= config.grayscale).float())
+        adjust_saturation_(result, (uniform[:, 9] >= config.grayscale).float())
     return result
 
 

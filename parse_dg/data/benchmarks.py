@@ -1,73 +1,105 @@
-"""What a benchmark is: named domains over one set of classes, and the table of those that are known by name."""
+"""From a configuration to a benchmark: the embedded one, one that was added, or anybody's folder or list."""
 
-from collections.abc import Callable
+import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Int, UInt8
 
-from parse_dg.config import require
+from parse_dg.config import check_choices, require
 from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.store import open_blueprints
-from parse_dg.errors import unknown
+from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.cub_dg import read_extras
+from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
+from parse_dg.data.library import open_manifest
+from parse_dg.data.listing import Progress
+from parse_dg.data.manifest import Manifest
+from parse_dg.data.parallel import default_workers
+from parse_dg.data.store import NoRoomError, image_files, open_store
+from parse_dg.errors import InputError
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, how many there are."""
-
-
-@dataclass(frozen=True)
-class Domain:
-    """The images of one domain, decoded, and the class of each."""
-
-    name: str
-    images: UInt8[np.ndarray, "N H W 3"]
-    labels: Int[np.ndarray, "N"]
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Domains that share their classes."""
-
-    name: str
-    classes: tuple[str, ...]
-    domains: tuple[Domain, ...]
-    fingerprint: str
-    """SHA-256 of every image and label, in order."""
-
-    def domain(self, name: str) -> Domain:
-        """The domain called `name`."""
-        for domain in self.domains:
-            if domain.name == name:
-                return domain
-        raise unknown(f"domain of {self.name}", name, [domain.name for domain in self.domains])
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Which benchmark, which domain is held out, and how much of the others validates."""
+    """Which benchmark, which domain is held out, at what size."""
 
     benchmark: str = "blueprints"
+    """`blueprints`, the name of a data set that was added, or the path of a folder domain/class/image or a list."""
     target: str = "sketch"
-    holdout: float = 0.2
-    """The fraction of each source domain that validates."""
+    """The domain that is held out."""
+    image_size: int = 224
+    """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
+    crop_from: int | None = None
+    """Side of the images training crops are cut from; none: image_size."""
+    store: Literal["auto", "always", "never"] = "auto"
+    """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
+    fit (`auto`)."""
     blueprints: BlueprintsConfig = field(default_factory=BlueprintsConfig)
 
     def __post_init__(self) -> None:
-        if self.benchmark not in BENCHMARKS:
-            raise unknown("benchmark", self.benchmark, BENCHMARKS)
-        require(0 < self.holdout < 1, "data.holdout", self.holdout, "between 0 and 1")
+        check_choices(self, "data")
+        require(bool(self.benchmark.strip()), "data.benchmark", self.benchmark, "a name or a path")
+        require(1 <= self.image_size <= 4096, "data.image_size", self.image_size, "from 1 to 4096")
+        larger = self.crop_from is None or self.image_size <= self.crop_from <= 4096
+        require(larger, "data.crop_from", self.crop_from, "from data.image_size to 4096, or none")
 
 
 def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benchmark:
-    """The benchmark that `config` names, made first if need be."""
-    return BENCHMARKS[config.benchmark](config, progress)
+    """The benchmark that `config` names, made or decoded first if need be."""
+    if config.benchmark == "blueprints":
+        return _blueprints(config, progress)
+    return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
 
 
 def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
     stored = open_blueprints(config.blueprints, progress)
-    domains = tuple(Domain(name, part.images, part.labels) for name, part in stored.domains.items())
+    domains = tuple(
+        Domain(name, part.images, part.labels, captions=tuple((c,) for c in part.captions))
+        for name, part in stored.domains.items()
+    )
     return Benchmark("blueprints", stored.classes, domains, stored.fingerprint)
 
 
-BENCHMARKS: dict[str, Callable[[DataConfig, Progress | None], Benchmark]] = {"blueprints": _blueprints}
-"""Every benchmark that has a name."""
+def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:
+    images = _images(manifest, config.image_size, config.store, progress)
+    larger: list[Images] | None = None
+    if config.crop_from not in (None, config.image_size):
+        larger = _images(manifest, config.crop_from, config.store, progress)
+    rows: list[list[int]] = [[] for _ in manifest.domains]
+    for row, image in enumerate(manifest.images):
+        rows[image.domain].append(row)
+    files = image_files(manifest)
+    extras = read_extras(manifest)
+    domains = []
+    for number, name in enumerate(manifest.domains):
+        mine = [manifest.images[row] for row in rows[number]]
+        domains.append(
+            Domain(
+                name,
+                images[number],
+                np.array([image.label for image in mine], dtype=np.int64),
+                larger=larger[number] if larger else None,
+                files=files[number],
+                ids=tuple(image.id for image in mine),
+                digests=tuple(image.digest for image in mine),
+                captions=extras[number].captions,
+                lists=extras[number].lists,
+            )
+        )
+    return Benchmark(manifest.name, manifest.classes, tuple(domains), manifest.fingerprint)
+
+
+def _images(manifest: Manifest, size: int, store: str, progress: Progress | None) -> list[Images]:
+    """The images of every domain: from the store, or decoded when they are read."""
+    if store != "never":
+        try:
+            return list(open_store(manifest, size, progress))
+        except NoRoomError as error:
+            if store == "always":
+                raise InputError(f"{error}: set PARSE_DG_CACHE to another disk, or data.store=auto") from error
+            log.warning("%s: images are decoded whenever they are read, which is slower", error)
+    pool = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
+    return [DecodedFiles(files, size, pool) for files in image_files(manifest)]

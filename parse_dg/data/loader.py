@@ -1,6 +1,12 @@
-"""Batches: endless ones of every source domain for training, finite ones for evaluation."""
+"""Batches: endless ones of every source domain for training, finite ones for evaluation, read ahead of their use.
 
-from collections.abc import Iterator, Sequence
+While a batch is being used the next ones are read by threads; for a CUDA device they are read into page-locked
+memory and copied on a stream of their own, so that the device waits for neither disk nor bus.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -8,60 +14,170 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from parse_dg.config import require
+from parse_dg.data.augment import AugmentDraws
+from parse_dg.data.domain import Images
+from parse_dg.data.parallel import default_workers, map_ahead
+from parse_dg.data.sampling import Plan, Sampler, State
 from parse_dg.data.splits import Subset
+from parse_dg.data.transforms import transform_image
+
+CPU = torch.device("cpu")
+AHEAD = 3
+"""How many batches are read ahead, each by a thread of its own."""
 
 
 class Batch(NamedTuple):
-    """Images as they are stored, their classes, and the number of the source domain each comes from."""
+    """Images as they are stored, their classes, the source domain each comes from, and how to augment them."""
 
     images: UInt8[Tensor, "B 3 H W"]
     labels: Int[Tensor, "B"]
     domains: Int[Tensor, "B"]
+    draws: AugmentDraws | None
+    """None where the images have been augmented, one by one, on the CPU."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on another device."""
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
+        """The same batch on another device; from page-locked memory without waiting."""
+        draws = self.draws and self.draws._replace(uniform=self.draws.uniform.to(device, non_blocking=True))
+        images, labels, domains = (part.to(device, non_blocking=True) for part in self[:3])
+        return Batch(images, labels, domains, draws)
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return (*self[:3], *([self.draws.uniform] if self.draws else []))
 
 
 class TrainingBatches:
-    """Endless batches with the same number of images of every source domain, domain after domain.
+    """Endless batches, as the sampler plans them, on the device they are for."""
 
-    Each domain is gone through without replacement, in a new order every time, on its own clock: a small domain
-    comes round more often.
-    """
-
-    def __init__(self, sources: Sequence[Subset], per_domain: int, generator: torch.Generator):
-        for source in sources:
-            found = len(source.indices)
-            require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
-        self.sources, self.per_domain, self.generator = sources, per_domain, generator
-        self._queues = [torch.empty(0, dtype=torch.long) for _ in sources]
+    def __init__(self, sampler: Sampler, image_size: int, device: torch.device = CPU):
+        self.sampler, self.image_size, self.device = sampler, image_size, device
+        self._upload = _Upload(device)
+        self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
+        self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
+        self._pending: deque[tuple[Future[_Uploaded], State]] = deque()
+        self._state = sampler.state()
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
-        parts = [self._take(number) for number in range(len(self.sources))]
-        domains = torch.arange(len(parts)).repeat_interleave(self.per_domain)
-        return Batch(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), domains)
+        while len(self._pending) < AHEAD:
+            plan = self.sampler.plan()
+            self._pending.append((self._pool.submit(self._read, plan), plan.after))
+        future, self._state = self._pending.popleft()
+        return future.result().take()
 
-    def _take(self, number: int) -> tuple[Tensor, Tensor]:
-        source, queue = self.sources[number], self._queues[number]
-        while len(queue) < self.per_domain:
-            queue = torch.cat((queue, torch.randperm(len(source.indices), generator=self.generator)))
-        self._queues[number] = queue[self.per_domain :]
-        return load_images(source, queue[: self.per_domain].numpy())
+    def state(self) -> State:
+        """What to restore to get the batch after the last one given, whatever has been read ahead."""
+        return self._state
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a saved state; what was read ahead is dropped."""
+        self.sampler.restore(state)
+        self._pending.clear()
+        self._state = self.sampler.state()
+
+    def _read(self, plan: Plan) -> "_Uploaded":
+        return self._upload(self.read(plan))
+
+    def read(self, plan: Plan) -> Batch:
+        """The batch of a plan, on the CPU; in page-locked memory if the device is CUDA."""
+        sources, per_domain = self.sampler.sources, self.sampler.per_domain
+        chosen = [s.indices[p.numpy()] for s, p in zip(sources, plan.positions, strict=True)]
+        per_image = self.sampler.augment.per_image
+        size = self.image_size if per_image else training_images(sources[0]).shape[1]
+        images = self._empty((len(sources) * per_domain, size, size, 3))
+        for number, (source, indices) in enumerate(zip(sources, chosen, strict=True)):
+            part = slice(number * per_domain, (number + 1) * per_domain)
+            if per_image:
+                self._transform(source, indices, plan.draws, part, images)
+            else:
+                read_into(training_images(source), indices, images[part].numpy())
+        labels = torch.cat(
+            [torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)]
+        )
+        domains = torch.arange(len(sources)).repeat_interleave(per_domain)
+        draws = plan.draws._replace(uniform=self._pinned(plan.draws.uniform))
+        return Batch(
+            images.permute(0, 3, 1, 2), self._pinned(labels), self._pinned(domains), None if per_image else draws
+        )
+
+    def _transform(
+        self, source: Subset, indices: Int[np.ndarray, "n"], draws: AugmentDraws, part: slice, images: Tensor
+    ) -> None:
+        """Augment the originals one by one, with Pillow."""
+
+        def transform(place: int, index: int) -> None:
+            uniform = draws.uniform[place].numpy()
+            original = source.domain.original(index)
+            done = transform_image(original, self.sampler.augment, uniform, draws.order, self.image_size)
+            images[place] = torch.from_numpy(done)
+
+        list(self._per_image.map(transform, range(part.start, part.stop), indices.tolist()))
+
+    def _empty(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+
+    def _pinned(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
 
-def evaluation_batches(subset: Subset, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Every image of the subset once, in order, with its class."""
-    for start in range(0, len(subset.indices), size):
-        yield load_images(subset, np.arange(start, min(start + size, len(subset.indices))))
+class _Uploaded(NamedTuple):
+    """A batch on its device, or on its way there."""
+
+    batch: Batch
+    arrived: torch.cuda.Event | None
+
+    def take(self) -> Batch:
+        """The batch, for use on the current stream from now on."""
+        if self.arrived is not None:
+            current = torch.cuda.current_stream(self.batch.images.device)
+            current.wait_event(self.arrived)
+            for tensor in self.batch._tensors():
+                tensor.record_stream(current)
+        return self.batch
 
 
-def load_images(subset: Subset, positions: Int[np.ndarray, "n"]) -> tuple[Tensor, Tensor]:
+class _Upload:
+    """Copies batches to a device; to a CUDA device on a stream of its own."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def __call__(self, batch: Batch) -> _Uploaded:
+        if self.stream is None:
+            return _Uploaded(batch.to(self.device), None)
+        with torch.cuda.stream(self.stream):
+            moved = batch.to(self.device)
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record(self.stream)
+        return _Uploaded(moved, arrived)
+
+
+def training_images(source: Subset) -> Images:
+    """What training crops are cut from."""
+    return source.domain.images if source.domain.larger is None else source.domain.larger
+
+
+def read_into(images: Images, indices: Int[np.ndarray, "n"], out: UInt8[np.ndarray, "n H W 3"]) -> None:
+    """Copy some images to where they are wanted."""
+    if isinstance(images, np.ndarray):
+        np.take(images, indices, axis=0, out=out, mode="clip")  # any other mode goes through a copy
+    else:
+        out[:] = images[indices]
+
+
+def evaluation_batches(subset: Subset, size: int, crops: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    """Every image of the subset once, in order, with its class; `crops`: at the size crops are cut from."""
+    starts = range(0, len(subset.indices), size)
+    positions = (np.arange(start, min(start + size, len(subset.indices))) for start in starts)
+    return map_ahead(lambda chosen: load_images(subset, chosen, crops), positions, workers=2, ahead=2)
+
+
+def load_images(subset: Subset, positions: Int[np.ndarray, "n"], crops: bool = False) -> tuple[Tensor, Tensor]:
     """Images and labels at some positions of the subset; the images' channels are last in memory."""
     chosen = subset.indices[positions]
-    images = torch.from_numpy(np.ascontiguousarray(subset.domain.images[chosen]))
-    return images.permute(0, 3, 1, 2), torch.from_numpy(subset.domain.labels[chosen])
+    source = training_images(subset) if crops else subset.domain.images
+    images = np.empty((len(chosen), *source.shape[1:]), np.uint8)
+    read_into(source, chosen, images)
+    return torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(subset.domain.labels[chosen])

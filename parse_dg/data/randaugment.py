@@ -7,10 +7,11 @@ black.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from parse_dg.errors import InputError
@@ -30,22 +31,32 @@ class Operation:
     signed: bool = False  # whether the magnitude is negated, with probability 1/2
 
 
-def randaugment(images: Images, ops: int, magnitude: int, generator: torch.Generator) -> Images:
-    """`ops` operations one after another on each image, drawn with replacement from OPERATIONS.
+class RandAugmentDraws(NamedTuple):
+    """Which operation every image gets in every round, and the sign of its magnitude."""
 
-    `magnitude` is one of 31 bins, 0 to 30, and common to all; `generator` is a CPU generator.
-    """
+    choices: Int[Tensor, "ops B"]
+    signs: Float[Tensor, "ops B"]
+
+
+def draw_randaugment(count: int, ops: int, generator: torch.Generator) -> RandAugmentDraws:
+    """`ops` operations for each of `count` images, drawn with replacement from OPERATIONS by a CPU generator."""
     if ops < 0:
         raise InputError(f"ops is {ops}: expected a whole number >= 0")
+    choices = torch.randint(len(OPERATIONS), (ops, count), generator=generator)
+    return RandAugmentDraws(choices, 1.0 - 2.0 * torch.randint(2, (ops, count), generator=generator))
+
+
+def randaugment(images: Images, magnitude: int, draws: RandAugmentDraws) -> Images:
+    """The operations that were drawn, one after another, on each image; `draws` stay on the CPU.
+
+    `magnitude` is one of 31 bins, 0 to 30, and common to all.
+    """
     if not 0 <= magnitude < MAGNITUDE_BINS:
         raise InputError(f"magnitude is {magnitude}: expected a whole number in [0, {MAGNITUDE_BINS - 1}]")
-    operations = list(OPERATIONS.values())
     height, width = images.shape[-2:]
-    choices = torch.randint(len(operations), (ops, len(images)), generator=generator)
-    signs = 1.0 - 2.0 * torch.randint(2, (ops, len(images)), generator=generator)
     result = images.clone()
-    for choice, sign in zip(choices, signs, strict=True):
-        for index, operation in enumerate(operations):
+    for choice, sign in zip(draws.choices, draws.signs, strict=True):
+        for index, operation in enumerate(OPERATIONS.values()):
             rows = (choice == index).nonzero()[:, 0]
             if len(rows) == 0 or operation.apply is identity:
                 continue

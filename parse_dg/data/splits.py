@@ -1,20 +1,48 @@
-"""Leave-one-domain-out, and the seeded hold-out inside each source domain.
+"""Leave-one-domain-out: what trains, what validates, and which images of the target are scored.
 
-The hold-out equals DomainBed's bit for bit: the images of domain number i, in their order in the benchmark, are
-shuffled with a seed hashed from (trial seed, i), and the first 20% are held out (Gulrajani & Lopez-Paz 2021,
-arXiv:2007.01434).
+`holdout20` equals DomainBed's hold-out bit for bit: the images of domain number i, in their order in the benchmark,
+are shuffled with a seed hashed from (trial seed, i), and the first 20% are held out (Gulrajani & Lopez-Paz 2021,
+arXiv:2007.01434). `gvrt-split` follows the lists that come with CUB-DG (Min et al. 2022): each source domain has
+lists of its own, and the target is scored on its test list, so that no photo is on both sides.
 """
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.config import require
-from parse_dg.data.benchmarks import Benchmark, Domain
+from parse_dg.config import check_choices, require
+from parse_dg.data.domain import Benchmark, Domain
+from parse_dg.errors import InputError, unknown
 
 Indices = Int[np.ndarray, "n"]
+Scheme = Literal["holdout20", "gvrt-split"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """Which images train, validate and test."""
+
+    scheme: Scheme = "holdout20"
+    holdout: float = 0.2
+    """The fraction of each domain that `holdout20` holds out."""
+    seed: int | None = None
+    """Of the hold-out; none: the run's seed."""
+    target_images: Literal["all", "in"] = "all"
+    """`all`: the target is scored on every image. `in`: on the 80% that its own hold-out leaves, as in DomainBed.
+    `gvrt-split` has a test list instead."""
+    validation_domain: str | None = None
+    """A source domain that is not trained on: leave-one-domain-out selection scores its `in` images."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, "split")
+        require(0 < self.holdout < 1, "split.holdout", self.holdout, "between 0 and 1")
+        require(self.seed is None or self.seed >= 0, "split.seed", self.seed, "0 or more, or none")
+        listed = self.scheme == "gvrt-split" and (self.target_images == "in" or self.validation_domain)
+        if listed:
+            raise InputError("split.scheme=gvrt-split has lists of its own: leave the other fields of split alone")
 
 
 @dataclass(frozen=True)
@@ -27,11 +55,17 @@ class Subset:
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Source domains to train and validate on, and the target that is read once, at the end."""
+    """Source domains to train and validate on, and the target."""
 
     training: tuple[Subset, ...]
     validation: tuple[Subset, ...]
+    """The held-out images of every source domain."""
     target: Subset
+    """The images the result is of."""
+    target_held_out: Subset | None = None
+    """The target's own 20%, where the result is not of them: the oracle looks at these."""
+    validation_domain: Subset | None = None
+    """The `in` images of the source domain that is not trained on."""
 
 
 def whole(domain: Domain) -> Subset:
@@ -52,16 +86,70 @@ def hold_out(count: int, fraction: float, seed: int) -> tuple[Int[np.ndarray, "k
     return np.array(keys[held:], dtype=np.int64), np.array(keys[:held], dtype=np.int64)
 
 
-def leave_one_out(benchmark: Benchmark, target: str, trial_seed: int, fraction: float = 0.2) -> LeaveOneOut:
-    """The split of a benchmark with `target` held out whole."""
+def leave_one_out(
+    benchmark: Benchmark, target: str, seed: int, config: SplitConfig = SplitConfig()  # noqa: B008 - frozen
+) -> LeaveOneOut:
+    """The split of a benchmark with `target` held out; `seed` is the run's, for a config without one."""
+    if config.scheme == "gvrt-split":
+        return _split_by_lists(benchmark, target)
+    trial = seed if config.seed is None else config.seed
     test = benchmark.domain(target)
-    training, validation = [], []
-    for number, domain in enumerate(benchmark.domains):
-        if domain is not test:
-            count = len(domain.labels)
-            kept, held = hold_out(count, fraction, seed_hash(trial_seed, number))
-            enough = f"large enough to hold out one of the {count} images of {domain.name}"
-            require(len(held) > 0, "data.holdout", fraction, enough)
-            training.append(Subset(domain, kept))
-            validation.append(Subset(domain, held))
-    return LeaveOneOut(tuple(training), tuple(validation), whole(test))
+    parts = [_hold_out(domain, n, trial, config.holdout) for n, domain in enumerate(benchmark.domains)]
+    in_target, out_target = parts[benchmark.domains.index(test)]
+    sources = [part for part in parts if part[0].domain is not test]
+    unseen = None
+    if config.validation_domain is not None:
+        names = [part[0].domain.name for part in sources]
+        if config.validation_domain not in names:
+            raise unknown("split.validation_domain", config.validation_domain, names)
+        unseen = sources.pop(names.index(config.validation_domain))[0]
+    require(bool(sources), "the number of source domains to train on", 0, "at least 1")
+    everything = config.target_images == "all"
+    return LeaveOneOut(
+        training=tuple(kept for kept, _ in sources),
+        validation=tuple(held for _, held in sources),
+        target=whole(test) if everything else in_target,
+        target_held_out=None if everything else out_target,
+        validation_domain=unseen,
+    )
+
+
+def _hold_out(domain: Domain, number: int, trial: int, fraction: float) -> tuple[Subset, Subset]:
+    count = len(domain.labels)
+    kept, held = hold_out(count, fraction, seed_hash(trial, number))
+    enough = f"large enough to hold out one of the {count} images of {domain.name}"
+    require(len(held) > 0, "split.holdout", fraction, enough)
+    return Subset(domain, kept), Subset(domain, held)
+
+
+def _split_by_lists(benchmark: Benchmark, target: str) -> LeaveOneOut:
+    """Source number s, in the benchmark's order without the target, has the lists train{s} and valid{s}."""
+    test = benchmark.domain(target)
+    sources = [domain for domain in benchmark.domains if domain is not test]
+    training = tuple(_listed(domain, f"train{number}") for number, domain in enumerate(sources))
+    validation = tuple(_listed(domain, f"valid{number}") for number, domain in enumerate(sources))
+    return LeaveOneOut(training, validation, _listed(test, "test"))
+
+
+def _listed(domain: Domain, name: str) -> Subset:
+    lists = domain.lists or {}
+    if name not in lists:
+        found = ", ".join(lists) or "none: its folder has no split.json"
+        raise InputError(f"split.scheme=gvrt-split needs the list {name} of {domain.name}; lists found: {found}")
+    return Subset(domain, np.asarray(lists[name], dtype=np.int64))
+
+
+def leaked(split: LeaveOneOut) -> int:
+    """How many of the target's scored images are also trained on in another rendering, or as the same file.
+
+    Two images are the same picture if they have one id, or one digest.
+    """
+    seen: set[str] = set()
+    for subset in split.training:
+        seen.update(*(_identities(subset.domain, index) for index in subset.indices.tolist()))
+    return sum(not seen.isdisjoint(_identities(split.target.domain, index)) for index in split.target.indices.tolist())
+
+
+def _identities(domain: Domain, index: int) -> set[str]:
+    found = {f"id {domain.ids[index]}"} if domain.ids else set()
+    return found | ({f"file {domain.digests[index]}"} if domain.digests else set())

@@ -1,96 +1,153 @@
-"""Decoded images, made once, kept in the cache folder and memory-mapped.
+"""Decoded images: every file opened once, resized, kept in the cache folder, and memory-mapped from then on.
 
-A stored benchmark is a folder of `.npy` arrays (read without pickle) and one JSON file. It is written under a
-temporary name and renamed when complete, so that an interrupted or a second writer leaves nothing half done.
+A store is a folder named by the manifest's fingerprint and the size: one uint8 array (`.npy`) a domain, and
+`index.json` once all are there. A domain is written under a temporary name and renamed when complete, so that a
+build that is interrupted goes on with the next domain; a lock lets one process build while others wait.
 """
 
-import hashlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import PIL
+from filelock import FileLock, Timeout
+from jaxtyping import UInt8
 
-from parse_dg.data import blueprints, drawing
-from parse_dg.data.blueprints import BlueprintsConfig, BlueprintsDomain, generate_domain
+from parse_dg.data.cache import cache_folder, cannot_write, free_bytes, make_folder
+from parse_dg.data.domain import ImageFiles
+from parse_dg.data.listing import Progress
+from parse_dg.data.manifest import Manifest
+from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 
-Progress = Callable[[str, int, int], None]
+RESERVE = 2**30
+"""Bytes of disk that a store leaves free."""
+
+Stored = UInt8[np.ndarray, "N S S 3"]
 
 
-@dataclass(frozen=True)
-class StoredBlueprints:
-    """The embedded benchmark, memory-mapped."""
+class NoRoomError(Exception):
+    """The store would not fit on the disk: says what it needs and what there is."""
 
-    classes: tuple[str, ...]
-    domains: dict[str, BlueprintsDomain]
-    fingerprint: str
-
-
-def cache_folder() -> Path:
-    """Where decoded images are kept: $PARSE_DG_CACHE, else parse-dg in the user's cache folder."""
-    chosen = os.environ.get("PARSE_DG_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(chosen) if chosen else (Path(base) if base else Path.home() / ".cache") / "parse-dg"
-
-
-def open_blueprints(config: BlueprintsConfig, progress: Progress | None = None) -> StoredBlueprints:
-    """Blueprints of `config`, drawn on the first call."""
-    folder = cache_folder() / f"blueprints-{_recipe(config)}"
-    if not (folder / "index.json").exists():
-        _build(folder, config, progress)
-    index = json.loads((folder / "index.json").read_text())
-    domains = {
-        name: BlueprintsDomain(
-            images=np.load(folder / f"{name}.images.npy", mmap_mode="r"),
-            labels=np.load(folder / f"{name}.labels.npy"),
-            centres=np.load(folder / f"{name}.centres.npy"),
-            captions=tuple(index["captions"][name]),
+    def __init__(self, folder: Path, needed: int, free: int):
+        super().__init__(
+            f"decoded images would take {gigabytes(needed)} and {folder} has {gigabytes(free)} free "
+            f"({gigabytes(RESERVE)} of it kept back)"
         )
-        for name in blueprints.DOMAINS
-    }
-    return StoredBlueprints(blueprints.CLASSES, domains, index["fingerprint"])
 
 
-def _recipe(config: BlueprintsConfig) -> str:
-    """A short hash of the settings and of the code that draws, so that a changed drawing is drawn anew."""
-    sources = [Path(str(module.__file__)).read_bytes() for module in (blueprints, drawing)]
-    settings = json.dumps(asdict(config), sort_keys=True).encode()
-    return hashlib.sha256(b"".join([settings, *sources])).hexdigest()[:16]
+def gigabytes(size: int) -> str:
+    """1500000000 → 1.50 GB."""
+    return f"{size / 1e9:.2f} GB"
 
 
-def _build(folder: Path, config: BlueprintsConfig, progress: Progress | None) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.making-"))
-    except OSError as error:
-        reason = f"cannot write to the cache {folder.parent} ({error.strerror})"
-        raise InputError(f"{reason}: set PARSE_DG_CACHE to another folder") from error
-    try:
-        captions, digest = {}, hashlib.sha256()
-        each = len(blueprints.CLASSES) * config.images_per_class
-        for number, name in enumerate(blueprints.DOMAINS):
+def store_bytes(images: int, size: int) -> int:
+    """What a store of this many images takes."""
+    return images * size * size * 3
 
-            def report(done: int, before: int = number * each) -> None:
-                if progress:
-                    progress("drawing Blueprints", before + done, each * len(blueprints.DOMAINS))
 
-            part = generate_domain(name, config, report)
-            captions[name] = part.captions
-            for kind in ("images", "labels", "centres"):
-                np.save(temporary / f"{name}.{kind}.npy", getattr(part, kind))
-            digest.update(part.images.tobytes() + part.labels.tobytes())
-        index = {"fingerprint": digest.hexdigest(), "captions": captions}
-        (temporary / "index.json").write_text(json.dumps(index))
-        temporary.chmod(0o755)  # mkdtemp's folders are for their owner alone; a cache may be shared
-        try:
-            temporary.rename(folder)
-        except OSError:  # somebody else was faster
+def store_folder(manifest: Manifest, size: int) -> Path:
+    """Where the images of a manifest are kept at a size."""
+    return cache_folder() / f"images-{manifest.fingerprint[:24]}-{size}"
+
+
+def image_files(manifest: Manifest) -> list[ImageFiles]:
+    """The files of every domain, in the manifest's order."""
+    paths: list[list[str]] = [[] for _ in manifest.domains]
+    for image in manifest.images:
+        paths[image.domain].append(image.path)
+    return [ImageFiles(manifest.root, tuple(each), manifest.keep_truncated) for each in paths]
+
+
+def open_store(manifest: Manifest, size: int, progress: Progress | None = None) -> list[Stored]:
+    """The images of every domain at size × size, decoded first if need be; raises `NoRoomError` if they do not fit."""
+    folder = store_folder(manifest, size)
+    files = image_files(manifest)
+    if not (folder / "index.json").exists():
+        make_folder(folder, "PARSE_DG_CACHE")
+        with _locked(folder, progress):
             if not (folder / "index.json").exists():
-                raise
+                _build(folder, manifest, files, size, progress)
+    return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
+
+
+def _build(
+    folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None
+) -> None:
+    missing = [(n, each) for n, each in enumerate(files) if not (folder / f"{n}.npy").exists()]
+    _remove_leftovers(folder)
+    _require_room(folder, store_bytes(sum(len(each.paths) for _, each in missing), size))
+    total, done = len(manifest.images), len(manifest.images) - sum(len(each.paths) for _, each in missing)
+    try:
+        for number, each in missing:
+            _write_domain(folder / f"{number}.npy", each, size, progress, done, total)
+            done += len(each.paths)
+        index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
+        index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
+        (folder / "index.json.making").write_text(json.dumps(index, indent=2) + "\n")
+        (folder / "index.json.making").rename(folder / "index.json")
+    except OSError as error:
+        raise cannot_write(folder, "PARSE_DG_CACHE", error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove_leftovers(folder)
+
+
+def _write_domain(
+    path: Path, files: ImageFiles, size: int, progress: Progress | None, before: int, total: int
+) -> None:
+    """Written from beginning to end, not through a map: a full disk is then an error and not a crash."""
+    making = path.with_name(f"{path.name}.making")
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(files.paths), size, size, 3)}
+    with making.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for done, image in enumerate(map_ahead(lambda i: files.decode(i, size), range(len(files.paths))), 1):
+            file.write(image.tobytes())
+            if progress:
+                progress(f"decoding to {size} pixels", before + done, total)
+        file.flush()
+        os.fsync(file.fileno())
+    making.rename(path)
+
+
+def _map(path: Path, count: int, size: int) -> Stored:
+    expected = (count, size, size, 3)
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = f"{array.dtype} {array.shape}"
+    except (OSError, ValueError, EOFError) as error:
+        array, found = None, f"no array ({error})"
+    if array is None or array.shape != expected or array.dtype != np.uint8:
+        raise InputError(f"{path} is damaged: expected uint8 {expected}, found {found}: remove {path.parent}")
+    stored: Stored = array
+    return stored
+
+
+def _require_room(folder: Path, needed: int) -> None:
+    free = free_bytes(folder)
+    if needed > free - RESERVE:
+        raise NoRoomError(folder.parent, needed, free)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """What an interrupted build left; only called while holding the lock."""
+    for path in folder.glob("*.making"):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
+    """Alone with the folder; waits, and says so, while another process builds."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if progress:
+            progress("waiting for another process that decodes the same images", 0, 1)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

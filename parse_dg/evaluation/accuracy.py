@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.algorithms import Algorithm
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.data.augment import AugmentConfig, augment, draw_augment, normalise, to_unit
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 
@@ -36,15 +36,26 @@ class Predictions(NamedTuple):
     labels: Int[Tensor, "N"]
 
 
+class Augmentation(NamedTuple):
+    """How images are changed before they are predicted: DomainBed augments its validation images too."""
+
+    config: AugmentConfig
+    seed: int
+
+
 @torch.no_grad()
 def predict(
-    model: Algorithm, subset: Subset, device: torch.device, seen: Callable[[int], None] = lambda images: None
+    model: Algorithm,
+    subset: Subset,
+    device: torch.device,
+    seen: Callable[[int], None] = lambda images: None,
+    augmentation: Augmentation | None = None,
 ) -> Predictions:
     """Logits in float32, evaluation mode; the model's mode is put back. `seen` is told the size of every batch."""
     was_training = model.training
     model.eval()
     logits, labels = [], []
-    for images, classes in _normalised_batches(subset, device):
+    for images, classes in _normalised_batches(subset, device, augmentation):
         logits.append(model(images).float().cpu())
         labels.append(classes)
         seen(len(classes))
@@ -52,9 +63,11 @@ def predict(
     return Predictions(torch.cat(logits), torch.cat(labels))
 
 
-def accuracy(model: Algorithm, subset: Subset, device: torch.device) -> Accuracy:
+def accuracy(
+    model: Algorithm, subset: Subset, device: torch.device, augmentation: Augmentation | None = None
+) -> Accuracy:
     """Accuracy of the model on a subset."""
-    return score(predict(model, subset, device))
+    return score(predict(model, subset, device, augmentation=augmentation))
 
 
 def score(predictions: Predictions) -> Accuracy:
@@ -64,6 +77,15 @@ def score(predictions: Predictions) -> Accuracy:
     return Accuracy(correct, len(labels), float(F.cross_entropy(logits, labels)))
 
 
-def _normalised_batches(subset: Subset, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    for images, labels in evaluation_batches(subset, EVALUATION_BATCH):
-        yield normalise(to_unit(images.to(device)), IMAGENET_MEAN, IMAGENET_STD), labels
+def _normalised_batches(
+    subset: Subset, device: torch.device, augmentation: Augmentation | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(augmentation.seed) if augmentation else None
+    size = subset.domain.images.shape[1]
+    for images, labels in evaluation_batches(subset, EVALUATION_BATCH, crops=augmentation is not None):
+        moved = images.to(device)
+        if augmentation and generator:
+            draws = draw_augment(augmentation.config, len(moved), generator)
+            yield normalise(augment(moved, augmentation.config, draws, size)), labels
+        else:
+            yield normalise(to_unit(moved)), labels

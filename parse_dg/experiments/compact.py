@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from parse_dg.data.benchmarks import Benchmark, Progress, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model, pick_device, save_model

@@ -7,6 +7,9 @@ from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
 from parse_dg.data.augment import AugmentConfig
 from parse_dg.data.benchmarks import DataConfig
+from parse_dg.data.sampling import SamplingConfig
+from parse_dg.data.splits import SplitConfig
+from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.backbone import BackboneConfig
 from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.training.optimizer import OptimizerConfig
@@ -18,14 +21,23 @@ class RunConfig:
     """Everything that is needed to repeat a run."""
 
     data: DataConfig = field(default_factory=DataConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     mixstyle: MixStyleConfig = field(default_factory=MixStyleConfig)
     algorithm: AlgorithmConfig = field(default_factory=ParseConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     seed: int = 0
     """Of the hold-out, the start, the batches and every draw."""
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, "seed", self.seed, "0 or more")
+        self.protocol.check_against(self.split)
+
+    @property
+    def trial(self) -> int:
+        """The seed of the hold-out: what tells repetitions of one experiment apart."""
+        return self.seed if self.split.seed is None else self.split.seed

@@ -9,7 +9,9 @@ from rich.markup import escape
 from rich.progress import TaskID
 from rich.table import Table
 
-from parse_dg.data.benchmarks import Benchmark, Progress, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.listing import Progress
 from parse_dg.experiments.compact import CompactionOutcome, compact_runs
 from parse_dg.experiments.compact_table import CELLS, FOOTNOTE, NAMES, as_csv, as_markdown, table_rows, text_cells
 from parse_dg.experiments.config import RunConfig
@@ -19,8 +21,9 @@ from parse_dg.training.progress import counting_display, training_display
 
 
 def default_folder(config: RunConfig) -> Path:
-    """runs/DATA/ALGORITHM/TARGET/seedN."""
-    parts = (config.data.benchmark, config.algorithm.name, config.data.target, f"seed{config.seed}")
+    """runs/DATA/ALGORITHM/TARGET/seedN; a data set used by path goes by the last part of the path."""
+    data = Path(config.data.benchmark).name or "data"
+    parts = (data, config.algorithm.name, config.data.target, f"seed{config.trial}")
     return Path("runs").joinpath(*parts)
 
 
@@ -70,10 +73,12 @@ def print_result(console: Console, result: Result, folder: Path) -> None:
             f"{name}, held-out images (source)", percent(value["accuracy"]), f"{value['correct']}/{value['images']}"
         )
     table.add_row("mean of the source domains", percent(result["validation_mean_accuracy"]), "")
-    row = f"[bold]{target['domain']}, all images (target: the result)"
+    row = f"[bold]{target['domain']}, {target['part']} (target: the result)"
     table.add_row(row, f"[bold]{percent(target['accuracy'])}", f"{target['correct']}/{target['images']}")
     console.print(table)
     console.print(f"weights of step {result['selected_step']} of {result['steps']}, by {result['selection']}")
+    if result["leakage"]["images"]:
+        console.print(result["leakage"]["words"])
     if "active_applications" in result:
         per_class = result["active_applications_per_class"]
         mean = sum(per_class) / len(per_class)

@@ -8,6 +8,7 @@ from parse_dg.data.splits import leave_one_out, whole
 from parse_dg.deploy.model_file import load_model, pick_device
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.parts import target_part
 from parse_dg.experiments.run import read_config
 
 
@@ -32,8 +33,8 @@ def evaluate_run(
     if domain is not None:
         subsets = [(whole(benchmark.domain(domain)), _role(config, domain))]
     else:
-        split = leave_one_out(benchmark, config.data.target, config.seed, config.data.holdout)
-        subsets = [(split.target, "target: all images, never seen in training")]
+        split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
+        subsets = [(split.target, f"target: {target_part(config.split)}, never seen in training")]
         subsets += [(subset, "source: held-out images") for subset in split.validation]
     return [NamedAccuracy(s.domain.name, role, accuracy(model.algorithm, s, device)) for s, role in subsets]
 

@@ -18,6 +18,9 @@ from parse_dg.model.vocabulary import VocabularyConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import TrainingConfig
 
+PHOTOGRAPHS = BackboneConfig(name="resnet50", weights="imagenet", freeze_batchnorm=True)
+"""The paper's backbone. Statistics of BatchNorm stay frozen, as in all published figures of DomainBed."""
+
 
 def blueprints(algorithm: str) -> RunConfig:
     """A small backbone from a random start on 64-pixel images: what `parse-dg demo` runs.
@@ -75,18 +78,41 @@ def paper(algorithm: str) -> RunConfig:
     return replace(base, algorithm=literal)
 
 
+def pretrained(algorithm: str) -> RunConfig:
+    """ResNet-50 from ImageNet on photographs of 224 pixels: the backbone at 5e-5, the head at 1e-3."""
+    base = RunConfig(
+        backbone=PHOTOGRAPHS,
+        optimizer=OptimizerConfig(backbone_rate=5e-5, head_rate=1e-3),
+        training=TrainingConfig(steps=5000, check_every=250),
+    )
+    chosen = ParseConfig(sparsity=0.0) if algorithm == "parse" else _default(algorithm)
+    return replace(base, algorithm=chosen)
+
+
 def _default(algorithm: str) -> AlgorithmConfig:
     if algorithm not in ALGORITHMS:
         raise unknown("algorithm", algorithm, ALGORITHMS)
     return ALGORITHMS[algorithm][1]()
 
 
-RECIPES: dict[str, Callable[[str], RunConfig]] = {"blueprints": blueprints, "paper": paper}
+RECIPES: dict[str, Callable[[str], RunConfig]] = {
+    "blueprints": blueprints,
+    "pretrained": pretrained,
+    "paper": paper,
+}
 """Every recipe by name; each takes the name of an algorithm."""
 
 
-def build_config(recipe: str, algorithm: str) -> RunConfig:
-    """The configuration of a recipe for an algorithm."""
+def default_recipe(data: str) -> str:
+    """The recipe for a data set, where none is named."""
+    return "blueprints" if data == "blueprints" else "pretrained"
+
+
+def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunConfig:
+    """The configuration of a recipe for an algorithm; on photographs `paper` has the paper's backbone."""
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, RECIPES)
-    return RECIPES[recipe](algorithm)
+    config = RECIPES[recipe](algorithm)
+    if recipe == "paper" and data != "blueprints":
+        return replace(config, backbone=PHOTOGRAPHS)
+    return config

@@ -1,6 +1,7 @@
 """One run: a configuration becomes a folder of results.
 
 config.json         everything needed to repeat the run
+split.json          which images of which domain were held out, and which of the target are scored
 metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images
 model.safetensors   the weights of the best check
 result.json         accuracy of those weights, on which images, selected how
@@ -19,19 +20,19 @@ import torch
 from parse_dg._version import __version__
 from parse_dg.algorithms import build_algorithm
 from parse_dg.config import from_dict, to_dict
-from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches
+from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import Model, ModelSpec, build_model, pick_device, save_model
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
+from parse_dg.evaluation.protocol import SELECTIONS, describe
 from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.parts import describe_split, leakage, scored_subsets, target_part
 from parse_dg.model.backbone import build_backbone
 from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Observer, Trainer
-
-SELECTION = (
-    "training-domain validation: the check with the highest mean accuracy over the source domains' held-out images"
-)
 
 Result = dict[str, Any]
 
@@ -39,7 +40,7 @@ Result = dict[str, Any]
 def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
     """The benchmark of a run and its split; raises before anything is written if the configuration is wrong."""
     benchmark = benchmark or open_benchmark(config.data)
-    return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.data.holdout)
+    return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.split)
 
 
 def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
@@ -65,15 +66,15 @@ def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Bench
         backbone=replace(config.backbone, weights=None),
         algorithm=config.algorithm,
         classes=benchmark.classes,
-        image_size=int(benchmark.domains[0].images.shape[1]),
+        image_size=benchmark.image_size,
     )
     _claim(folder, config)
+    write_json(folder / "split.json", describe_split(config, benchmark, split))
     best = _fit(trainer, folder, spec, observe)
     save_model(folder / "model.safetensors", spec, best.state)
     model = build_model(spec, best.state)
     model.algorithm.to(device)
-    target = accuracy(model.algorithm, split.target, device)
-    result = summarise(config, benchmark, best.check, target, trainer.steps, model)
+    result = summarise(config, benchmark, split, best.check, trainer.steps, model, device)
     write_json(folder / "environment.json", _environment(device, time.monotonic() - started))
     write_json(folder / "result.json", result)
     return result
@@ -81,8 +82,9 @@ def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Bench
 
 def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, device: torch.device) -> Trainer:
     """A trainer whose every draw comes from generators seeded by the configuration."""
-    start, order, draws = (
-        torch.Generator().manual_seed(seed_hash(config.seed, purpose)) for purpose in ("start", "order", "draws")
+    start, order, augment, draws = (
+        torch.Generator().manual_seed(seed_hash(config.seed, purpose))
+        for purpose in ("start", "order", "augment", "draws")
     )
     algorithm = build_algorithm(
         build_backbone(config.backbone, config.mixstyle, start),
@@ -91,34 +93,59 @@ def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, d
         label_smoothing=config.training.label_smoothing,
         generator=start,
     )
+    sampler = Sampler(
+        split.training,
+        config.training.batch_per_domain,
+        config.sampling,
+        config.augment,
+        order=order,
+        draws=augment,
+    )
     return Trainer(
         algorithm,
-        TrainingBatches(split.training, config.training.batch_per_domain, order),
-        split.validation,
+        TrainingBatches(sampler, benchmark.image_size, device),
+        (split.validation_domain,) if split.validation_domain else split.validation,
         steps=count_steps(config, split),
         training=config.training,
         optimizer=config.optimizer,
         augment=config.augment,
         generator=draws,
         device=device,
+        image_size=benchmark.image_size,
+        protocol=config.protocol,
+        scored=scored_subsets(split, config.protocol),
+        seed=config.seed,
     )
 
 
 def summarise(
-    config: RunConfig, benchmark: Benchmark, check: Check, target: Accuracy, steps: int, model: Model
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    check: Check,
+    steps: int,
+    model: Model,
+    device: torch.device,
 ) -> Result:
     """result.json: which number is the result, on which images, and how the weights were chosen."""
+    target = accuracy(model.algorithm, split.target, device)
     result: Result = {
         "algorithm": config.algorithm.name,
         "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
+        "domains": [domain.name for domain in benchmark.domains],
         "seed": config.seed,
-        "target": {"domain": config.data.target, **as_json(target)},
+        "trial": config.trial,
+        "target": {"domain": config.data.target, "part": target_part(config.split), **as_json(target)},
         "validation": {name: as_json(value) for name, value in check.validation.items()},
         "validation_mean_accuracy": check.mean_accuracy,
-        "selection": SELECTION,
+        "selection": SELECTIONS[config.protocol.selection],
         "selected_step": check.step,
         "steps": steps,
+        "protocol": {"name": config.protocol.name, "rules": describe(config.protocol, config.split)},
+        "leakage": leakage(split),
     }
+    if split.target_held_out and config.protocol.selection == "oracle":
+        result["oracle"] = as_json(accuracy(model.algorithm, split.target_held_out, device))
     if config.algorithm.name == "parse":
         weights = model.parse().network.structure.composition.active().weights
         result["active_applications"] = weights.shape[1]
@@ -143,7 +170,7 @@ def read_finished(config: RunConfig, folder: Path) -> Result | None:
     result = folder / "result.json"
     if not result.exists():
         return None
-    finished = _read_json(result)
+    finished = read_json(result)
     if not isinstance(finished, dict):
         raise InputError(f"{result} must hold a result, found {finished!r}")
     return finished
@@ -154,14 +181,15 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / "config.json"
     if not path.is_file():
         raise InputError(f"{folder} is not a run: expected a folder with config.json")
-    data = _read_json(path)
+    data = read_json(path)
     try:
         return from_dict(RunConfig, data)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The data of a JSON file."""
     try:
         return json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -210,6 +238,7 @@ def _metrics(check: Check, best: bool) -> dict[str, Any]:
         "validation_mean_accuracy": check.mean_accuracy,
         "best_so_far": best,
         "rates": check.rates,
+        **({"scores": {name: as_json(value) for name, value in check.scores.items()}} if check.scores else {}),
     }
 
 

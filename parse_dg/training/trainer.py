@@ -1,22 +1,24 @@
 """The loop that trains any algorithm: endless batches, a check on the source domains now and then, the best kept.
 
-The target domain is not known here: it cannot be read before the end.
+The target domain is not known here, unless it is among the images that are scored for the record.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Example
 from parse_dg.config import check_choices, require
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, AugmentConfig, augment, normalise
+from parse_dg.data.augment import AugmentConfig, augment, normalise, to_unit
 from parse_dg.data.loader import Batch
-from parse_dg.data.splits import Subset
-from parse_dg.evaluation.accuracy import Accuracy, accuracy
+from parse_dg.data.splits import Subset, seed_hash
+from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
+from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.host import HostCopy
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 from parse_dg.training.recording import Recording, find_backbone
@@ -34,6 +36,8 @@ class TrainingConfig:
     batch_per_domain: int = 32
     check_every: int = 50
     """Steps between two checks on the held-out images of the source domains."""
+    check_from: int = 0
+    """The step that checks are counted from; 1: the first step is a check, as in DomainBed."""
     label_smoothing: float = 0.0
     device: str = "auto"
     """`auto` takes CUDA where there is one."""
@@ -48,8 +52,13 @@ class TrainingConfig:
         for name in ("steps", "batch_per_domain", "check_every"):
             require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "at least 1")
         require(self.epochs is None or self.epochs > 0, "training.epochs", self.epochs, "positive, or none")
+        require(self.check_from >= 0, "training.check_from", self.check_from, "0 or more")
         ok = 0 <= self.label_smoothing < 1
         require(ok, "training.label_smoothing", self.label_smoothing, "between 0 and 1")
+
+    def checks_at(self, step: int) -> bool:
+        """Whether a check is due after a step."""
+        return step >= self.check_from and (step - self.check_from) % self.check_every == 0
 
     def total_steps(self, source_images: int, domains: int) -> int:
         """How many steps the run has, on sources of this many training images."""
@@ -68,6 +77,8 @@ class Check(NamedTuple):
     """By source domain."""
     rates: dict[str, float]
     """The learning rate of each group at this step."""
+    scores: dict[str, Accuracy] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    """Of other named images, recorded and not used."""
 
     @property
     def mean_accuracy(self) -> float:
@@ -142,11 +153,17 @@ class Trainer:
         augment: AugmentConfig,
         generator: torch.Generator,
         device: torch.device,
+        image_size: int | None = None,
+        protocol: ProtocolConfig = ProtocolConfig(),  # noqa: B008 - frozen
+        scored: Mapping[str, Subset] = MappingProxyType({}),
+        seed: int = 0,
     ):
+        """`scored` are other images, by name, that checks also score; `seed` is of augmented validation."""
         self.algorithm = algorithm.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batches, self.validation, self.steps = batches, validation, steps
         self.training, self.optimizer_config, self.augment = training, optimizer, augment
         self.generator, self.device = generator, device
+        self.image_size, self.protocol, self.scored, self.seed = image_size, protocol, scored, seed
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.best: Best | None = None
@@ -166,7 +183,7 @@ class Trainer:
                 sums[name] = sums.get(name, 0.0) + value
             since += 1
             check = None
-            if step % self.training.check_every == 0 or step == self.steps:
+            if self.training.checks_at(step) or step == self.steps:
                 means = {name: float(total) / since for name, total in sums.items()}
                 check = self._check(step, means)
                 sums, since = {}, 0
@@ -212,18 +229,33 @@ class Trainer:
 
     def prepare_example(self, batch: Batch) -> Example:
         """A stored batch, augmented and normalised."""
-        images = normalise(augment(batch.images, self.augment, self.generator), IMAGENET_MEAN, IMAGENET_STD)
+        if batch.draws is None:
+            images = normalise(to_unit(batch.images))
+        else:
+            images = normalise(augment(batch.images, self.augment, batch.draws, self.image_size))
         return Example(images.contiguous(memory_format=torch.channels_last), batch.labels, batch.domains)
 
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
         self._stop_if_not_finite(self.watched)
-        validation = {s.domain.name: accuracy(self.algorithm, s, self.device) for s in self.validation}
+        augmented = self.augment if self.protocol.augment_validation else None
+        validation = {s.domain.name: self._score(s, augmented, step) for s in self.validation}
+        sources = set(validation) if augmented else set()
+        scores = {
+            name: self._score(s, augmented if s.domain.name in sources else None, step)
+            for name, s in self.scored.items()
+        }
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
-        check = Check(step, losses, validation, rates)
+        check = Check(step, losses, validation, rates, scores)
         if not math.isfinite(check.mean_loss):
             raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
-        if check.better_than(self.best.check if self.best else None):
+        if self.protocol.selection == "oracle" or check.better_than(self.best.check if self.best else None):
             state = {name: value.detach().cpu().clone() for name, value in self.algorithm.state_dict().items()}
             self.best = Best(check, state)
         return check
+
+    def _score(self, subset: Subset, augment: AugmentConfig | None, step: int) -> Accuracy:
+        """Accuracy on a subset, its images augmented if asked, by draws of their own."""
+        seed = seed_hash(self.seed, "validation", subset.domain.name, step)
+        augmentation = Augmentation(augment, seed) if augment else None
+        return accuracy(self.algorithm, subset, self.device, augmentation)

@@ -13,11 +13,12 @@ import torch
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser, main
-from parse_dg.data.benchmarks import BENCHMARKS
+from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.experiments.protocols import PROTOCOLS
 from parse_dg.experiments.recipes import RECIPES
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
-COMMANDS = ("train", "evaluate", "compact", "demo", "info")
+COMMANDS = ("train", "evaluate", "compact", "demo", "info", "data", "table")
 
 
 # --- evaluate -------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run
 def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
     said = run("info")
     assert said.code == 0
-    for name in (__version__, torch.__version__, "cpu", str(cache), *ALGORITHMS, *BENCHMARKS, *RECIPES):
+    for name in (__version__, torch.__version__, "cpu", str(cache), *ALGORITHMS, "blueprints", *DATA_SETS, *RECIPES, *PROTOCOLS):
         assert name in said.out
 
 
@@ -104,7 +105,7 @@ def test_help_of_train_names_what_can_be_chosen(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = capsys.readouterr().out
-    for name in (*ALGORITHMS, *BENCHMARKS, *RECIPES, "config.json", "result.json"):
+    for name in (*ALGORITHMS, "blueprints", *RECIPES, *PROTOCOLS, "config.json", "result.json"):
         assert name in text
 
 

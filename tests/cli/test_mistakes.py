@@ -9,11 +9,15 @@ from tests.cli.conftest import SMALL, Run, assert_refused, snapshot
 
 TRAINING_MISTAKES = {
     "an unknown algorithm": (["--algorithm", "emr"], "unknown algorithm 'emr': valid are erm, no_relations, parse"),
-    "an unknown recipe": (["--recipe", "soup"], "unknown recipe 'soup': valid are blueprints, paper"),
-    "an unknown benchmark": (["--data", "PACS"], "unknown benchmark 'PACS': valid are blueprints"),
+    "an unknown recipe": (["--recipe", "soup"], "unknown recipe 'soup': valid are blueprints, pretrained, paper"),
+    "an unknown benchmark": (["--data", "PACS"], "no data set 'PACS': here are blueprints; pacs, vlcs,"),
+    "a benchmark that is not here": (["--data", "pacs"], "`parse-dg data add pacs PATH`"),
+    "an unknown protocol": (["--protocol", "imagenet"], "unknown protocol 'imagenet': valid are parse, domainbed, swad"),
+    "an oracle on all images": (["--set", "protocol.selection=oracle"], "set split.target_images=in"),
+    "no domain to validate on": (["--set", "protocol.selection=leave-one-domain-out"], "split.validation_domain=DOMAIN"),
     "an unknown domain": (["--target", "sketchy"], "'sketchy': valid are photo, cartoon, sketch, paint"),
     "an unknown field": (["--set", "training.step=3"], "unknown configuration field 'training.step': valid are"),
-    "an unknown section": (["--set", "trainer.steps=3"], "'trainer.steps': valid are data, augment,"),
+    "an unknown section": (["--set", "trainer.steps=3"], "'trainer.steps': valid are data, split, sampling, augment,"),
     "a section": (["--set", "training=3"], "training is a section, not a field: its fields are training.steps,"),
     "a field of a field": (["--set", "training.steps.first=3"], "training.steps is a single value"),
     "no value": (["--set", "training.steps"], "--set takes section.field=value"),
@@ -32,7 +36,7 @@ TRAINING_MISTAKES = {
 
 
 def test_no_image_to_validate_on(run: Run, tmp_path: Path) -> None:
-    assert_refused(run("train", *SMALL, "--out", "here", "--set", "data.holdout=0.001"), "photo")
+    assert_refused(run("train", *SMALL, "--out", "here", "--set", "split.holdout=0.001"), "photo")
     assert snapshot(tmp_path) == {}
 
 

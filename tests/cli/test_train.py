@@ -25,6 +25,7 @@ def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_pa
         "metrics.jsonl",
         "model.safetensors",
         "result.json",
+        "split.json",
     }
     result = result_of(folder)
     assert result["algorithm"] == algorithm
@@ -53,7 +54,7 @@ def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) 
 
 
 def test_the_table_says_how_much_was_held_out(run: Run) -> None:
-    said = run("train", "--algorithm", "erm", *SMALL, "--set", "data.holdout=0.5", "--out", "here")
+    said = run("train", "--algorithm", "erm", *SMALL, "--set", "split.holdout=0.5", "--out", "here")
     assert "/20" in said.out  # half of 40 images
 
 

@@ -20,6 +20,7 @@ from parse_dg.data.augment import (
     augment,
     crop_box,
     crop_flip,
+    draw_augment,
     luma,
     normalise,
     shift_hue_,
@@ -32,6 +33,13 @@ OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "gr
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def augmented(
+    images: Tensor, config: AugmentConfig, generator: torch.Generator, size: int | None = None
+) -> Tensor:
+    """Draw, then apply."""
+    return augment(images, config, draw_augment(config, len(images), generator), size)
 
 
 def random_images(count: int = 8, height: int = 24, width: int = 24) -> Tensor:
@@ -53,7 +61,7 @@ def gradient(count: int, height: int = 32, width: int = 32) -> Tensor:
 @pytest.mark.parametrize(("size", "shape"), [(None, (20, 24)), (24, (24, 24)), (9, (9, 9)), (40, (40, 40))])
 def test_shape_dtype_and_range(ops: int, size: int | None, shape: tuple[int, int]) -> None:
     config = AugmentConfig(randaugment_ops=ops, jitter=1.0)
-    result = augment(random_images(height=20), config, seeded(0), size)
+    result = augmented(random_images(height=20), config, seeded(0), size)
     assert result.shape == (8, 3, *shape)
     assert result.dtype == torch.float32
     assert result.min() >= 0
@@ -66,21 +74,21 @@ def test_same_generator_same_result(ops: int) -> None:
     images, config = random_images(), AugmentConfig(randaugment_ops=ops)
     before = images.clone()
     generator = seeded(5)
-    first = augment(images, config, generator)
-    assert torch.equal(first, augment(images, config, seeded(5)))
-    assert not torch.equal(first, augment(images, config, generator))  # it moved on
+    first = augmented(images, config, generator)
+    assert torch.equal(first, augmented(images, config, seeded(5)))
+    assert not torch.equal(first, augmented(images, config, generator))  # it moved on
     assert torch.equal(images, before)
 
 
 def test_global_randomness_is_neither_used_nor_moved() -> None:
     state = torch.get_rng_state()
-    augment(random_images(), AugmentConfig(randaugment_ops=2), seeded(0))
+    augmented(random_images(), AugmentConfig(randaugment_ops=2), seeded(0))
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_everything_off_only_scales() -> None:
     images = random_images()
-    assert torch.equal(augment(images, AugmentConfig(**OFF), seeded(0)), images / 255)
+    assert torch.equal(augmented(images, AugmentConfig(**OFF), seeded(0)), images / 255)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +97,14 @@ def test_everything_off_only_scales() -> None:
 )
 def test_each_step_alone_does_something(on: dict[str, Any]) -> None:
     images = random_images()
-    result = augment(images, AugmentConfig(**(OFF | on)), seeded(0))
+    result = augmented(images, AugmentConfig(**(OFF | on)), seeded(0))
     assert not torch.equal(result, images / 255)
 
 
 def test_switching_a_step_off_keeps_the_other_draws() -> None:
     images = random_images()
-    whole = augment(images, AugmentConfig(jitter=0, grayscale=0), seeded(0))
-    flipped = augment(images, AugmentConfig(jitter=0, grayscale=0, flip=1), seeded(0))
+    whole = augmented(images, AugmentConfig(jitter=0, grayscale=0), seeded(0))
+    flipped = augmented(images, AugmentConfig(jitter=0, grayscale=0, flip=1), seeded(0))
     kept = (whole == flipped).flatten(1).all(1)
     assert kept.any()
     torch.testing.assert_close(whole[~kept], flipped[~kept].flip(-1), atol=1e-4, rtol=0)
@@ -105,33 +113,33 @@ def test_switching_a_step_off_keeps_the_other_draws() -> None:
 def test_samples_are_augmented_independently() -> None:
     same = random_images(count=1).repeat(16, 1, 1, 1)
     for on in ({"crop_scale": (0.5, 0.9)}, {"jitter": 0.3}):
-        result = augment(same, AugmentConfig(**(OFF | on)), seeded(0))
+        result = augmented(same, AugmentConfig(**(OFF | on)), seeded(0))
         assert len(result.flatten(1).unique(dim=0)) == 16
     # and what happens to one does not depend on the others' pixels
     first = random_images(count=4)
     second = first.clone()
     second[1:] = 255 - second[1:]
     config = AugmentConfig(randaugment_ops=2)
-    assert torch.equal(augment(first, config, seeded(0))[0], augment(second, config, seeded(0))[0])
+    assert torch.equal(augmented(first, config, seeded(0))[0], augmented(second, config, seeded(0))[0])
 
 
 def test_flip_with_probability_one_is_exact() -> None:
     images = random_images()
-    result = augment(images, AugmentConfig(**(OFF | {"flip": 1.0})), seeded(0))
+    result = augmented(images, AugmentConfig(**(OFF | {"flip": 1.0})), seeded(0))
     assert torch.equal(result, images.flip(-1) / 255)
 
 
 def test_flip_and_gray_come_as_often_as_asked() -> None:
     images = gradient(2000, 4, 4)
-    flipped = augment(images, AugmentConfig(**(OFF | {"flip": 0.5})), seeded(0))
+    flipped = augmented(images, AugmentConfig(**(OFF | {"flip": 0.5})), seeded(0))
     assert 0.46 < (flipped[:, 0, 0, 0] > 0).float().mean() < 0.54
-    gray = augment(images, AugmentConfig(**(OFF | {"grayscale": 0.1})), seeded(0))
+    gray = augmented(images, AugmentConfig(**(OFF | {"grayscale": 0.1})), seeded(0))
     assert 0.07 < (gray[:, 2, 3, 3] > 0).float().mean() < 0.13
 
 
 def test_gray_is_gray() -> None:
     images = random_images()
-    result = augment(images, AugmentConfig(**(OFF | {"grayscale": 1.0})), seeded(0))
+    result = augmented(images, AugmentConfig(**(OFF | {"grayscale": 1.0})), seeded(0))
     assert torch.equal(result[:, 0], result[:, 1])
     assert torch.equal(result[:, 0], result[:, 2])
     torch.testing.assert_close(result[:, 0], luma(images / 255))
@@ -140,9 +148,9 @@ def test_gray_is_gray() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_does_what_the_cpu_does() -> None:
     images, config = random_images(count=64), AugmentConfig(randaugment_ops=2)
-    there = augment(images.cuda(), config, seeded(0), 20)
+    there = augmented(images.cuda(), config, seeded(0), 20)
     assert there.is_cuda
-    difference = (there.cpu() - augment(images, config, seeded(0), 20)).abs()
+    difference = (there.cpu() - augmented(images, config, seeded(0), 20)).abs()
     # a blend truncated the other way is one step of 255, which contrast and hue may then amplify
     assert (difference > 0.01).float().mean() < 0.01
 
@@ -189,7 +197,7 @@ def test_crop_reads_the_box_and_nothing_else() -> None:
 
 
 def test_corners_average_to_the_centre_of_the_box() -> None:
-    result = augment(gradient(500), AugmentConfig(**(OFF | {"crop_scale": (0.3, 0.6)})), seeded(0))
+    result = augmented(gradient(500), AugmentConfig(**(OFF | {"crop_scale": (0.3, 0.6)})), seeded(0))
     corners = result[:, :2, [0, 0, -1, -1], [0, -1, 0, -1]].mean((0, 2)) * (255 / 4)
     torch.testing.assert_close(corners, torch.tensor([15.5, 15.5]), atol=0.4, rtol=0)
 
@@ -255,7 +263,7 @@ def test_hue_is_that_of_colorsys() -> None:
 
 def test_jitter_stays_within_its_strength() -> None:
     flat = torch.full((500, 3, 2, 2), 100, dtype=torch.uint8)  # gray and flat: only brightness shows
-    result = augment(flat, AugmentConfig(**(OFF | {"jitter": 0.3})), seeded(0)) * 2.55
+    result = augmented(flat, AugmentConfig(**(OFF | {"jitter": 0.3})), seeded(0)) * 2.55
     assert 0.69 < result.min() < 0.72
     assert 1.28 < result.max() < 1.31
 
@@ -310,7 +318,7 @@ def test_impossible_settings_are_named(setting: dict[str, Any], message: str) ->
 
 def test_impossible_size_is_named() -> None:
     with pytest.raises(InputError, match=r"size is 0: expected None or a whole number >= 1"):
-        augment(random_images(), AugmentConfig(), seeded(0), 0)
+        augmented(random_images(), AugmentConfig(), seeded(0), 0)
 
 
 def test_settings_are_frozen() -> None:

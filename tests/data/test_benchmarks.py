@@ -3,9 +3,10 @@
 import pytest
 
 from parse_dg.data import blueprints
-from parse_dg.data.benchmarks import BENCHMARKS, Benchmark, DataConfig, open_benchmark
+from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.store import open_blueprints
+from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.domain import Benchmark
 from parse_dg.errors import InputError
 from tests.conftest import Numbered, Tiny
 
@@ -44,14 +45,3 @@ def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
     assert benchmark.domain("sketch") is second
     with pytest.raises(InputError, match="unknown domain of pair 'paint': valid are photo, sketch"):
         benchmark.domain("paint")
-
-
-def test_an_unknown_benchmark_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=f"unknown benchmark 'pacs': valid are {', '.join(BENCHMARKS)}"):
-        DataConfig(benchmark="pacs")
-
-
-@pytest.mark.parametrize("holdout", [0.0, 1.0, -0.2, float("nan")])
-def test_the_held_out_fraction_lies_between_0_and_1(holdout: float) -> None:
-    with pytest.raises(InputError, match=r"data\.holdout must be between 0 and 1, found"):
-        DataConfig(holdout=holdout)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from parse_dg.data.augment import AugmentConfig
 from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
+from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
@@ -15,6 +17,14 @@ from tests.conftest import Numbered
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def training(
+    sources: list[Subset], per_domain: int, order: torch.Generator, sampling: SamplingConfig | None = None
+) -> TrainingBatches:
+    config = sampling or SamplingConfig()
+    sampler = Sampler(sources, per_domain, config, AugmentConfig(), order=order, draws=generator(1))
+    return TrainingBatches(sampler, image_size=4)
 
 
 @pytest.fixture
@@ -32,7 +42,7 @@ def of_domain(batches: list[Batch], number: int) -> list[int]:
 
 
 def test_a_batch_has_as_many_images_of_every_domain_in_order(sources: list[Subset]) -> None:
-    for batch in islice(TrainingBatches(sources, 4, generator()), 10):
+    for batch in islice(training(sources, 4, generator()), 10):
         assert batch.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 4
         assert batch.images.shape == (12, 3, 4, 4)
         assert batch.images.dtype == torch.uint8
@@ -40,13 +50,13 @@ def test_a_batch_has_as_many_images_of_every_domain_in_order(sources: list[Subse
 
 
 def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
-    for batch in islice(TrainingBatches(sources, 5, generator()), 10):
+    for batch in islice(training(sources, 5, generator()), 10):
         assert (batch.images == batch.labels[:, None, None, None]).all()
 
 
 @pytest.mark.parametrize("per_domain", [1, 2, 4, 5, 20])
 def test_every_image_comes_once_a_pass_on_its_domains_own_clock(sources: list[Subset], per_domain: int) -> None:
-    batches = list(islice(TrainingBatches(sources, per_domain, generator()), 60))
+    batches = list(islice(training(sources, per_domain, generator()), 60))
     for number, source in enumerate(sources):
         count = len(source.indices)
         order = of_domain(batches, number)
@@ -56,14 +66,14 @@ def test_every_image_comes_once_a_pass_on_its_domains_own_clock(sources: list[Su
 
 
 def test_every_pass_has_a_new_order(sources: list[Subset]) -> None:
-    order = of_domain(list(islice(TrainingBatches(sources, 4, generator()), 30)), 0)
+    order = of_domain(list(islice(training(sources, 4, generator()), 30)), 0)
     passes = [tuple(order[start : start + 12]) for start in range(0, 120, 12)]
     assert len(set(passes)) == len(passes)
     assert tuple(range(12)) not in passes
 
 
 def test_a_small_domain_comes_round_more_often(sources: list[Subset]) -> None:
-    batches = list(islice(TrainingBatches(sources, 6, generator()), 14))
+    batches = list(islice(training(sources, 6, generator()), 14))
     assert set(Counter(of_domain(batches, 0)).values()) == {7}
     assert set(Counter(of_domain(batches, 1)).values()) == {12}
     assert set(Counter(of_domain(batches, 2)).values()) == {28}
@@ -71,28 +81,28 @@ def test_a_small_domain_comes_round_more_often(sources: list[Subset]) -> None:
 
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
-    order = of_domain(list(islice(TrainingBatches([subset], 2, generator()), 9)), 0)
+    order = of_domain(list(islice(training([subset], 2, generator()), 9)), 0)
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
 
 
 def test_a_single_image_is_a_domain_too(numbered: Numbered) -> None:
-    batch = next(TrainingBatches([whole(numbered("photo", 1)), whole(numbered("paint", 9))], 3, generator()))
+    batch = next(training([whole(numbered("photo", 1)), whole(numbered("paint", 9))], 3, generator()))
     assert batch.labels[:3].tolist() == [0, 0, 0]
     assert batch.domains.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_same_generator_gives_the_same_batches(sources: list[Subset]) -> None:
     torch.manual_seed(1)
-    one = list(islice(TrainingBatches(sources, 4, generator(3)), 12))
+    one = list(islice(training(sources, 4, generator(3)), 12))
     torch.manual_seed(2)
-    again = list(islice(TrainingBatches(sources, 4, generator(3)), 12))
-    other = list(islice(TrainingBatches(sources, 4, generator(4)), 12))
-    assert all(torch.equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x, y, strict=True))
+    again = list(islice(training(sources, 4, generator(3)), 12))
+    other = list(islice(training(sources, 4, generator(4)), 12))
+    assert all(torch.equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x[:3], y[:3], strict=True))
     assert of_domain(one, 0) != of_domain(other, 0)
 
 
 def test_batches_are_endless_and_iterate_over_themselves(sources: list[Subset]) -> None:
-    batches = TrainingBatches(sources, 4, generator())
+    batches = training(sources, 4, generator())
     assert iter(batches) is batches
     assert len(list(islice(batches, 200))) == 200
 
@@ -101,13 +111,14 @@ def test_a_domain_without_training_images_is_refused(numbered: Numbered) -> None
     empty = Subset(numbered("cartoon", 3), np.array([], dtype=np.int64))
     message = "the training part of domain cartoon must be at least one image, found 0"
     with pytest.raises(InputError, match=message):
-        TrainingBatches([whole(numbered("photo", 3)), empty], 2, generator())
+        training([whole(numbered("photo", 3)), empty], 2, generator())
 
 
 def test_a_batch_moves_as_a_whole(sources: list[Subset]) -> None:
-    moved = next(TrainingBatches(sources, 2, generator())).to(torch.device("meta"))
+    moved = next(training(sources, 2, generator())).to(torch.device("meta"))
     assert isinstance(moved, Batch)
-    assert {part.device.type for part in moved} == {"meta"}
+    assert moved.draws is not None
+    assert {part.device.type for part in (*moved[:3], moved.draws.uniform)} == {"meta"}
 
 
 # evaluation

@@ -8,12 +8,17 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from parse_dg.data.randaugment import MAGNITUDE_BINS, OPERATIONS, randaugment
+from parse_dg.data.randaugment import MAGNITUDE_BINS, OPERATIONS, draw_randaugment, randaugment
 from parse_dg.errors import InputError
 
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def drawn(images: Tensor, ops: int, magnitude: int, generator: torch.Generator) -> Tensor:
+    """Draw, then apply."""
+    return randaugment(images, magnitude, draw_randaugment(len(images), ops, generator))
 
 
 def random_images(count: int = 6, height: int = 24, width: int = 32) -> Tensor:
@@ -171,9 +176,9 @@ def test_magnitudes_are_those_of_torchvision() -> None:
 def test_same_generator_same_result_and_input_untouched() -> None:
     images = random_images(count=32)
     before = images.clone()
-    first = randaugment(images, 2, 9, seeded(1))
-    assert torch.equal(first, randaugment(images, 2, 9, seeded(1)))
-    assert not torch.equal(first, randaugment(images, 2, 9, seeded(2)))
+    first = drawn(images, 2, 9, seeded(1))
+    assert torch.equal(first, drawn(images, 2, 9, seeded(1)))
+    assert not torch.equal(first, drawn(images, 2, 9, seeded(2)))
     assert torch.equal(images, before)
     assert first.dtype == torch.uint8
     assert first.shape == images.shape
@@ -181,7 +186,7 @@ def test_same_generator_same_result_and_input_untouched() -> None:
 
 def test_global_randomness_is_neither_used_nor_moved() -> None:
     state = torch.get_rng_state()
-    randaugment(random_images(), 2, 9, seeded(1))
+    drawn(random_images(), 2, 9, seeded(1))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -194,7 +199,7 @@ def test_every_sample_is_one_operation_of_the_table() -> None:
             for sign in ((1, -1) if operation.signed else (1,))
         ]
     )
-    result = randaugment(images, 1, 15, seeded(3))
+    result = drawn(images, 1, 15, seeded(3))
     matches = (result[:, None] == possible).flatten(2).all(2)  # sample, outcome
     assert matches.any(1).all()
     assert matches.any(0).all()
@@ -202,7 +207,7 @@ def test_every_sample_is_one_operation_of_the_table() -> None:
 
 def test_no_operations_is_the_identity() -> None:
     images = random_images()
-    assert torch.equal(randaugment(images, 0, 9, seeded(0)), images)
+    assert torch.equal(drawn(images, 0, 9, seeded(0)), images)
 
 
 @pytest.mark.parametrize(
@@ -210,4 +215,4 @@ def test_no_operations_is_the_identity() -> None:
 )
 def test_impossible_settings_are_named(ops: int, magnitude: int, field: str) -> None:
     with pytest.raises(InputError, match=field):
-        randaugment(random_images(), ops, magnitude, seeded(0))
+        drawn(random_images(), ops, magnitude, seeded(0))

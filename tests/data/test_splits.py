@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from parse_dg.data.benchmarks import Benchmark
-from parse_dg.data.splits import hold_out, leave_one_out, seed_hash, whole
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.splits import SplitConfig, hold_out, leave_one_out, seed_hash, whole
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
 
@@ -67,7 +67,7 @@ def test_the_target_is_in_neither_training_nor_validation(benchmark: Benchmark, 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.5])
 def test_training_and_validation_are_disjoint_and_complete(benchmark: Benchmark, fraction: float) -> None:
-    split = leave_one_out(benchmark, "photo", 3, fraction)
+    split = leave_one_out(benchmark, "photo", 3, SplitConfig(holdout=fraction))
     for training, validation in zip(split.training, split.validation, strict=True):
         assert training.domain is validation.domain
         count = SIZES[training.domain.name]
@@ -99,3 +99,9 @@ def test_a_whole_domain_is_every_image_in_order(numbered: Numbered) -> None:
     subset = whole(numbered("photo", 4))
     assert subset.indices.tolist() == [0, 1, 2, 3]
     assert subset.indices.dtype == np.int64
+
+
+@pytest.mark.parametrize("holdout", [0.0, 1.0, -0.2, float("nan")])
+def test_the_held_out_fraction_lies_between_0_and_1(holdout: float) -> None:
+    with pytest.raises(InputError, match=r"split\.holdout must be between 0 and 1, found"):
+        SplitConfig(holdout=holdout)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.parse import ParseConfig
-from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, load_model, save_model

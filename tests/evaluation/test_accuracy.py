@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
-from parse_dg.data.benchmarks import Domain
+from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
 from parse_dg.evaluation.accuracy import EVALUATION_BATCH, Accuracy, Predictions, accuracy, predict, score
 from tests.conftest import Numbered

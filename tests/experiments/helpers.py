@@ -9,7 +9,7 @@ import torch
 
 from parse_dg.training.trainer import Check
 
-REPEATED = ["config.json", "metrics.jsonl", "model.safetensors", "result.json"]
+REPEATED = ["config.json", "split.json", "metrics.jsonl", "model.safetensors", "result.json"]
 """The files that are the same when a run is repeated."""
 CPU = torch.device("cpu")
 

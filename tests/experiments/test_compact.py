@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.data.benchmarks import Benchmark, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model

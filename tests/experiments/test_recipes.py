@@ -93,14 +93,14 @@ def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> No
     assert (config.training.epochs, config.training.label_smoothing) == (50.0, 0.1)
     assert (config.augment.randaugment_ops, config.augment.randaugment_magnitude) == (2, 9)
     assert (config.augment.jitter, config.augment.grayscale) == (0.0, 0.0)
-    assert config.data.holdout == 0.2
+    assert config.split.holdout == 0.2
 
 
 # what is refused
 
 
 def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="unknown recipe 'papr': valid are blueprints, paper"):
+    with pytest.raises(InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, paper"):
         build_config("papr", "erm")
 
 

@@ -55,7 +55,7 @@ def test_a_run_that_breaks_off_leaves_its_best_weights_and_no_result(
     break_at(4, value)
     with pytest.raises(error) as caught:
         execute(tiny("erm"), folder, quiet)
-    assert sorted(hashes(folder)) == ["config.json", "metrics.jsonl", "model.safetensors"]
+    assert sorted(hashes(folder)) == ["config.json", "metrics.jsonl", "model.safetensors", "split.json"]
     assert [line["step"] for line in checks(folder)] == [2]
     assert checks(folder)[0] == checks(erm_run)[0]
     model = load_model(folder).algorithm
@@ -80,7 +80,7 @@ def test_a_run_that_breaks_off_before_its_first_check_leaves_no_weights(
     break_at(1, lambda: float("inf"))
     with pytest.raises(NonFiniteLossError, match="nothing is kept"):
         execute(tiny("erm"), tmp_path / "run", quiet)
-    assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl"]
+    assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl", "split.json"]
     assert checks(tmp_path / "run") == []
 
 
@@ -90,7 +90,7 @@ def test_weights_that_are_no_numbers_are_no_result(steps: int, tiny: Tiny, tmp_p
     rates = {"optimizer__head_rate": 1e30, "optimizer__backbone_rate": 1e20}
     with pytest.raises(NonFiniteLossError):
         execute(tiny("erm", training__steps=steps, training__check_every=1, **rates), tmp_path / "run", quiet)
-    assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl"]
+    assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl", "split.json"]
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:

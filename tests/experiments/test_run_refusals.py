@@ -89,7 +89,7 @@ def test_an_unknown_target_is_refused_before_anything_is_written(tiny: Tiny, tmp
 def test_nothing_to_validate_on_is_refused_before_anything_is_written(tiny: Tiny, tmp_path: Path) -> None:
     """int(0.02 · 40) = 0 images of every source domain would be held out."""
     with pytest.raises(InputError, match="holdout"):
-        execute(tiny("erm", data__holdout=0.02), tmp_path / "run", quiet)
+        execute(tiny("erm", split__holdout=0.02), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
 
 

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.data.benchmarks import Benchmark, Domain, open_benchmark
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.experiments.run import execute
 from tests.conftest import FinishedRun, Tiny
@@ -102,6 +103,7 @@ def test_the_target_has_no_part_in_training_or_selection(
     assert found["metrics.jsonl"] == one["metrics.jsonl"]
     assert found["model.safetensors"] == one["model.safetensors"]
     result, before = (read(folder / "result.json") for folder in (tmp_path / "noise", finished_run(algorithm)))
+    assert (result.pop("leakage")["of"], before.pop("leakage")["of"]) == (24, 40)
     assert result.pop("target")["images"] == 24
     assert before.pop("target")["images"] == 40
     assert result == before

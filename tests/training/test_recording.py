@@ -242,7 +242,7 @@ def test_what_cannot_be_recorded_is_said_once_and_done_in_the_plain_way(
 def batch(seed: int, size: int = 6) -> Batch:
     draw = seeded(seed)
     pixels = torch.randint(0, 256, (size, 3, 32, 32), generator=draw, dtype=torch.uint8)
-    return Batch(pixels, torch.arange(size) % 3, torch.zeros(size, dtype=torch.long))
+    return Batch(pixels, torch.arange(size) % 3, torch.zeros(size, dtype=torch.long), None)
 
 
 def trainer(algorithm: Algorithm, device: str, **training: Any) -> Trainer:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
 from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.data.benchmarks import Domain
+from parse_dg.data.augment import AugmentConfig, draw_augment
+from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
@@ -70,7 +70,7 @@ def zeros(name: str, count: int) -> Subset:
 def batches() -> Iterator[Batch]:
     number = torch.arange(4, dtype=torch.uint8)
     images = number[:, None, None, None].expand(4, 3, 4, 4)
-    return repeat(Batch(images, number.long() % 2, number.long() // 2))
+    return repeat(Batch(images, number.long() % 2, number.long() // 2, None))
 
 
 def trainer(
@@ -322,12 +322,15 @@ def test_an_example_is_the_batch_normalised_with_its_labels_and_domains() -> Non
             assert torch.allclose(channel, torch.tensor((n / 255 - mean) / std))
 
 
-def test_augmentation_draws_from_the_trainers_generator() -> None:
+def test_a_batch_is_augmented_by_its_own_draws() -> None:
     def first_images(seed: int) -> Tensor:
         run = trainer(Scripted(repeat((1, 1.0))), steps=1)
-        run.augment, run.generator = AugmentConfig(), torch.Generator().manual_seed(seed)
+        run.augment, run.image_size = AugmentConfig(), 6
         gradient = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8).expand(2, 3, 8, 8)
-        return run.prepare_example(Batch(gradient, torch.zeros(2).long(), torch.zeros(2).long())).images
+        draws = draw_augment(run.augment, 2, torch.Generator().manual_seed(seed))
+        return run.prepare_example(Batch(gradient, torch.zeros(2).long(), torch.zeros(2).long(), draws)).images
+
+    assert first_images(5).shape == (2, 3, 6, 6)
 
     torch.manual_seed(1)
     one = first_images(5)

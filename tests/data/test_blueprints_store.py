@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.data import blueprints, store
+from parse_dg.data import blueprints
+from parse_dg.data import blueprints_store as store
 from parse_dg.data.blueprints import DOMAINS, BlueprintsConfig, BlueprintsDomain, generate_domain
-from parse_dg.data.store import StoredBlueprints, cache_folder, open_blueprints
+from parse_dg.data.blueprints_store import StoredBlueprints, open_blueprints
+from parse_dg.data.cache import cache_folder
 
 SMALL = BlueprintsConfig(seed=0, images_per_class=1)
 

@@ -1,48 +1,23 @@
-"""The command line: parses and calls, nothing else."""
+"""The commands that make runs and look at them: train, evaluate, compact, demo, info."""
 
 import argparse
-import logging
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change
-from parse_dg.data.benchmarks import BENCHMARKS
+from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.library import added, domain_names
 from parse_dg.errors import InputError
-from parse_dg.experiments.compact import NotLosslessError
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import RECIPES, build_config
-from parse_dg.training.trainer import NonFiniteLossError
+from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
+from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 130 interrupted."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    options = build_parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        options.command(options, console)
-    except InputError as error:
-        print(f"parse-dg: {error}", file=sys.stderr)
-        return EXIT_INPUT
-    except (NonFiniteLossError, NotLosslessError) as error:
-        print(f"parse-dg: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        print("parse-dg: interrupted; what was written so far is kept", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    return 0
 
 
 def train(options: argparse.Namespace, console: Console) -> None:
@@ -83,7 +58,7 @@ def info(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg info`."""
     import torch
 
-    from parse_dg.data.store import cache_folder
+    from parse_dg.data.cache import cache_folder, data_folder
     from parse_dg.experiments.run import device_name, environment
 
     table = Table(show_header=False, box=None)
@@ -93,43 +68,57 @@ def info(options: argparse.Namespace, console: Console) -> None:
     table.add_row("devices", ", ".join(device_name(torch.device(device)) for device in devices))
     table.add_row("threads", str(torch.get_num_threads()))
     table.add_row("cache", f"{cache_folder()} (set PARSE_DG_CACHE to move it)")
-    table.add_row("benchmarks", ", ".join(BENCHMARKS))
+    table.add_row("data", f"{data_folder()} (set PARSE_DG_DATA to move it)")
+    table.add_row("data sets", f"blueprints; {', '.join(DATA_SETS)}: see `parse-dg data list`")
     for name, (method, _) in ALGORITHMS.items():
         table.add_row(f"algorithm {name}", method.summary)
     for name, recipe in RECIPES.items():
         table.add_row(f"recipe {name}", (recipe.__doc__ or "").strip().splitlines()[0])
+    for name, protocol in PROTOCOLS.items():
+        table.add_row(f"protocol {name}", (protocol.__doc__ or "").strip().splitlines()[0])
     console.print(table)
 
 
 def configure(options: argparse.Namespace) -> RunConfig:
-    """The recipe, then what the options say, then every `--set`."""
-    settings: dict[str, object] = {"data.benchmark": options.data, "seed": options.seed}
+    """The recipe for the data, then the options, then the protocol, then every `--set`."""
+    recipe = options.recipe or default_recipe(options.data)
+    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
     if options.target is not None:
         settings["data.target"] = options.target
-    for pair in options.set:
+    elif options.data != "blueprints":
+        names = ", ".join(domain_names(options.data))
+        raise InputError(f"which domain is held out? Give --target, one of {names}")
+    config = change(build_config(recipe, options.algorithm, options.data), settings)
+    return change(apply_protocol(options.protocol, config), parse_settings(options.set))
+
+
+def data_name(data: str) -> str:
+    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
+    path = Path(data).expanduser()
+    if data in ("blueprints", *added()) or not path.exists():
+        return data
+    return str(path.resolve())
+
+
+def parse_settings(pairs: list[str]) -> dict[str, object]:
+    """["training.steps=500"] → {"training.steps": "500"}."""
+    settings: dict[str, object] = {}
+    for pair in pairs:
         path, equals, value = pair.partition("=")
         if not equals or not path:
             raise InputError(f"--set takes section.field=value, such as training.steps=500, found {pair!r}")
         settings[path] = value
-    return change(build_config(options.recipe, options.algorithm), settings)
+    return settings
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
-    parser = argparse.ArgumentParser(
-        prog="parse-dg",
-        description="Image classifiers that keep working on domains they never saw, and show why.",
-        epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
-    )
-    parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def add_commands(commands: "Commands") -> None:
+    """Add the commands of this file."""
     _add_train(commands)
     _add_evaluate(commands)
     _add_compact(commands)
     _add_demo(commands)
     command = commands.add_parser("info", help="versions, devices, caches, algorithms and recipes")
     command.set_defaults(command=info)
-    return parser
 
 
 def _add_train(commands: "Commands") -> None:
@@ -148,14 +137,28 @@ def _add_train(commands: "Commands") -> None:
         "--algorithm", default="parse", metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: parse)"
     )
     command.add_argument(
-        "--data", default="blueprints", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: blueprints)"
+        "--data",
+        default="blueprints",
+        metavar="DATA",
+        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json list "
+        "(default: blueprints)",
     )
-    command.add_argument("--target", metavar="DOMAIN", help="the domain that is held out (default: sketch)")
+    command.add_argument(
+        "--target", metavar="DOMAIN", help="the domain that is held out (of blueprints by default: sketch)"
+    )
     command.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of the hold-out and every draw (default: 0)"
     )
     command.add_argument(
-        "--recipe", default="blueprints", metavar="NAME", help=f"{', '.join(RECIPES)} (default: blueprints)"
+        "--recipe",
+        metavar="NAME",
+        help=f"{', '.join(RECIPES)} (default: blueprints for blueprints, pretrained for anything else)",
+    )
+    command.add_argument(
+        "--protocol",
+        default="parse",
+        metavar="NAME",
+        help=f"{', '.join(PROTOCOLS)}: how long, checked how often, scored on which images (default: parse)",
     )
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
@@ -219,7 +222,3 @@ def _add_demo(commands: "Commands") -> None:
     command.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
     command.add_argument("--steps", type=int, metavar="N", help="of each training (default: the recipe's)")
     command.set_defaults(command=demo)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The command line: parses and calls, nothing else."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from parse_dg._version import __version__
+from parse_dg.cli import data, runs, tables
+from parse_dg.errors import InputError
+from parse_dg.experiments.compact import NotLosslessError
+from parse_dg.training.trainer import NonFiniteLossError
+
+EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 130 interrupted."""
+    logging.basicConfig(level=logging.WARNING, format="parse-dg: %(message)s")
+    options = build_parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        options.command(options, console)
+    except InputError as error:
+        print(f"parse-dg: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    except (NonFiniteLossError, NotLosslessError) as error:
+        print(f"parse-dg: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("parse-dg: interrupted; what was written so far is kept", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    parser = argparse.ArgumentParser(
+        prog="parse-dg",
+        description="Image classifiers that keep working on domains they never saw, and show why.",
+        epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
+    )
+    parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for part in (runs, data, tables):
+        part.add_commands(commands)
+    return parser

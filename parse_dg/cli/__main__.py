@@ -1,0 +1,7 @@
+"""`python -m parse_dg.cli`."""
+
+import sys
+
+from parse_dg.cli import main
+
+sys.exit(main())

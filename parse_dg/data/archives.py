@@ -1,0 +1,361 @@
+"""Archives of data sets, unpacked without trusting them: tar (plain, gzip, bzip2, xz) and zip.
+
+An archive comes from somewhere else. No member may be written outside the folder, none may be anything but a file
+or a folder, and what is unpacked has to fit. Everything is written to a temporary folder that is renamed when it
+is complete, so that a refused, damaged or interrupted archive leaves nothing.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import shutil
+import stat
+import struct
+import tarfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from filelock import FileLock, Timeout
+
+from parse_dg.data.listing import Problem, Progress
+from parse_dg.errors import InputError
+
+CHUNK = 1 << 20
+LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
+
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+}
+_DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    NotImplementedError,
+    ValueError,
+)
+"""What reading damaged or malicious bytes can raise, besides an OSError without a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What an archive may hold at most."""
+
+    bytes: int = 200 << 30  # of all members together, unpacked
+    members: int = 5_000_000
+    ratio: int = 200  # unpacked / packed, of a member larger than `ratio_from`
+    ratio_from: int = 10 << 20
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a tar or a zip, judged by its first bytes and not by its name."""
+    return path.is_file() and _kind(path) is not None
+
+
+def extract(
+    archives: Sequence[Path],
+    folder: Path,
+    progress: Progress | None = None,
+    *,
+    limits: Limits | None = None,
+) -> tuple[Problem, ...]:
+    """Unpacks one archive, or several that are parts of one data set, into `folder`, which must not exist yet.
+
+    Returns what was passed over: the files that macOS adds, and bytes after the end of a tar. Archives in archives
+    stay files. Progress is in bytes of the archives. Files get the mode 0644 and folders 0755, less the umask.
+    """
+    kinds = [_known_kind(archive) for archive in archives]
+    folder = folder.resolve()  # a link to another disk: unpack there
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder} exists already: expected a new or an empty folder to unpack into")
+    total = sum(archive.stat().st_size for archive in archives)
+    done = 0
+    with _temporary(folder) as temporary:
+        writer = _Writer(temporary, limits or Limits())
+        writer.expect(sum(_least(archive, kind) for archive, kind in zip(archives, kinds, strict=True)))
+        for archive, kind in zip(archives, kinds, strict=True):
+
+            def report(read: int, what: str = f"unpacking {archive.name}", before: int = done) -> None:
+                if progress:
+                    progress(what, min(before + read, total), total)
+
+            with writer.opened(archive):
+                (_unpack_zip if kind == "zip" else _unpack_tar)(archive, writer, report)
+            report(archive.stat().st_size)
+            done += archive.stat().st_size
+        if folder.exists():
+            folder.rmdir()
+        temporary.rename(folder)
+    return tuple(writer.problems)
+
+
+# What is there
+
+
+def _kind(path: Path) -> str | None:
+    """What kind of archive it is, "zip" or "tar"; None for anything else, also for what cannot be read."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) in _ZIP:
+                return "zip"
+        with _decompressed(path, tarfile.BLOCKSIZE) as (_, stream):
+            tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
+            return "tar"
+    except (OSError, *_DAMAGE):
+        return None
+
+
+def _known_kind(path: Path) -> str:
+    if not path.is_file():
+        raise InputError(f"archive {path} does not exist")
+    kind = _kind(path)
+    if kind is None:
+        with path.open("rb") as file:
+            page = file.read(256).lstrip().lower().startswith((b"<!doctype", b"<html"))
+        found = "a web page, so its download went wrong" if page else "something else or damaged from its start"
+        raise InputError(f"{path} must be a .tar, .tar.gz, .tar.bz2, .tar.xz or .zip archive, found {found}")
+    return kind
+
+
+def _least(path: Path, kind: str) -> int:
+    """How much an archive unpacks to, at least: known for a zip, about its own size for a tar."""
+    if kind != "zip":
+        return path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sum(info.file_size for info in archive.infolist())
+    except (OSError, *_DAMAGE):
+        return 0  # it will be named when it is unpacked
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """An empty folder next to `folder`, gone afterwards unless it was renamed; one process at a time."""
+    temporary = folder.with_name(f"{folder.name}.unpacking")
+    lock = folder.with_name(f"{folder.name}.unpacking.lock")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock, timeout=0):
+            shutil.rmtree(temporary, ignore_errors=True)  # of an interrupted call
+            temporary.mkdir(mode=0o755)
+            try:
+                yield temporary
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+                lock.unlink(missing_ok=True)
+    except Timeout as error:
+        raise InputError(f"another process is unpacking into {folder}: wait until it has finished") from error
+    except OSError as error:
+        raise InputError(f"cannot write next to {folder} ({error.strerror}): choose another folder") from error
+
+
+# Writing
+
+
+class _Writer:
+    """Writes members below one folder, and refuses those that should not be written."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self.root, self.limits = root, limits
+        self.bytes = self.members = self.junk = 0
+        self.archive, self.member = Path(), ""
+        self.problems: list[Problem] = []
+
+    @contextmanager
+    def opened(self, archive: Path) -> Iterator[None]:
+        """While members of `archive` are written: whatever is raised names it, and the member."""
+        self.archive, self.member, self.junk = archive, "", 0
+        try:
+            yield
+        except InputError:
+            raise
+        except (OSError, *_DAMAGE) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # others are of bz2 and gzip, on damage
+                raise self.refuse(f"cannot be unpacked ({error.strerror})") from error
+            reason = str(error).strip() or type(error).__name__
+            raise self.refuse(f"is damaged or cut off ({reason.splitlines()[0]}): download it again") from error
+        if self.junk:
+            self.problems.append(Problem(str(archive), f"{self.junk} members that macOS adds were passed over"))
+
+    def refuse(self, reason: str) -> InputError:
+        """The error that the current member (or the archive, before there is one) `reason`."""
+        shown = repr(self.member if len(self.member) <= 120 else self.member[:117] + "...")
+        member = f": member {shown}" if self.member else ""
+        return InputError(f"archive {self.archive}{member} {reason}; nothing was unpacked")
+
+    def expect(self, size: int) -> None:
+        """Refuses, before anything is unpacked, what cannot fit on the disk."""
+        if size > (free := shutil.disk_usage(self.root).free):
+            raise InputError(f"the archives need {size:,} bytes unpacked, {self.root.parent} has {free:,} free")
+
+    def place(self, name: str, size: int) -> Path | None:
+        """Where a member goes; None for one that macOS added. Counts it."""
+        self.member = name
+        self.members += 1
+        self.bytes += size
+        if self.members > self.limits.members:
+            raise self.refuse(f"is one of more than {self.limits.members:,} members")
+        if size < 0 or self.bytes > self.limits.bytes:
+            raise self.refuse(f"of {size:,} bytes makes more than the {self.limits.bytes:,} allowed")
+        if size > (free := shutil.disk_usage(self.root).free):
+            raise self.refuse(f"of {size:,} bytes does not fit on the disk, {free:,} are free")
+        if any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise self.refuse("has a control character in its name")
+        slashed = name.replace("\\", "/")  # as some programs on Windows write it
+        if slashed.startswith("/") or re.match("[A-Za-z]:", slashed):
+            raise self.refuse("has an absolute path, expected one inside the archive")
+        parts = [part for part in slashed.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise self.refuse("has a path that leads out of the folder")
+        if "__MACOSX" in parts or (parts and (parts[-1] == ".DS_Store" or parts[-1].startswith("._"))):
+            self.junk += 1
+            return None
+        return self.root.joinpath(*parts)
+
+    def folder(self, path: Path) -> None:
+        try:
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise self.refuse("needs a folder where the archive has a file") from None
+
+    def file(self, path: Path, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> None:
+        """Copies `source`, which declares `size` bytes; `packed` says how many have been read of it, as packed."""
+        if path == self.root or path.is_dir():
+            raise self.refuse("is a file where the archive has a folder")
+        chunks = self._chunks(source, size, packed)
+        self.folder(path.parent)
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            return
+        with path.open("rb") as file:  # parts of one data set may share files
+            if not all(file.read(len(chunk)) == chunk for chunk in chunks) or file.read(1):
+                raise self.refuse("comes twice, with different content")
+
+    def _chunks(self, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> Iterator[bytes]:
+        done = 0
+        while chunk := source.read(CHUNK):
+            done += len(chunk)
+            if done > size:
+                break
+            if done > self.limits.ratio_from and done > self.limits.ratio * packed():
+                raise self.refuse(f"unpacks to more than {self.limits.ratio} times its packed size")
+            yield chunk
+        if done != size:
+            raise self.refuse(f"declares {size:,} bytes and holds {'more' if done > size else f'{done:,}'}")
+
+
+# Reading
+
+
+class _Stream(io.BufferedReader):
+    """The bytes of a tar, unpacked. A header that claims to be very long is not read into memory."""
+
+    last = b""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header claims {size} bytes")
+        self.last = super().read(size)
+        return self.last
+
+
+@contextmanager
+def _decompressed(path: Path, ahead: int = CHUNK) -> Iterator[tuple[io.FileIO, _Stream]]:
+    """A file as it is, and what it unpacks to, read `ahead` bytes at a time."""
+    with ExitStack() as stack:
+        raw = stack.enter_context(path.open("rb", buffering=0))
+        head = raw.read(8)
+        raw.seek(0)
+        unpack = next((unpack for magic, unpack in _COMPRESSIONS.items() if head.startswith(magic)), None)
+        inner = stack.enter_context(unpack(raw)) if unpack else raw
+        yield raw, stack.enter_context(closing(_Stream(inner, ahead)))
+
+
+def _unpack_tar(path: Path, writer: _Writer, report: Callable[[int], None]) -> None:
+    with _decompressed(path) as (raw, stream), tarfile.TarFile(fileobj=stream, errorlevel=2) as tar:
+        member = tar.next()
+        while member is not None:
+            _unpack_member(tar, member, writer, raw)
+            report(raw.tell())
+            member = _next_member(tar, stream)
+        if any(any(chunk) for chunk in iter(lambda: stream.read(CHUNK), b"")):  # read to the end: it has a checksum
+            writer.problems.append(Problem(str(path), "what follows the end of the tar was passed over"))
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: _Writer, raw: io.FileIO) -> None:
+    place = writer.place(member.name, member.size)
+    if place is None:
+        return
+    if member.issym() or member.islnk():
+        raise writer.refuse(f"is a link to {member.linkname!r}: expected files and folders only")
+    if member.isdir():
+        writer.folder(place)
+    elif not member.isreg() or member.issparse():
+        raise writer.refuse("is neither a plain file nor a folder")
+    else:
+        start = raw.tell()
+        with cast("io.BufferedReader", tar.extractfile(member)) as source:
+            writer.file(place, source, member.size, lambda: raw.tell() - start)
+
+
+def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | None:
+    """The member after the last one read, None at the end mark.
+
+    `TarFile.next` takes a damaged header, and the lack of an end mark, for the end: half a data set would pass for
+    a whole one. It also keeps every member in memory.
+    """
+    try:
+        stream.seek(tar.offset)
+        return tarfile.TarInfo.fromtarfile(tar)
+    except tarfile.HeaderError as error:
+        if stream.last == bytes(tarfile.BLOCKSIZE):
+            return None
+        raise tarfile.ReadError(f"after this member: {error}") from error
+
+
+def _unpack_zip(path: Path, writer: _Writer, report: Callable[[int], None]) -> None:
+    read = 0
+    with zipfile.ZipFile(path) as archive:
+        declared = sum(info.file_size for info in archive.infolist())
+        if declared > writer.limits.bytes:
+            raise writer.refuse(f"unpacks to {declared:,} bytes, more than the {writer.limits.bytes:,} allowed")
+        for info in archive.infolist():
+            place = writer.place(info.orig_filename, info.file_size)
+            read += info.compress_size
+            if place is not None:
+                _unpack_info(archive, info, place, writer)
+            report(read)
+
+
+def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, writer: _Writer) -> None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        raise writer.refuse("is a link: expected files and folders only")
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise writer.refuse("is neither a plain file nor a folder")
+    if info.flag_bits & 1:
+        raise writer.refuse("is encrypted: unpack the archive by hand, with its password")
+    if info.orig_filename.endswith(("/", "\\")):
+        writer.folder(place)
+    else:
+        with cast("io.BufferedIOBase", archive.open(info)) as source:
+            writer.file(place, source, info.file_size, lambda: info.compress_size)

@@ -1,0 +1,116 @@
+"""A benchmark in memory: named domains over one set of classes, each a row of images that can be read by number."""
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int, UInt8
+from PIL import Image
+
+from parse_dg.data.images import decode, open_image
+from parse_dg.errors import unknown
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Images of one size, N × H × W × 3 uint8: an array, perhaps memory-mapped, or files decoded when they are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The files of a domain, and how they are opened."""
+
+    root: Path
+    paths: tuple[str, ...]
+    keep_truncated: bool = False
+
+    def open(self, index: int) -> Image.Image:
+        """The original image, RGB and upright."""
+        return open_image(self.root / self.paths[index], self.keep_truncated)
+
+    def decode(self, index: int, size: int) -> UInt8[np.ndarray, "S S 3"]:
+        """The image resized to size × size."""
+        return decode(self.root / self.paths[index], size, self.keep_truncated)
+
+
+class DecodedFiles:
+    """Files that look like an array: every image is decoded when it is read, several at a time."""
+
+    def __init__(self, files: ImageFiles, size: int, pool: Executor):
+        self.files, self.size, self.pool = files, size, pool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self), self.size, self.size, 3)
+
+    def __len__(self) -> int:
+        return len(self.files.paths)
+
+    def __getitem__(self, index: Any) -> UInt8[np.ndarray, "*n S S 3"]:
+        if isinstance(index, slice):
+            index = np.arange(len(self))[index]
+        if np.ndim(index) == 0:
+            return self.files.decode(int(index), self.size)
+        result = np.empty((len(index), self.size, self.size, 3), np.uint8)
+        for place, image in enumerate(self.pool.map(lambda i: self.files.decode(int(i), self.size), index)):
+            result[place] = image
+        return result
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The images of one domain and the class of each."""
+
+    name: str
+    images: Images
+    """At the size the network sees."""
+    labels: Int[np.ndarray, "N"]
+    larger: Images | None = None
+    """The same images at the size training crops are cut from, where that is another."""
+    files: ImageFiles | None = None
+    """The originals, where there are any: a drawn benchmark has none."""
+    ids: tuple[str, ...] = ()
+    """What each image shows: the same photo in two domains has one id. Empty where nothing is shared."""
+    digests: tuple[str, ...] = ()
+    """SHA-256 of each file, where there are files."""
+    captions: tuple[tuple[str, ...], ...] = ()
+    """Sentences about each image, where the benchmark has any."""
+    lists: Mapping[str, Int[np.ndarray, "n"]] | None = None
+    """Positions of the images in the lists of a published split, where the benchmark has one."""
+
+    def original(self, index: int) -> Image.Image:
+        """An image as it was before it was resized, where its file is known."""
+        return self.files.open(index) if self.files else Image.fromarray(np.asarray(self.images[index]))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Domains that share their classes."""
+
+    name: str
+    classes: tuple[str, ...]
+    domains: tuple[Domain, ...]
+    fingerprint: str
+    """SHA-256 of every image and label, in order."""
+
+    @property
+    def image_size(self) -> int:
+        """Side of the images the network sees, in pixels."""
+        return self.domains[0].images.shape[1]
+
+    def domain(self, name: str) -> Domain:
+        """The domain called `name`."""
+        for domain in self.domains:
+            if domain.name == name:
+                return domain
+        raise unknown(f"domain of {self.name}", name, [domain.name for domain in self.domains])

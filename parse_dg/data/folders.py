@@ -1,0 +1,117 @@
+"""Folders of images, read in the order of torchvision's ImageFolder; what is passed over is named, with the reason.
+
+Hidden files and folders are not looked at. A link is followed if it stays inside the folder the user gave, so that
+nothing outside it can be drawn in by an archive, and only if it does not lead back to where it was met.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from parse_dg.data.listing import Problem
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""What the name of an image ends with, capitals or not."""
+
+
+class Folder(NamedTuple):
+    """A folder that was reached from the root."""
+
+    path: str
+    """Relative to the root, with forward slashes; empty for the root itself."""
+    reached: tuple[str, ...]
+    """Where it and the folders above it really are, links resolved."""
+
+    @property
+    def name(self) -> str:
+        """Its own name, without those above it."""
+        return self.path.rpartition("/")[2]
+
+
+class Children(NamedTuple):
+    """What a folder holds, sorted by name."""
+
+    folders: tuple[Folder, ...]
+    files: tuple[str, ...]
+
+
+class FolderReader:
+    """Reads below `root`, never leaves `boundary`, and keeps account of what it passed over."""
+
+    def __init__(self, root: Path, boundary: Path) -> None:
+        self.root = root
+        self.problems: list[Problem] = []
+        self._boundary = os.path.realpath(boundary)
+
+    def top(self) -> Folder:
+        """The root."""
+        return Folder("", (os.path.realpath(self.root),))
+
+    def children(self, folder: Folder) -> Children:
+        """The folders and files directly inside `folder`."""
+        try:
+            with os.scandir(self.root / folder.path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            self._pass_over(folder.path, f"folder cannot be read: {error.strerror}")
+            return Children((), ())
+        folders, files = [], []
+        for entry in found:
+            path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+            if _hidden(entry.name):
+                continue
+            real = self._real(entry, folder, path)
+            if real is None:
+                continue
+            if entry.is_dir():
+                folders.append(Folder(path, (*folder.reached, real)))
+            elif entry.is_file():
+                files.append(entry.name)
+            else:
+                self._pass_over(path, "not a file")
+        return Children(tuple(folders), tuple(files))
+
+    def images(self, folder: Folder) -> list[str]:
+        """The images in and below a folder, relative to it: folder by folder, as sorted(os.walk(…)) meets them."""
+        found: list[tuple[str, tuple[str, ...]]] = []
+        waiting = [folder]
+        while waiting:
+            current = waiting.pop()
+            children = self.children(current)
+            waiting.extend(children.folders)
+            found.append((current.path[len(folder.path) :], children.files))
+        images = []
+        for inside, files in sorted(found):
+            for file in files:
+                path = f"{inside}/{file}".lstrip("/")
+                if file.lower().endswith(EXTENSIONS):
+                    images.append(path)
+                else:
+                    self._pass_over(f"{folder.path}/{path}", "not an image by its name")
+        return images
+
+    def _real(self, entry: os.DirEntry[str], folder: Folder, path: str) -> str | None:
+        """Where an entry really is; None, and a problem, if it may not be read."""
+        if not entry.is_symlink():
+            return os.path.join(folder.reached[-1], entry.name)  # noqa: PTH118 - one for every image
+        real = os.path.realpath(entry.path)
+        if not os.path.exists(real):  # noqa: PTH110
+            self._pass_over(path, "link leads nowhere")
+        elif not _inside(real, self._boundary):
+            self._pass_over(path, "link leads out of the folder")
+        elif any(_inside(place, real) for place in folder.reached):
+            self._pass_over(path, "link leads back to a folder it lies in")
+        else:
+            return real
+        return None
+
+    def _pass_over(self, path: str, reason: str) -> None:
+        self.problems.append(Problem(path, reason))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

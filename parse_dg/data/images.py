@@ -1,0 +1,194 @@
+"""One image file, whatever it holds, as upright RGB: or a short reason why not.
+
+The content decides what a file is, not its name, and only common raster formats are tried. Colours are converted
+as Pillow converts them to RGB: transparency is dropped (the colour beneath it is kept), CMYK and LAB become sRGB.
+Of an animation the first frame is taken. Grey of 16 bits keeps its high byte, as colours of 16 bits do, where
+Pillow would clip it.
+"""
+
+import logging
+import re
+import stat
+import threading
+import warnings
+from io import BytesIO
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
+
+from parse_dg.errors import InputError
+
+FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
+"""All that is tried: no format that would start another program."""
+MAX_PIXELS = 50_000_000
+"""Images that claim more are refused before any pixel is decoded."""
+MAX_BYTES = 2**29
+"""Longer files are not read: no image within MAX_PIXELS needs as much."""
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, ends of lines, and the halves of characters that stand for bytes that are no UTF-8."""
+
+_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What undoes each EXIF orientation."""
+
+# Pillow logs what it makes of broken tags. Without any handler Python would print that to the user's screen.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+
+
+class ImageError(InputError):
+    """A file that cannot be used, and the reason in a few words."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)  # as arguments, so that it survives the way between processes
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot read {printable(str(self.path))}: {self.reason}"
+
+
+def printable(text: str) -> str:
+    """The text if it can be shown on one line, else with escapes in quotes."""
+    return ascii(text) if UNPRINTABLE.search(text) else text
+
+
+class _Quiet:
+    """Ignores Pillow's warnings (odd tags, large sizes, dropped transparency) while any thread is decoding.
+
+    Filters belong to the whole process: `warnings.catch_warnings` in one thread would undo those of another. Here
+    the first thread in adds one filter and the last one out takes it away; nobody else's are touched.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._filter: object = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._threads += 1
+            if self._threads == 1:
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+                self._filter = warnings.filters[0]
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._threads -= 1
+            filters = cast(list[object], warnings.filters)
+            if not self._threads and self._filter in filters:
+                filters.remove(self._filter)
+
+
+_quiet = _Quiet()
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file; never waits for a pipe or a device."""
+    try:
+        status = path.stat()
+        data = path.read_bytes() if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES else None
+    except OSError as error:
+        raise ImageError(path, (error.strerror or str(error)).lower()) from error
+    except ValueError as error:  # a null character, or a lone half of a character
+        raise ImageError(path, "no file can have this name") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise ImageError(path, "it is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError(path, "it is not a regular file")
+    if data is None:
+        raise ImageError(path, f"it has {status.st_size:,} bytes, at most {MAX_BYTES:,} are read")
+    if not data:
+        raise ImageError(path, "it is empty")
+    return data
+
+
+def open_image(path: Path, keep_truncated: bool = False) -> Image.Image:
+    """The image of a file as RGB, loaded and turned upright by its EXIF orientation.
+
+    A file that ends too early is refused, or, with `keep_truncated`, used as far as it goes: the rest is black, or
+    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES.
+    """
+    return open_bytes(read_file(path), path, keep_truncated)
+
+
+def decode(path: Path, size: int, keep_truncated: bool = False) -> UInt8[np.ndarray, "S S 3"]:
+    """The upright RGB pixels of a file, resized to `size` by `size` with Pillow's bilinear filter (antialiased)."""
+    image = open_image(path, keep_truncated)
+    return np.array(image if image.size == (size, size) else image.resize((size, size), Image.Resampling.BILINEAR))
+
+
+def open_bytes(data: bytes, path: Path, keep_truncated: bool = False) -> Image.Image:
+    """As `open_image`, where the bytes of the file have been read already; `path` is only named in errors."""
+    if keep_truncated and data.startswith(_JPEG_START):
+        data += _JPEG_END  # lets libjpeg finish; after the image's own end it means nothing
+    try:
+        with _quiet, Image.open(BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                reason = f"it claims {width} × {height} pixels, at most {MAX_PIXELS:,} are decoded"
+                raise ImageError(path, reason)
+            _load(image, keep_truncated)
+            if image.mode == "F":
+                raise ImageError(path, "its grey values are fractions, expected whole numbers")
+            pixels = _eight_bits(image) if image.mode.startswith("I") else image
+            rgb = pixels.convert("RGB")
+            turn = _UPRIGHT.get(_orientation(image))
+            return rgb if turn is None else rgb.transpose(turn)
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow has no base class for what a broken file makes it raise
+        raise ImageError(path, _reason(error)) from error
+
+
+def _load(image: ImageFile.ImageFile, keep_truncated: bool) -> None:
+    """Decodes the pixels. Those before the end of a truncated file are in place when Pillow raises its error."""
+    try:
+        image.load()
+    except OSError as error:
+        if not (keep_truncated and "truncated" in str(error).lower()):
+            raise
+        image.tile = []  # nothing is left to decode
+        image.load()
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation, 1 where it cannot be read: a broken tag does not make the pixels worthless."""
+    try:
+        value = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # as above, anything
+        return 1
+    return value if isinstance(value, int) else 1
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """The high byte of grey of 16 bits; of 32 bits only where some value does not fit into 16."""
+    values = np.asarray(image)
+    if values.dtype.itemsize == 4:
+        values = values.view(np.uint32)
+        values = values >> 16 if values.max() > 65535 else values
+    return Image.fromarray((values >> 8).astype(np.uint8))
+
+
+def _reason(error: Exception) -> str:
+    message = " ".join(str(error).split())
+    if isinstance(error, UnidentifiedImageError):
+        return f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image, or its header is damaged"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"it claims far more than the {MAX_PIXELS:,} pixels that are decoded"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    if "truncated" in message.lower():
+        return "it is cut short"
+    return f"it is damaged ({printable(message[:80]) or type(error).__name__})"

@@ -1,0 +1,136 @@
+"""Which images come next and how they will be augmented: everything random about a batch, before anything is read.
+
+A plan is small and made in order; reading and augmenting are functions of it and may run ahead. What it takes to
+go on from a plan is a few tensors, so that a run can be continued in the middle of an epoch, exactly.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from parse_dg.config import check_choices, require
+from parse_dg.data.augment import AugmentConfig, AugmentDraws, draw_augment
+from parse_dg.data.splits import Subset
+from parse_dg.errors import InputError
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How the images of a source domain are drawn; every batch has as many of each domain."""
+
+    replacement: bool = False
+    """False: every image once a pass, in a new order each time. True: each draw is from all, as in DomainBed."""
+    balance: Literal["images", "classes"] = "images"
+    """`images`: every image equally often. `classes`: every class of a domain equally often. Then, without
+    replacement, a pass shows every image of the largest class once, and those of the others as often as needed."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, "sampling")
+
+
+class Plan(NamedTuple):
+    """A batch before its images are read."""
+
+    positions: tuple[Int[Tensor, "n"], ...]
+    """For each source domain: which images of its subset, and in what order."""
+    draws: AugmentDraws
+    after: State
+    """The sampler's state once this plan is made: what to restore to go on with the next."""
+
+
+class Sampler:
+    """Plans endless batches with the same number of images of every source domain, each on its own clock."""
+
+    def __init__(
+        self,
+        sources: Sequence[Subset],
+        per_domain: int,
+        sampling: SamplingConfig,
+        augment: AugmentConfig,
+        *,
+        order: torch.Generator,
+        draws: torch.Generator,
+    ):
+        for source in sources:
+            found = len(source.indices)
+            require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
+        self.sources, self.per_domain, self.augment = tuple(sources), per_domain, augment
+        self._order, self._draws = order, draws
+        self._passes = [_make_pass(source, sampling, per_domain) for source in sources]
+        self._queues = [torch.empty(0, dtype=torch.long) for _ in sources]
+
+    def plan(self) -> Plan:
+        """The next batch."""
+        positions = tuple(self._take(number) for number in range(len(self.sources)))
+        draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
+        return Plan(positions, draws, self.state())
+
+    def state(self) -> State:
+        """All it takes to go on from here."""
+        queues = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
+        return {**queues, "order": self._order.get_state(), "draws": self._draws.get_state()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state of a sampler over the same sources."""
+        expected = {*(f"queue.{number}" for number in range(len(self.sources))), "order", "draws"}
+        if set(state) != expected:
+            raise InputError(f"the order of images has the parts {sorted(state)}: expected {sorted(expected)}")
+        for number, source in enumerate(self.sources):
+            queue = state[f"queue.{number}"]
+            if queue.numel() and not 0 <= int(queue.min()) <= int(queue.max()) < len(source.indices):
+                raise InputError(
+                    f"the saved order of {source.domain.name} is of other images: expected positions below "
+                    f"{len(source.indices)}, found {int(queue.max())}"
+                )
+        self._queues = [state[f"queue.{number}"].clone() for number in range(len(self.sources))]
+        self._order.set_state(state["order"])
+        self._draws.set_state(state["draws"])
+
+    def _take(self, number: int) -> Tensor:
+        queue = self._queues[number]
+        while len(queue) < self.per_domain:
+            queue = torch.cat((queue, self._passes[number](self._order)))
+        self._queues[number] = queue[self.per_domain :].clone()  # of its own: a view would be saved with the rest
+        return queue[: self.per_domain]
+
+
+def _make_pass(source: Subset, sampling: SamplingConfig, per_domain: int) -> Callable[[torch.Generator], Tensor]:
+    """What draws the next positions of a domain: a whole pass, or with replacement as many as a batch takes."""
+    count = len(source.indices)
+    if sampling.balance == "images":
+        if sampling.replacement:
+            return lambda generator: torch.randint(count, (per_domain,), generator=generator)
+        return lambda generator: torch.randperm(count, generator=generator)
+    labels = source.domain.labels[source.indices]
+    members = [torch.from_numpy((labels == label).nonzero()[0]) for label in np.unique(labels)]
+    if sampling.replacement:
+        return lambda generator: _draw_balanced(members, per_domain, generator)
+    return lambda generator: _shuffle_balanced(members, generator)
+
+
+def _draw_balanced(members: Sequence[Tensor], count: int, generator: torch.Generator) -> Tensor:
+    """A class for each draw, then one of its images."""
+    classes = torch.randint(len(members), (count,), generator=generator).tolist()
+    return torch.stack(
+        [members[c][torch.randint(len(members[c]), (), generator=generator)] for c in classes]
+    )
+
+
+def _shuffle_balanced(members: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+    """Rounds of one image of every class, classes in a new order each round, until the largest class is through."""
+    rounds = max(len(images) for images in members)
+    columns = []
+    for images in members:
+        again = -(-rounds // len(images))
+        shuffled = [images[torch.randperm(len(images), generator=generator)] for _ in range(again)]
+        columns.append(torch.cat(shuffled)[:rounds])
+    table = torch.stack(columns, dim=1)  # rounds, classes
+    order = torch.rand(table.shape, generator=generator).argsort(dim=1)
+    return table.gather(1, order).flatten()

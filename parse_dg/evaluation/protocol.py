@@ -1,0 +1,71 @@
+"""The rules by which a run is scored: how its weights are chosen, on what, and what is looked at on the way."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from parse_dg.config import check_choices
+from parse_dg.data.splits import SplitConfig
+from parse_dg.errors import InputError
+
+Selection = Literal["training-domain", "leave-one-domain-out", "oracle"]
+
+SELECTIONS: dict[str, str] = {
+    "training-domain": "training-domain validation: the check with the highest mean accuracy over the source "
+    "domains' held-out images",
+    "leave-one-domain-out": "leave-one-domain-out validation: the check with the highest accuracy on a source domain "
+    "that is not trained on",
+    "oracle": "oracle: the last step; hyper-parameters are to be chosen by the accuracy on 20% of the target, whose "
+    "labels would not be known",
+}
+"""What each way of choosing the weights does, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolConfig:
+    """How a run is scored; `split` says on which images."""
+
+    name: str = "parse"
+    """The preset this began from; nothing depends on it."""
+    selection: Selection = "training-domain"
+    augment_validation: bool = False
+    """Whether held-out images of the source domains are augmented like those that train, as in DomainBed."""
+    checks: Literal["validation", "target", "everything"] = "validation"
+    """`target`: every check also scores the target, `everything`: and the images that train. Recorded, never used
+    to choose; tables that select over several runs need it."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, "protocol")
+
+    def check_against(self, split: SplitConfig) -> None:
+        """Raise if a run could not be scored this way on that split."""
+        if self.selection == "oracle" and split.target_images != "in":
+            raise InputError(
+                "protocol.selection=oracle looks at the target's held-out 20%: "
+                "set split.target_images=in, so that the result is of the others"
+            )
+        if (self.selection == "leave-one-domain-out") != (split.validation_domain is not None):
+            raise InputError(
+                "protocol.selection=leave-one-domain-out and split.validation_domain=DOMAIN go together: "
+                f"found {self.selection} and {split.validation_domain or 'none'}"
+            )
+
+
+def describe(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
+    """What was done, a sentence each: written into the run."""
+    if split.scheme == "gvrt-split":
+        split_words = "Each source domain trains and validates on its own lists of the archive's split.json."
+        target = "The target is scored on the archive's test list."
+    else:
+        seeded = "the run's seed" if split.seed is None else f"seed {split.seed}"
+        split_words = (
+            f"Of each source domain {100 * split.holdout:g}% of the images are held out, drawn by {seeded} as "
+            "DomainBed draws them."
+        )
+        target = "The target is scored on all of its images."
+        if split.target_images == "in":
+            target = f"The target is scored on the {100 - 100 * split.holdout:g}% its own hold-out leaves."
+    augmented = "augmented like the images that train" if protocol.augment_validation else "not augmented"
+    looked = "Checks look at validation images only; the target is read once, at the end."
+    if protocol.checks != "validation":
+        looked = "Checks score the target too, for the record; what is chosen does not depend on it."
+    return [split_words, target, f"Held-out images are {augmented}.", looked, f"{SELECTIONS[protocol.selection]}."]

@@ -1,0 +1,416 @@
+"""One image: every kind of file as upright RGB of 8 bits, or one line that says why not."""
+
+import os
+import pickle
+import random
+import struct
+import threading
+import time
+import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile
+
+from parse_dg.data import images
+from parse_dg.data.images import FORMATS, MAX_BYTES, MAX_PIXELS, ImageError, decode, open_image, read_file
+from parse_dg.errors import InputError
+from tests.data.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
+
+ORIGINALS = originals()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    """file(bytes, name): where they were written."""
+
+    def write(data: bytes, name: str = "image.jpg") -> Path:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+def pixels(path: Path, keep_truncated: bool = False) -> np.ndarray:
+    image = open_image(path, keep_truncated)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+def refused(path: Path, reason: str, keep_truncated: bool = False) -> None:
+    with pytest.raises(ImageError, match=reason) as caught:
+        open_image(path, keep_truncated)
+    assert caught.value.reason in str(caught.value)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# every kind of file
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_every_kind_of_file_is_used_whatever_its_name(name: str, file: Any) -> None:
+    expected = picture() if "animated" not in name and "pages" not in name else picture(1)
+    found = pixels(file(ORIGINALS[name], "wrong.jpeg"))
+    turned = any(f"turned{number}" in name for number in (5, 6, 7, 8))
+    assert found.shape == ((32, 24, 3) if turned else (24, 32, 3))
+    if "turned" not in name and "deep" not in name and "bits" not in name:
+        wanted = np.asarray(expected.convert("L").convert("RGB") if "grey" in name else expected).astype(int)
+        assert np.abs(found - wanted).mean() < 20  # what a lossy format or a small palette leaves
+
+
+@pytest.mark.parametrize(
+    "name", ["plain.png", "plain.bmp", "plain.tif", "lzw.tif", "deflate.tif", "plain.ppm", "words.ppm"]
+)
+def test_lossless_files_give_the_pixels_back(name: str, file: Any) -> None:
+    assert np.array_equal(pixels(file(ORIGINALS[name])), np.asarray(picture()))
+
+
+def test_transparency_is_dropped_and_the_colour_beneath_kept(file: Any) -> None:
+    assert np.array_equal(pixels(file(ORIGINALS["alpha.png"])), np.asarray(picture()))
+    opaque = pixels(file(ORIGINALS["palette.png"]))
+    for name in ("palette-transparent.png", "palette-alphas.png"):
+        assert np.array_equal(pixels(file(ORIGINALS[name])), opaque)
+
+
+@pytest.mark.parametrize("name", ["animated.png", "animated.gif", "animated.webp", "pages.tif"])
+def test_an_animation_is_its_first_frame(name: str, file: Any) -> None:
+    found = pixels(file(ORIGINALS[name])).astype(int)
+    near, far = (np.abs(found - np.asarray(picture(seed))).mean() for seed in (1, 2))
+    assert near < far
+
+
+def test_grey_of_16_bits_keeps_its_high_byte(file: Any) -> None:
+    expected = np.asarray(grey16()) // 256
+    big = b"MM\0*" + _tiff16(">", np.asarray(grey16()))
+    for data in (encoded(grey16(), "PNG"), encoded(grey16(), "TIFF"), big):
+        found = pixels(file(data))
+        assert found.min() == 0
+        assert found.max() == 255
+        assert all(np.array_equal(found[..., channel], expected) for channel in range(3))
+
+
+def _tiff16(order: str, values: np.ndarray) -> bytes:
+    height, width = values.shape
+    tags = [
+        (256, width),
+        (257, height),
+        (258, 16),
+        (259, 1),
+        (262, 1),
+        (273, 122),
+        (277, 1),
+        (278, height),
+        (279, values.nbytes),
+    ]
+    ifd = struct.pack(f"{order}IH", 8, len(tags)) + b"".join(
+        struct.pack(f"{order}HHII", tag, 4, 1, v) for tag, v in tags
+    )
+    return ifd + struct.pack(f"{order}I", 0) + values.astype(f"{order}u2").tobytes()
+
+
+def test_grey_of_another_depth_is_scaled_to_16_bits_first(file: Any) -> None:
+    data = b"P5 2 1 1000\n" + struct.pack(">HH", 500, 1000)
+    assert pixels(file(data))[0, :, 0].tolist() == [128, 255]
+
+
+def test_grey_of_32_bits_keeps_its_highest_byte(file: Any) -> None:
+    wide = Image.fromarray(np.array([[0, 2**24, 2**30]], dtype=np.int32))
+    assert pixels(file(encoded(wide, "TIFF")))[0, :, 0].tolist() == [0, 1, 64]
+    narrow = Image.fromarray(np.array([[0, 256, 65535]], dtype=np.int32))
+    assert pixels(file(encoded(narrow, "TIFF")))[0, :, 0].tolist() == [0, 1, 255]
+
+
+def test_colours_of_16_bits_keep_their_high_byte(file: Any) -> None:
+    rows = b"".join(b"\0" + struct.pack(">HHH", 300, 40000, 65535) for _ in range(2))
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, part in (
+        (b"IHDR", struct.pack(">IIBBBBB", 1, 2, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ):
+        data += struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
+    assert pixels(file(data)).tolist() == [[[1, 156, 255]]] * 2
+
+
+def test_fractions_are_refused(file: Any) -> None:
+    refused(file(encoded(Image.new("F", (4, 4), 0.5), "TIFF")), "whole numbers")
+
+
+SIDES = {1: "top left", 2: "top right", 3: "bottom right", 4: "bottom left"}
+SIDES |= {5: "left top", 6: "right top", 7: "right bottom", 8: "left bottom"}
+"""Of the image as it is seen, where the first stored row and the first stored column lie (EXIF's own table)."""
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF", "JPEG"])
+@pytest.mark.parametrize("orientation", SIDES)
+def test_every_orientation_is_turned_upright(kind: str, orientation: int, file: Any) -> None:
+    upright = np.asarray(Image.new("RGB", (32, 24)).copy()).copy()
+    upright[:8, :16], upright[16:, 24:] = (255, 0, 0), (0, 0, 255)
+    row, column = SIDES[orientation].split()
+    stored = upright.swapaxes(0, 1) if row in ("left", "right") else upright
+    stored = stored[::-1] if row in ("bottom", "right") else stored
+    stored = stored[:, ::-1] if column in ("bottom", "right") else stored
+    options = {"PNG": {}, "WEBP": {"lossless": True}, "TIFF": {}, "JPEG": {"quality": 100, "subsampling": 0}}[kind]
+    data = encoded(Image.fromarray(np.ascontiguousarray(stored)), kind, exif=exif(orientation), **options)
+    assert np.abs(pixels(file(data)).astype(int) - upright).max() <= (12 if kind == "JPEG" else 0)
+
+
+# the size
+
+
+def test_a_file_that_fits_is_converted_only(file: Any) -> None:
+    path = file(encoded(picture(size=(24, 24)), "PNG"))
+    found = decode(path, 24)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, np.asarray(picture(size=(24, 24))))
+    found[:] = 0  # it is the caller's own
+
+
+def triangle(values: np.ndarray, size: int) -> np.ndarray:
+    """The slow reference: along the first axis, a weighted mean over a triangle as wide as the reduction."""
+    scale = len(values) / size
+    reach = max(scale, 1.0)
+    rows = []
+    for target in range(size):
+        centre = (target + 0.5) * scale
+        weights = [max(0.0, 1 - abs(source + 0.5 - centre) / reach) for source in range(len(values))]
+        rows.append(sum(w * values[source] for source, w in enumerate(weights)) / sum(weights))
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("size", [7, 24, 30, 50])
+def test_resizing_is_bilinear_and_antialiased(size: int, file: Any) -> None:
+    found = decode(file(encoded(picture(), "PNG")), size)
+    across = triangle(np.asarray(picture(), dtype=float).swapaxes(0, 1), size).swapaxes(0, 1)
+    assert found.shape == (size, size, 3)
+    assert np.abs(found - triangle(across, size)).max() <= 1.01  # each pass rounds
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(("name", "data"), bombs().items())
+def test_a_bomb_is_refused_before_a_pixel_is_decoded(
+    name: str, data: bytes, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_load", lambda *rest: pytest.fail("decoded"))
+    start = time.perf_counter()
+    refused(file(data, name), "10000 × 10000 pixels, at most 50,000,000")
+    assert time.perf_counter() - start < 0.5
+
+
+def test_a_bomb_that_pillow_refuses_itself_is_refused_in_our_words(file: Any) -> None:
+    refused(file(bombs(60_000, 60_000)["60000x60000.png"]), "far more than the 50,000,000 pixels")
+
+
+def test_as_many_pixels_as_are_allowed_are_decoded(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(ORIGINALS["plain.png"])
+    monkeypatch.setattr(images, "MAX_PIXELS", 32 * 24)
+    assert pixels(path).shape == (24, 32, 3)
+    monkeypatch.setattr(images, "MAX_PIXELS", 32 * 24 - 1)
+    refused(path, "it claims 32 × 24 pixels, at most 767 are decoded")
+    assert MAX_PIXELS == 50_000_000
+
+
+def test_a_comment_that_unfolds_to_100_megabytes_is_refused(file: Any) -> None:
+    path = file(text_bomb())
+    start = time.perf_counter()
+    refused(path, "damaged")
+    assert time.perf_counter() - start < 0.5
+
+
+def test_nothing_that_would_start_a_program_is_tried(file: Any) -> None:
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+    for data in (eps, b"%PDF-1.4\n", b"<svg/>", b"just text"):
+        refused(file(data), "it is no JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF image")
+    assert not {"EPS", "WMF", "PDF"} & set(FORMATS)
+
+
+def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path, file: Any) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "dangling.jpg").symlink_to("nowhere.jpg")
+    (tmp_path / "link.jpg").symlink_to(file(ORIGINALS["plain.png"], "target.png"))
+    refused(tmp_path, "it is a folder")
+    refused(tmp_path / "pipe.jpg", "it is not a regular file")
+    refused(Path("/dev/zero"), "it is not a regular file")
+    refused(tmp_path / "missing.jpg", "no such file")
+    refused(tmp_path / "dangling.jpg", "no such file")
+    refused(tmp_path / "loop.jpg", "symbolic links")
+    refused(tmp_path / ("x" * 300), "file name too long")
+    refused(file(b""), "it is empty")
+    with pytest.raises(ImageError, match=r"'.*a\\x00b.jpg': no file can have this name"):
+        open_image(tmp_path / "a\0b.jpg")
+    assert pixels(tmp_path / "link.jpg").shape == (24, 32, 3)
+
+
+def test_a_file_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.jpg"
+    with path.open("wb") as handle:
+        handle.truncate(MAX_BYTES + 1)
+    refused(path, "it has 536,870,913 bytes, at most 536,870,912 are read")
+
+
+def test_a_file_without_permission_is_refused(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(ORIGINALS["plain.png"])
+    if os.geteuid():
+        path.chmod(0)
+    else:  # who may read everything
+
+        def denied(self: Path) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "read_bytes", denied)
+    refused(path, "permission denied")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("x"),
+        SyntaxError("x"),
+        ValueError("x\ny"),
+        struct.error("x"),
+        EOFError(),
+        MemoryError(),
+        Image.DecompressionBombError("x"),
+        zlib.error("x"),
+        IndexError("x"),
+        KeyError("x"),
+        TypeError("x"),
+        OverflowError("x"),
+        RecursionError("x"),
+        AssertionError(),
+        ZeroDivisionError("x"),
+    ],
+)
+def test_whatever_pillow_raises_becomes_one_line(
+    error: Exception, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*rest: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
+    refused(file(ORIGINALS["plain.jpg"]), "it .*")
+
+
+def test_an_interruption_is_no_error_of_the_file(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        open_image(file(ORIGINALS["plain.jpg"]))
+
+
+def test_the_error_is_the_users_and_survives_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(ImageError(Path("a/b.jpg"), "it is empty")))
+    assert isinstance(error, InputError)
+    assert (str(error), error.reason, error.path) == (
+        "cannot read a/b.jpg: it is empty",
+        "it is empty",
+        Path("a/b.jpg"),
+    )
+
+
+@pytest.mark.parametrize("name", ["new\nline.jpg", "\udcff.jpg"])
+def test_a_name_that_cannot_be_shown_is_escaped(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ImageError) as caught:
+        read_file(tmp_path / name)
+    assert ascii(name)[1:-1] in str(caught.value)
+    assert str(caught.value).encode().count(b"\n") == 0
+
+
+# files that end too early
+
+
+@pytest.mark.parametrize(
+    "name", ["plain.jpg", "progressive.jpg", "plain.png", "plain.gif", "plain.bmp", "plain.tif", "plain.ppm"]
+)
+def test_a_truncated_file_is_refused_or_kept_as_pillow_keeps_it(
+    name: str, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, kept = random.Random(0), 0
+    for _ in range(40):
+        data = ORIGINALS[name][: draw.randrange(len(ORIGINALS[name]) // 4, len(ORIGINALS[name]) - 20)]
+        path = file(data)
+        refused(path, "cut short|header is damaged")
+        with monkeypatch.context() as patch:
+            patch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+            try:
+                expected = np.asarray(Image.open(BytesIO(data), formats=FORMATS).convert("RGB"))
+            except Exception:
+                expected = np.zeros((1, 1, 3))
+        try:
+            found = pixels(path, keep_truncated=True)
+        except ImageError:
+            assert (expected == expected[0, 0]).all()  # nor can Pillow make anything of it
+        else:
+            kept += 1
+            assert np.array_equal(found, expected)
+    assert kept > 5
+
+
+def test_a_whole_file_is_the_same_when_truncated_ones_are_kept(file: Any) -> None:
+    for data in ORIGINALS.values():
+        path = file(data)
+        assert np.array_equal(pixels(path, keep_truncated=True), pixels(path))
+
+
+# what belongs to the whole process
+
+
+def test_threads_that_keep_and_threads_that_refuse_do_not_meet(file: Any) -> None:
+    path = file(ORIGINALS["plain.jpg"][:700])
+    expected = pixels(path, keep_truncated=True)
+    before = list(warnings.filters)
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            if number % 2:
+                refused(path, "cut short")
+            else:
+                assert np.array_equal(pixels(path, keep_truncated=True), expected)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert list(warnings.filters) == before
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is False
+
+
+def test_pillows_warnings_are_silent_only_while_an_image_is_decoded(
+    file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(ORIGINALS["palette-alphas.png"])
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 32 * 24 - 1)  # Pillow would warn
+    assert pixels(path).shape == (24, 32, 3)
+    with pytest.warns(Image.DecompressionBombWarning), Image.open(path):
+        pass
+    with pytest.warns(UserWarning, match="ours"):
+        warnings.warn("ours", UserWarning, stacklevel=1)
+
+
+def test_silence_lasts_until_the_last_thread_has_finished(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(ORIGINALS["palette-alphas.png"])
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(image: ImageFile.ImageFile, keep_truncated: bool) -> None:
+        inside.set()
+        assert leave.wait(10)
+        image.load()
+
+    with ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(images, "_load", slow)
+            first = pool.submit(open_image, path)
+            assert inside.wait(10)
+        assert pixels(path).shape == (24, 32, 3)  # comes and goes while the other is inside
+        leave.set()
+        assert first.result().mode == "RGB"  # its conversion warns, after the other has left

@@ -1,0 +1,387 @@
+"""The manifest: every file opened once, in order, the same wherever it lies, and never taken on trust."""
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageFile
+
+from parse_dg.data import manifest as module
+from parse_dg.data.listing import ListedImage, Listing, Problem
+from parse_dg.data.manifest import (
+    Manifest,
+    ManifestImage,
+    index,
+    read_manifest,
+    signature,
+    verify,
+    write_manifest,
+)
+from parse_dg.errors import InputError
+from tests.data.damage import encoded, exif, picture
+
+DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
+
+
+def build(root: Path) -> Listing:
+    """Two domains, three classes, two images of each, on disk."""
+    images = []
+    for domain, style in enumerate(DOMAINS):
+        for label, kind in enumerate(CLASSES):
+            (root / style / kind).mkdir(parents=True)
+            for number in range(2):
+                path = f"{style}/{kind}/{number}.png"
+                seed = 100 * domain + 10 * label + number
+                (root / path).write_bytes(encoded(picture(seed, (8 + number, 6)), "PNG"))
+                images.append(ListedImage(path, domain, label, f"{kind}/{number}"))
+    skipped = (Problem("readme.txt", "no image"),)
+    return Listing("folders", root, DOMAINS, CLASSES, tuple(images), skipped, ("A note.",))
+
+
+@pytest.fixture
+def listing(tmp_path: Path) -> Listing:
+    return build(tmp_path / "data")
+
+
+@pytest.fixture
+def manifest(listing: Listing) -> Manifest:
+    return index("mine", listing, workers=2)
+
+
+@pytest.fixture
+def written(manifest: Manifest, tmp_path: Path) -> Path:
+    """The manifest as a file."""
+    path = tmp_path / "manifest.jsonl"
+    write_manifest(manifest, path)
+    return path
+
+
+# indexing
+
+
+def test_everything_that_was_listed_is_in_the_manifest(listing: Listing, manifest: Manifest) -> None:
+    assert (manifest.name, manifest.root, manifest.layout) == ("mine", listing.root, "folders")
+    assert (manifest.domains, manifest.classes) == (DOMAINS, CLASSES)
+    assert (manifest.skipped, manifest.notes, manifest.unreadable) == (listing.skipped, listing.notes, ())
+    assert [image[:4] for image in manifest.images] == [tuple(image) for image in listing.images]
+    for image in manifest.images:
+        data = (listing.root / image.path).read_bytes()
+        assert (image.bytes, image.digest) == (len(data), hashlib.sha256(data).hexdigest())
+        assert (image.width, image.height) == (8 + int(image.path[-5]), 6)
+    assert manifest.counts == {"art": 6, "photo": 6}
+    assert manifest.class_counts == {"cat": 4, "dog": 4, "emu": 4}
+
+
+def test_the_size_is_that_of_the_upright_image(listing: Listing) -> None:
+    (listing.root / "art/cat/0.png").write_bytes(encoded(picture(size=(8, 6)), "JPEG", exif=exif(6)))
+    image = index("mine", listing).images[0]
+    assert (image.width, image.height) == (6, 8)
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_kept(listing: Listing) -> None:
+    (listing.root / "art/cat/1.png").write_bytes(b"")
+    (listing.root / "photo/dog/0.png").unlink()
+    cut = (listing.root / "photo/emu/1.png").read_bytes()[:100]
+    (listing.root / "photo/emu/1.png").write_bytes(cut)
+    manifest = index("mine", listing)
+    assert manifest.unreadable == (
+        Problem("art/cat/1.png", "it is empty"),
+        Problem("photo/dog/0.png", "no such file or directory"),
+        Problem("photo/emu/1.png", "it is cut short"),
+    )
+    assert len(manifest.images) == 9
+    assert manifest.counts == {"art": 5, "photo": 4}
+    kept = index("mine", listing, keep_truncated=True)
+    assert kept.keep_truncated
+    assert "photo/emu/1.png" in {image.path for image in kept.images}
+
+
+def test_a_domain_of_which_nothing_can_be_read_is_refused(listing: Listing) -> None:
+    for image in listing.images[6:]:
+        (listing.root / image.path).write_bytes(b"nothing")
+    expected = r"no image of domain 'photo' of mine can be read, the first is .*photo/cat/0.png: it is no JPEG"
+    with pytest.raises(InputError, match=expected):
+        index("mine", listing)
+
+
+def test_a_data_set_of_which_nothing_can_be_read_is_refused(listing: Listing, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no image of mine can be read, .*nowhere/art/cat/0.png: no such file"):
+        index("mine", replace(listing, root=tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="mine has no images in"):
+        index("mine", replace(listing, images=()))
+    with pytest.raises(InputError, match="domain 'photo' of mine has no images in"):
+        index("mine", replace(listing, images=listing.images[:6]))
+
+
+def test_progress_counts_every_image(listing: Listing) -> None:
+    seen: list[tuple[str, int, int]] = []
+    index("mine", listing, progress=lambda *step: seen.append(step))
+    assert seen == [("reading mine", done, 12) for done in range(1, 13)]
+
+
+@pytest.mark.parametrize("workers", [1, 3, None])
+def test_the_order_does_not_depend_on_the_threads(
+    workers: int | None, listing: Listing, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = module.read_file
+
+    def uneven(path: Path) -> bytes:
+        time.sleep(0.01 * (1 - int(path.stem)))  # the first of each class is slow
+        return read(path)
+
+    monkeypatch.setattr(module, "read_file", uneven)
+    assert index("mine", listing, workers=workers) == manifest
+
+
+def test_only_a_few_files_are_under_way(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, started, taken = module.read_file, [], []
+
+    def counted(path: Path) -> bytes:
+        started.append(path)
+        return read(path)
+
+    def progress(what: str, done: int, total: int) -> None:
+        taken.append(len(started) - done)
+
+    monkeypatch.setattr(module, "read_file", counted)
+    many = replace(listing, images=listing.images * 20)
+    assert len(index("mine", many, workers=2, progress=progress).images) == 240
+    assert max(taken) <= 4 * 2
+
+
+def test_an_interruption_stops_soon(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, started = module.read_file, []
+
+    def interrupted(path: Path) -> bytes:
+        started.append(path)
+        if len(started) == 20:
+            raise KeyboardInterrupt
+        return read(path)
+
+    monkeypatch.setattr(module, "read_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        index("mine", replace(listing, images=listing.images * 100), workers=2)
+    assert len(started) < 20 + 4 * 2 + 2
+
+
+def test_a_bug_of_ours_is_not_taken_for_a_broken_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*rest: Any) -> bytes:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(module, "read_file", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        index("mine", listing)
+
+
+# what tells one data set from another
+
+
+def test_the_fingerprint_is_of_the_files_not_of_where_they_are(manifest: Manifest, tmp_path: Path) -> None:
+    moved = index("other name", build(tmp_path / "elsewhere"))
+    assert moved.fingerprint == manifest.fingerprint
+    assert len(manifest.fingerprint) == 64
+
+
+def test_the_fingerprint_changes_with_everything_it_is_of(manifest: Manifest) -> None:
+    first, *rest = manifest.images
+    others = [
+        replace(manifest, domains=("art", "sketch")),
+        replace(manifest, classes=("cat", "dog", "fox")),
+        replace(manifest, images=(*rest, first)),
+        replace(manifest, images=tuple(rest)),
+        *(
+            replace(manifest, images=(first._replace(**change), *rest))
+            for change in ({"path": "x"}, {"domain": 1}, {"label": 1}, {"digest": "0" * 64})
+        ),
+    ]
+    assert len({manifest.fingerprint, *(other.fingerprint for other in others)}) == len(others) + 1
+
+
+def test_duplicates_are_found_within_and_across(listing: Listing) -> None:
+    root = listing.root
+
+    def copy(source: str, *targets: str) -> None:
+        for target in targets:
+            (root / target).write_bytes((root / source).read_bytes())
+
+    copy("art/cat/0.png", "art/cat/1.png")
+    copy("art/dog/0.png", "art/emu/0.png")
+    copy("art/dog/1.png", "photo/dog/1.png")
+    copy("art/emu/1.png", "photo/cat/0.png", "photo/cat/1.png")
+    found = index("mine", listing).duplicates
+    assert [(len(group.images), group.across_domains, group.across_classes) for group in found] == [
+        (2, False, False),
+        (2, False, True),
+        (2, True, False),
+        (3, True, True),
+    ]
+    assert [image.path for image in found[3].images] == ["art/emu/1.png", "photo/cat/0.png", "photo/cat/1.png"]
+
+
+def test_there_are_no_duplicates_where_all_files_differ(manifest: Manifest) -> None:
+    assert manifest.duplicates == ()
+
+
+def test_a_signature_changes_with_the_files_and_the_list(listing: Listing, tmp_path: Path) -> None:
+    before = signature(listing)
+    assert signature(listing) == before
+    first, *rest = listing.images
+    assert signature(replace(listing, images=(first._replace(label=1), *rest))) != before
+    assert signature(replace(listing, domains=("a", "b"))) != before
+    path = listing.root / first.path
+    content, status = path.read_bytes(), path.stat()
+    path.write_bytes(content + b"x")
+    longer = signature(listing)
+    path.unlink()
+    missing = signature(listing)
+    path.write_bytes(content)
+    assert len({before, longer, missing, signature(listing)}) == 4  # the last: written later
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert signature(listing) == before
+
+
+def test_verifying_names_what_is_missing_or_changed(manifest: Manifest) -> None:
+    steps: list[int] = []
+    assert verify(manifest, lambda what, done, total: steps.append(done)) == ()
+    assert steps == list(range(1, 13))
+    first, second, third = (manifest.root / image.path for image in manifest.images[:3])
+    size = first.stat().st_size
+    first.write_bytes(first.read_bytes() + b"x")
+    second.write_bytes(second.read_bytes()[:-1] + b"x")
+    third.unlink()
+    assert verify(manifest) == (
+        Problem("art/cat/0.png", f"it has changed: {size + 1} bytes, {size} when it was indexed"),
+        Problem("art/cat/1.png", "it has changed: other bytes than when it was indexed"),
+        Problem("art/dog/0.png", "no such file or directory"),
+    )
+
+
+# the file
+
+
+def test_what_is_read_is_what_was_written(manifest: Manifest, written: Path) -> None:
+    assert read_manifest(written) == manifest
+    lines = written.read_text().splitlines()
+    assert len(lines) == 13
+    assert json.loads(lines[0])["counts"] == {"art": 6, "photo": 6}
+    assert json.loads(lines[1]) == list(manifest.images[0])
+
+
+def test_names_and_problems_of_all_kinds_come_back(manifest: Manifest, tmp_path: Path) -> None:
+    first, *rest = manifest.images
+    odd = replace(
+        manifest,
+        name="mäine",
+        domains=("ä\n", "\udcff"),
+        images=(first._replace(path="a:b\\\udcff \u2028.png", id="\n"), *rest),
+        unreadable=(Problem("ü\n", "it is empty"),),
+        keep_truncated=True,
+    )
+    write_manifest(odd, tmp_path / "odd.jsonl")
+    assert read_manifest(tmp_path / "odd.jsonl") == odd
+
+
+def test_a_manifest_is_written_whole_or_not_at_all(
+    manifest: Manifest, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = written.read_bytes()
+
+    def full(self: Path, data: bytes) -> None:
+        with self.open("wb") as handle:
+            handle.write(data[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_manifest(manifest, written)
+    assert written.read_bytes() == before
+    assert [path.name for path in written.parent.iterdir() if "writing" in path.name] == []
+
+
+def change(path: Path, line: int, values: dict[str, Any]) -> None:
+    """Replaces values of the header (line 1) or of an image in a manifest."""
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    for name, value in values.items():
+        lines[line - 1][name if line == 1 else ManifestImage._fields.index(name)] = value
+    path.write_text("".join(json.dumps(text) + "\n" for text in lines))
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "what"),
+    [
+        (1, {"format": 2}, "line 1: it has format 2, this version reads format 1"),
+        (1, {"domains": ["art"]}, "line 8: expected a domain below 1 and a label below 3, found 1 and 0"),
+        (1, {"domains": ["art", "art"]}, "line 1: its entry 'domains' is damaged"),
+        (1, {"classes": []}, "line 1: its entry 'classes' is damaged"),
+        (1, {"skipped": [["x"]]}, "line 1: its entry 'skipped' is damaged"),
+        (1, {"keep_truncated": 1}, "line 1: its entry 'keep_truncated' is damaged"),
+        (1, {"counts": {"art": 6, "photo": 7}}, "line 1: its counts are not those of the 12 images below"),
+        (1, {"fingerprint": "0" * 64}, "line 1: its fingerprint is not that of the images"),
+        (1, {"name": "yours"}, "line 1: its checksum is not that of the file"),
+        (1, {"more": 1}, "line 1: expected the entries format, name"),
+        (5, {"path": "../x.png"}, "line 5: expected a path inside the root, found ../x.png"),
+        (5, {"path": "a/../../x.png"}, "line 5: expected a path inside the root"),
+        (5, {"path": "/etc/passwd"}, "line 5: expected a path inside the root, found /etc/passwd"),
+        (5, {"path": ""}, "line 5: expected a path inside the root"),
+        (5, {"path": "a\0b"}, r"line 5: expected a path inside the root, found 'a\\x00b'"),
+        (5, {"path": "art/cat/0.png"}, "line 5: art/cat/0.png is there twice"),
+        (5, {"domain": 2}, "line 5: expected a domain below 2"),
+        (5, {"label": -1}, "line 5: expected a domain below 2 and a label below 3, found 0 and -1"),
+        (5, {"label": True}, "line 5: expected a list of path, domain"),
+        (5, {"label": 1.0}, "line 5: expected a list of path, domain"),
+        (5, {"id": None}, "line 5: expected a list of path, domain"),
+        (5, {"width": 0}, "line 5: expected a width"),
+        (5, {"digest": "F" * 64}, "line 5: expected a width"),
+        (5, {"digest": "0" * 64}, "line 1: its fingerprint"),
+        (5, {"width": 9}, "line 1: its checksum"),
+    ],
+)
+def test_a_changed_value_is_refused_with_its_line(
+    line: int, values: dict[str, Any], what: str, written: Path
+) -> None:
+    change(written, line, values)
+    with pytest.raises(InputError, match=rf"manifest.jsonl, {what}.*; index the data set again"):
+        read_manifest(written)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "it is empty"),
+        (b"\n", "line 1: no JSON"),
+        (b"{}\n", "line 1: expected the description of a data set"),
+        (b"[1]\n", "line 1: expected the description of a data set"),
+        (b"\xff\xfe\n", "line 1: no JSON"),
+        (b"[" * 100_000 + b"\n", "line 1: no JSON"),
+        (b'{"format": 1}', "line 1: it is cut short"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"manifest.jsonl(:|,) {what}"):
+        read_manifest(path)
+
+
+def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
+    data = written.read_bytes()
+    for end in range(0, len(data), 97):
+        written.write_bytes(data[:end])
+        with pytest.raises(InputError, match=r"manifest\.jsonl"):
+            read_manifest(written)
+
+
+def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
+        read_manifest(tmp_path / "missing.jsonl")
+
+
+def test_no_setting_of_pillow_is_left_changed(listing: Listing) -> None:
+    before = (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS)
+    index("mine", listing, keep_truncated=True)
+    assert before == (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS)
