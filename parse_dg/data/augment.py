@@ -22,6 +22,9 @@ from parse_dg.errors import InputError
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+CPU_CHUNK = 8
+"""Images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
+
 _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4, 4/3]
 
 
@@ -90,7 +93,20 @@ def augment(
         raise InputError(f"size is {size}: expected None or a whole number >= 1")
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
-    uniform = draws.uniform.to(images.device)
+    if images.device.type != "cpu" or len(images) <= CPU_CHUNK:
+        return _augment(images, config, draws.uniform.to(images.device), draws.order, size)
+    chunks = zip(torch.split(images, CPU_CHUNK), torch.split(draws.uniform, CPU_CHUNK), strict=True)
+    return torch.cat([_augment(part, config, uniform, draws.order, size) for part, uniform in chunks])
+
+
+def _augment(
+    images: UInt8[Tensor, "B 3 H W"],
+    config: AugmentConfig,
+    uniform: Float[Tensor, "B 10"],
+    order: tuple[int, ...],
+    size: int | None,
+) -> Float[Tensor, "B 3 h w"]:
+    """Everything but RandAugment."""
     height, width = images.shape[-2:] if size is None else (size, size)
     flip = uniform[:, 4] < config.flip
     if config.crop_scale[0] == 1 and (height, width) == images.shape[-2:]:
@@ -100,7 +116,7 @@ def augment(
         box = crop_box(uniform[:, :4], config.crop_scale, images.shape[-2:])
         result = crop_flip(images, box, flip, (height, width))
     if config.jitter:
-        jitter_(result, (2 * uniform[:, 5:9] - 1) * config.jitter, draws.order)
+        jitter_(result, (2 * uniform[:, 5:9] - 1) * config.jitter, order)
     if config.grayscale:
         adjust_saturation_(result, (uniform[:, 9] >= config.grayscale).float())
     return result

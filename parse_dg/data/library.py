@@ -10,7 +10,8 @@ from pathlib import Path
 
 from parse_dg.data.archives import extract, is_archive
 from parse_dg.data.cache import cannot_write, data_folder, make_folder
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.catalogue import DATA_SETS, find_data_set
+from parse_dg.data.download import download as fetch
 from parse_dg.data.layouts import list_images, list_own
 from parse_dg.data.listing import Listing, Progress
 from parse_dg.data.lists import read_list
@@ -48,6 +49,23 @@ def add(
     manifest = index(name, listing, keep_truncated=keep_truncated, progress=progress)
     _write(manifest, manifest_path(name))
     return manifest
+
+
+def download(name: str, progress: Progress | None = None) -> Manifest:
+    """Fetch the archives of a public data set, go on where an earlier attempt stopped, check them and add them."""
+    data_set = find_data_set(name)
+    if manifest_path(name).exists():
+        raise InputError(f"{name} is here already: `parse-dg data check {name}` looks at it")
+    folder = data_folder() / name / "downloads"
+    make_folder(folder, "PARSE_DG_DATA")
+    try:
+        files = [
+            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, md5=a.md5, progress=progress).path
+            for a in data_set.addresses
+        ]
+    except InputError as error:
+        raise InputError(f"{error}. By hand: {data_set.by_hand}") from error
+    return add(name, files, progress=progress)
 
 
 def manifest_path(name: str) -> Path:

@@ -59,7 +59,7 @@ def test_the_background_is_light_and_images_have_a_line_around_them(tmp_path: Pa
     assert sheet[[0, -1]].min() > 240
     left, top, right, bottom = where(sheet, "lime")
     around = [sheet[top - 1, left], sheet[bottom, left], sheet[top, left - 1], sheet[top, right]]
-    assert all(200 < pixel.min() and pixel.max() < 230 for pixel in around)
+    assert all(pixel.min() > 200 and pixel.max() < 230 for pixel in around)
 
 
 @pytest.mark.parametrize("side", [1, 5, 40, 300])
@@ -70,10 +70,10 @@ def test_images_of_any_size(side: int, tmp_path: Path) -> None:
 
 
 def test_an_image_is_the_right_way_round(tmp_path: Path) -> None:
-    image = flat("red", 40)
+    image = flat("red", 40).copy()
     image[:10, 20:] = (0, 255, 0)  # upper right
     sheet = draw(tmp_path / "a.png", "photo", ["dog"], [[image]], cell=40)
-    box = where(sheet[:, :, :], "lime") if (sheet == (0, 255, 0)).all(2).any() else (0, 0, 0, 0)
+    box = where(sheet, "lime")
     assert (box[2] - box[0], box[3] - box[1]) == (20, 10)
     assert (sheet[box[1] + 30, box[0] - 10] == (255, 0, 0)).all()
 
