@@ -18,11 +18,14 @@ from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
 
 
+KERNELS = ("parse_dg.model.fused.", "parse_dg.data.fused_augment")
+
+
 class Unwrapped(MetaPathFinder):
     """Finds the fused kernels before jaxtyping does, which wraps functions: Triton compiles what it is given."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, path, target) if name.startswith("parse_dg.model.fused.") else None
+        return PathFinder.find_spec(name, path, target) if name.startswith(KERNELS) else None
 
 
 sys.meta_path.insert(0, Unwrapped())

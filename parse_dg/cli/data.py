@@ -179,7 +179,9 @@ def _add_add(verbs: "Commands") -> None:
         "--duplicates", type=Path, metavar="FILE", help="a list of images to leave out (DomainNet has one built in)"
     )
     command.add_argument(
-        "--keep-truncated", action="store_true", help="use files that end too early as far as they go, as DomainBed does"
+        "--keep-truncated",
+        action="store_true",
+        help="use files that end too early as far as they go, as DomainBed does",
     )
     command.add_argument("--replace", action="store_true", help="index anew what was added before")
     command.set_defaults(command=add)

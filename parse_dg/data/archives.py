@@ -230,8 +230,11 @@ class _Writer:
         return self.root.joinpath(*parts)
 
     def folder(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.folder(path.parent)  # not by mkdir's parents, which get another mode
         try:
-            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            path.mkdir(mode=0o755)
         except (FileExistsError, NotADirectoryError):
             raise self.refuse("needs a folder where the archive has a file") from None
 

@@ -9,6 +9,7 @@ A step switched off still draws, so that the others stay as they were; only Rand
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ from parse_dg.errors import InputError
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+LARGEST = 1024 * 1024
+"""Pixels of an augmented image that the fused path can take."""
 CPU_CHUNK = 8
 """Images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
 
@@ -97,6 +100,33 @@ def augment(
         return _augment(images, config, draws.uniform.to(images.device), draws.order, size)
     chunks = zip(torch.split(images, CPU_CHUNK), torch.split(draws.uniform, CPU_CHUNK), strict=True)
     return torch.cat([_augment(part, config, uniform, draws.order, size) for part, uniform in chunks])
+
+
+def prepare_images(
+    images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
+) -> Float[Tensor, "B 3 h w"]:
+    """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
+    height, width = images.shape[-2:] if size is None else (size, size)
+    cropped = config.crop_scale[0] < 1 or (height, width) != images.shape[-2:]
+    if not (images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton")):
+        return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
+    from parse_dg.data.fused_augment import augment_normalised
+
+    if draws.randaugment is not None:
+        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
+    return augment_normalised(
+        images,
+        draws.uniform.to(images.device),
+        draws.order,
+        (height, width),
+        crop_scale=config.crop_scale,
+        log_ratio=_LOG_RATIO,
+        flip=config.flip,
+        jitter=config.jitter,
+        grayscale=config.grayscale,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
 
 
 def _augment(

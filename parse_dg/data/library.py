@@ -42,7 +42,9 @@ def add(
     _require_name(name)
     home = data_folder() / name
     if manifest_path(name).exists() and not replace:
-        raise InputError(f"{name} has been added before: `--replace` indexes it anew, `data check {name}` looks at it")
+        raise InputError(
+            f"{name} has been added before: `--replace` indexes it anew, `data check {name}` looks at it"
+        )
     make_folder(home, "PARSE_DG_DATA")
     source = _one_source(paths, home / "files", progress)
     listing = _list(name, source, duplicates)
@@ -122,7 +124,9 @@ def _one_source(paths: Sequence[Path], unpacked: Path, progress: Progress | None
     """The folder or list to index: one that is given, or what the given archives hold."""
     for path in paths:
         if not path.exists():
-            raise InputError(f"nothing at {path}: expected a folder, a .tar or .zip archive, or a .csv or .json list")
+            raise InputError(
+                f"nothing at {path}: expected a folder, a .tar or .zip archive, or a .csv or .json list"
+            )
     if len(paths) == 1 and paths[0].is_dir():
         inside = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".")]
         if not inside or not all(path.is_file() and is_archive(path) for path in inside):

@@ -92,9 +92,7 @@ class TrainingBatches:
                 self._transform(source, indices, plan.draws, part, images)
             else:
                 read_into(training_images(source), indices, images[part].numpy())
-        labels = torch.cat(
-            [torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)]
-        )
+        labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
         domains = torch.arange(len(sources)).repeat_interleave(per_domain)
         draws = plan.draws._replace(uniform=self._pinned(plan.draws.uniform))
         return Batch(

@@ -118,9 +118,7 @@ def _make_pass(source: Subset, sampling: SamplingConfig, per_domain: int) -> Cal
 def _draw_balanced(members: Sequence[Tensor], count: int, generator: torch.Generator) -> Tensor:
     """A class for each draw, then one of its images."""
     classes = torch.randint(len(members), (count,), generator=generator).tolist()
-    return torch.stack(
-        [members[c][torch.randint(len(members[c]), (), generator=generator)] for c in classes]
-    )
+    return torch.stack([members[c][torch.randint(len(members[c]), (), generator=generator)] for c in classes])
 
 
 def _shuffle_balanced(members: Sequence[Tensor], generator: torch.Generator) -> Tensor:

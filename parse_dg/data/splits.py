@@ -87,7 +87,10 @@ def hold_out(count: int, fraction: float, seed: int) -> tuple[Int[np.ndarray, "k
 
 
 def leave_one_out(
-    benchmark: Benchmark, target: str, seed: int, config: SplitConfig = SplitConfig()  # noqa: B008 - frozen
+    benchmark: Benchmark,
+    target: str,
+    seed: int,
+    config: SplitConfig = SplitConfig(),  # noqa: B008 - frozen
 ) -> LeaveOneOut:
     """The split of a benchmark with `target` held out; `seed` is the run's, for a config without one."""
     if config.scheme == "gvrt-split":
@@ -147,7 +150,9 @@ def leaked(split: LeaveOneOut) -> int:
     seen: set[str] = set()
     for subset in split.training:
         seen.update(*(_identities(subset.domain, index) for index in subset.indices.tolist()))
-    return sum(not seen.isdisjoint(_identities(split.target.domain, index)) for index in split.target.indices.tolist())
+    return sum(
+        not seen.isdisjoint(_identities(split.target.domain, index)) for index in split.target.indices.tolist()
+    )
 
 
 def _identities(domain: Domain, index: int) -> set[str]:

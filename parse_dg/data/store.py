@@ -74,9 +74,7 @@ def open_store(manifest: Manifest, size: int, progress: Progress | None = None) 
     return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
 
 
-def _build(
-    folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None
-) -> None:
+def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None) -> None:
     missing = [(n, each) for n, each in enumerate(files) if not (folder / f"{n}.npy").exists()]
     _remove_leftovers(folder)
     _require_room(folder, store_bytes(sum(len(each.paths) for _, each in missing), size))

@@ -45,7 +45,7 @@ def crop_resize(
     image: Image.Image, draws: Float[np.ndarray, "4"], scale: tuple[float, float], size: int
 ) -> Image.Image:
     """The random box of `augment.crop_box`, resized to size × size: bilinear, antialiased where it gets smaller."""
-    box = crop_box(torch.from_numpy(draws).float()[None], scale, (image.height, image.width))[0].tolist()
+    box = crop_box(torch.tensor(draws)[None], scale, (image.height, image.width))[0].tolist()
     left, right = _pixels(box[0], box[2], image.width)
     top, bottom = _pixels(box[1], box[3], image.height)
     return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, right, bottom))
@@ -53,7 +53,7 @@ def crop_resize(
 
 def _pixels(start: float, extent: float, side: int) -> tuple[float, float]:
     """Shares of a side → pixels; Pillow takes parts of a pixel, but nothing that rounding puts outside."""
-    return max(start, 0.0) * side, min(start + extent, 1.0) * side
+    return start * side, min(start + extent, 1.0) * side
 
 
 def shift_hue(image: Image.Image, turns: float) -> Image.Image:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.algorithms import Algorithm
-from parse_dg.data.augment import AugmentConfig, augment, draw_augment, normalise, to_unit
+from parse_dg.data.augment import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 
@@ -86,6 +86,6 @@ def _normalised_batches(
         moved = images.to(device)
         if augmentation and generator:
             draws = draw_augment(augmentation.config, len(moved), generator)
-            yield normalise(augment(moved, augmentation.config, draws, size)), labels
+            yield prepare_images(moved, augmentation.config, draws, size), labels
         else:
             yield normalise(to_unit(moved)), labels

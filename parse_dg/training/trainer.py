@@ -14,7 +14,7 @@ import torch
 
 from parse_dg.algorithms.base import Algorithm, Example
 from parse_dg.config import check_choices, require
-from parse_dg.data.augment import AugmentConfig, augment, normalise, to_unit
+from parse_dg.data.augment import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
 from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
@@ -230,10 +230,10 @@ class Trainer:
     def prepare_example(self, batch: Batch) -> Example:
         """A stored batch, augmented and normalised."""
         if batch.draws is None:
-            images = normalise(to_unit(batch.images))
+            images = normalise(to_unit(batch.images)).contiguous(memory_format=torch.channels_last)
         else:
-            images = normalise(augment(batch.images, self.augment, batch.draws, self.image_size))
-        return Example(images.contiguous(memory_format=torch.channels_last), batch.labels, batch.domains)
+            images = prepare_images(batch.images, self.augment, batch.draws, self.image_size)
+        return Example(images, batch.labels, batch.domains)
 
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""

@@ -62,7 +62,17 @@ def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run
 def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
     said = run("info")
     assert said.code == 0
-    for name in (__version__, torch.__version__, "cpu", str(cache), *ALGORITHMS, "blueprints", *DATA_SETS, *RECIPES, *PROTOCOLS):
+    for name in (
+        __version__,
+        torch.__version__,
+        "cpu",
+        str(cache),
+        *ALGORITHMS,
+        "blueprints",
+        *DATA_SETS,
+        *RECIPES,
+        *PROTOCOLS,
+    ):
         assert name in said.out
 
 

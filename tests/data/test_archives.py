@@ -135,14 +135,16 @@ def test_parts_of_one_data_set(tmp_path: Path, there: Path) -> None:
 
 def test_permissions_and_owners_are_not_kept(tmp_path: Path, there: Path) -> None:
     folder = member("a", type=tarfile.DIRTYPE, mode=0o777)
-    file = member("a/b", b"x", mode=0o6777, uid=12345)
+    file = member("a/b/c", b"x", mode=0o6777, uid=12345)
+    os.umask(0)
     extract([write_tar(tmp_path / "a.tar", folder, file)], there / "tar")
-    extract([write_zip(tmp_path / "a.zip", (zip_info("a/b", stat.S_IFREG | 0o4755), b"x"))], there / "zip")
+    extract([write_zip(tmp_path / "a.zip", (zip_info("a/b/c", stat.S_IFREG | 0o4755), b"x"))], there / "zip")
     for kind in ("tar", "zip"):
         assert stat.S_IMODE((there / kind).stat().st_mode) == 0o755
         assert stat.S_IMODE((there / kind / "a").stat().st_mode) == 0o755
-        assert stat.S_IMODE((there / kind / "a/b").stat().st_mode) == 0o644
-        assert (there / kind / "a/b").stat().st_uid == os.getuid()
+        assert stat.S_IMODE((there / kind / "a/b").stat().st_mode) == 0o755
+        assert stat.S_IMODE((there / kind / "a/b/c").stat().st_mode) == 0o644
+        assert (there / kind / "a/b/c").stat().st_uid == os.getuid()
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])

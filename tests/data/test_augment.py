@@ -35,9 +35,7 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def augmented(
-    images: Tensor, config: AugmentConfig, generator: torch.Generator, size: int | None = None
-) -> Tensor:
+def augmented(images: Tensor, config: AugmentConfig, generator: torch.Generator, size: int | None = None) -> Tensor:
     """Draw, then apply."""
     return augment(images, config, draw_augment(config, len(images), generator), size)
 

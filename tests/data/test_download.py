@@ -338,6 +338,20 @@ def test_a_wrong_part_is_not_appended(wrong: dict[str, str], server: Server, pat
     assert [("Range" in request) for request in server.requests] == [True, False]
 
 
+def test_a_server_that_never_sends_the_right_part_is_not_asked_for_ever(server: Server, path: Path) -> None:
+    begin, wrong = good(upto=1000), fixed(CONTENT, 206, Content_Range="bytes 7-299999/300000")
+    server.answers = [lambda handler: (wrong if "Range" in handler.headers else begin)(handler)]
+    refuses(server, path, ", 5 times")
+    assert len(server.requests) < 10
+
+
+def test_a_whole_part_that_nobody_asked_for_is_not_appended(server: Server, path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("data.tar.part").write_bytes(b"of what?")
+    server.answers = [fixed(CONTENT, 206, Content_Range="bytes 0-299999/300000"), good()]
+    assert_done(fetch(server, path), path)
+
+
 def test_a_part_that_nobody_asked_for(server: Server, path: Path) -> None:
     server.answers = [fixed(CONTENT[5:], 206, Content_Range="bytes 5-299999/300000"), good()]
     assert_done(fetch(server, path), path)

@@ -97,7 +97,9 @@ def test_the_same_generator_gives_the_same_batches(sources: list[Subset]) -> Non
     torch.manual_seed(2)
     again = list(islice(training(sources, 4, generator(3)), 12))
     other = list(islice(training(sources, 4, generator(4)), 12))
-    assert all(torch.equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x[:3], y[:3], strict=True))
+    assert all(
+        torch.equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x[:3], y[:3], strict=True)
+    )
     assert of_domain(one, 0) != of_domain(other, 0)
 
 
