@@ -1,8 +1,8 @@
 """From files to training batches: does the device ever wait, and how does it compare with the classic path?
 
 The images are JPEG files made here. `ours` is the product's own path: decoded once, memory-mapped, read ahead,
-augmented as a batch on the device. `classic` opens, crops, jitters and normalises one file after another with Pillow
-in the workers of PyTorch's DataLoader: the same augmentation, drawn alike.
+augmented as a batch on the device. `classic` opens, crops, jitters and normalises one file after another with
+Pillow in the workers of PyTorch's DataLoader: the same augmentation, drawn alike.
 """
 
 import itertools

@@ -17,7 +17,6 @@ from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
 
-
 KERNELS = ("parse_dg.model.fused.", "parse_dg.data.fused_augment")
 
 

@@ -51,8 +51,8 @@ def check(options: argparse.Namespace, console: Console) -> None:
     print_report(console, describe_data(manifest, changed))
     if changed:
         raise InputError(
-            f"{len(changed):,} of {len(manifest.images):,} files of {options.name} are missing or changed, the first: "
-            f"{changed[0].path} ({changed[0].reason}); put them back, or `data add {options.name} PATH --replace`"
+            f"{len(changed):,} of {len(manifest.images):,} files of {options.name} are missing or changed, the "
+            f"first: {changed[0].path} ({changed[0].reason}); put them back, or add the data set again with --replace"
         )
     console.print(f"all {len(manifest.images):,} files are there and unchanged (size and SHA-256)")
 

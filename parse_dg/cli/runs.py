@@ -140,8 +140,8 @@ def _add_train(commands: "Commands") -> None:
         "--data",
         default="blueprints",
         metavar="DATA",
-        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json list "
-        "(default: blueprints)",
+        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json "
+        "list (default: blueprints)",
     )
     command.add_argument(
         "--target", metavar="DOMAIN", help="the domain that is held out (of blueprints by default: sketch)"

@@ -57,8 +57,8 @@ def add_commands(commands: "Commands") -> None:
         "table",
         help="accuracies of many runs, chosen by one rule, in one table",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Choose a model for every method, target and trial by one rule, and show mean and standard error\n"
-        "over the trials. Reads run folders, or the results.jsonl files that DomainBed writes.",
+        description="Choose a model for every method, target and trial by one rule, and show mean and standard\n"
+        "error over the trials. Reads run folders, or the results.jsonl files that DomainBed writes.",
         epilog="examples:\n  parse-dg table runs/pacs/*/*/*\n  parse-dg table --domainbed sweep --format latex",
     )
     command.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="run folders")

@@ -16,7 +16,7 @@ from parse_dg.errors import unknown
 
 @runtime_checkable
 class Images(Protocol):
-    """Images of one size, N × H × W × 3 uint8: an array, perhaps memory-mapped, or files decoded when they are read."""
+    """Images of one size, N × H × W × 3 uint8: an array, perhaps memory-mapped, or files decoded when read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -2,7 +2,7 @@
 
 The first launch measures what contrast needs, the mean luma of every image at that point of its jitter; the second
 does everything, from stored bytes to normalised floats with channels last, and reads every image once more instead
-of keeping anything in between. Without Triton (it comes with PyTorch's CUDA builds on Linux) the plain path is taken.
+of keeping anything in between. Without Triton, which comes with PyTorch's CUDA builds, the plain path is taken.
 """
 
 import torch

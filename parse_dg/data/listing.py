@@ -29,7 +29,7 @@ class ListedImage(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """Every image of a data set: domain after domain, class after class, in the order of DomainBed's ImageFolder."""
+    """Every image of a data set: domain after domain, class after class, in the order of an ImageFolder."""
 
     layout: str
     """Which arrangement of folders (or list) was recognised, in words."""

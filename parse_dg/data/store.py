@@ -63,7 +63,7 @@ def image_files(manifest: Manifest) -> list[ImageFiles]:
 
 
 def open_store(manifest: Manifest, size: int, progress: Progress | None = None) -> list[Stored]:
-    """The images of every domain at size × size, decoded first if need be; raises `NoRoomError` if they do not fit."""
+    """The images of every domain at size × size, decoded first if need be; `NoRoomError` if they do not fit."""
     folder = store_folder(manifest, size)
     files = image_files(manifest)
     if not (folder / "index.json").exists():

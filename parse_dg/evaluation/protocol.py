@@ -12,10 +12,10 @@ Selection = Literal["training-domain", "leave-one-domain-out", "oracle"]
 SELECTIONS: dict[str, str] = {
     "training-domain": "training-domain validation: the check with the highest mean accuracy over the source "
     "domains' held-out images",
-    "leave-one-domain-out": "leave-one-domain-out validation: the check with the highest accuracy on a source domain "
-    "that is not trained on",
-    "oracle": "oracle: the last step; hyper-parameters are to be chosen by the accuracy on 20% of the target, whose "
-    "labels would not be known",
+    "leave-one-domain-out": "leave-one-domain-out validation: the check with the highest accuracy on a source "
+    "domain that is not trained on",
+    "oracle": "oracle: the last step; hyper-parameters are to be chosen by the accuracy on 20% of the target, "
+    "whose labels would not be known",
 }
 """What each way of choosing the weights does, in words."""
 

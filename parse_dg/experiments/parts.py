@@ -1,4 +1,4 @@
-"""The parts a run divides its benchmark into: named, written down, and looked through for pictures on both sides."""
+"""The parts a run divides its benchmark into: named, written down, searched for pictures on both sides."""
 
 from typing import Any
 

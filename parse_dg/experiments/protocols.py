@@ -32,7 +32,7 @@ def domainbed(config: RunConfig) -> RunConfig:
 
 
 def swad(config: RunConfig) -> RunConfig:
-    """SWAD's: as DomainBed's, but validation is not augmented, DomainNet has 15,001 steps, only the split is seeded."""
+    """SWAD's: as DomainBed's, but validation is not augmented, 15,001 steps on DomainNet, only the split seeded."""
     data = config.data.benchmark
     every = {"vlcs": 50, "domainnet": 500}.get(data, 100)
     config = _classic(config, steps=15001 if data == "domainnet" else 5001, check_every=every)

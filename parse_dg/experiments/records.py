@@ -27,7 +27,7 @@ class FinishedRun(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Record, ...]:
-    """The records of finished runs; unfinished ones are left out and named, runs that cannot be compared refused."""
+    """The records of finished runs; unfinished ones are left out and named, incomparable ones refused."""
     runs = [run for folder in folders if (run := read_run(folder)) is not None]
     if not runs:
         raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
@@ -52,7 +52,7 @@ def read_run(folder: Path) -> FinishedRun | None:
     try:
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         checks = tuple(json.loads(line) for line in lines)
-        result["domains"], result["benchmark"]["name"], result["target"]["accuracy"]  # noqa: B018 - are they there?
+        result["domains"], result["benchmark"]["name"], result["target"]["accuracy"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} does not hold a whole run: {error}") from error
     return FinishedRun(folder, config, result, checks)
@@ -65,8 +65,8 @@ def _require_comparable(runs: Sequence[FinishedRun]) -> None:
     for run in runs:
         if run.config.split.scheme != first.config.split.scheme:
             raise InputError(
-                f"{first.folder} has the split {first.config.split.scheme}, {run.folder} {run.config.split.scheme}: "
-                "figures of two splits do not belong into one table"
+                f"{first.folder} has the split {first.config.split.scheme}, "
+                f"{run.folder} {run.config.split.scheme}: figures of two splits do not belong into one table"
             )
         known = versions.setdefault(run.result["benchmark"]["name"], run)
         if known.result["benchmark"]["fingerprint"] != run.result["benchmark"]["fingerprint"]:

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.blueprints_store import open_blueprints
 from parse_dg.data.blueprints import PARTS
-from parse_dg.data.splits import Subset, whole
+from parse_dg.data.blueprints_store import open_blueprints
 from parse_dg.data.domain import Domain
+from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.localisation import primitive_places
 from parse_dg.model.backbone import Backbone
