@@ -61,25 +61,30 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
 
     Values may be text as typed on a command line: "500", "true", "none", "1,2".
     """
-    for path, value in settings.items():
-        config = _changed(config, path.split("."), value, path, where="")
-    return config
+    return _changed(config, [(path.split("."), value, path) for path, value in settings.items()], where="")
 
 
-def _changed(config: Any, keys: Sequence[str], value: Any, path: str, where: str) -> Any:
-    key, *rest = keys
+def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str) -> C:
+    """All settings at once, so that only what they make together is checked."""
     known = _fields(type(config))
-    if key not in known:
-        raise _unknown_field(path, where, known)
-    current = getattr(config, key)
-    if is_dataclass(current):
-        if not rest:
-            inside = ", ".join(f"{path}.{name}" for name in _fields(type(current)))
-            raise InputError(f"{path} is a section, not a field: its fields are {inside}")
-        return replace(config, **{key: _changed(current, rest, value, path, f"{where}{key}.")})
-    if rest:
-        raise InputError(f"{path} is not a field: {where}{key} is a single value and has no fields")
-    return replace(config, **{key: _convert(known[key], value, path)})
+    values: dict[str, Any] = {}
+    inside: dict[str, list[tuple[Sequence[str], Any, str]]] = {}
+    for (key, *rest), value, path in settings:
+        if key not in known:
+            raise _unknown_field(path, where, known)
+        current = getattr(config, key)
+        if is_dataclass(current):
+            if not rest:
+                fields_of = ", ".join(f"{path}.{name}" for name in _fields(type(current)))
+                raise InputError(f"{path} is a section, not a field: its fields are {fields_of}")
+            inside.setdefault(key, []).append((rest, value, path))
+        elif rest:
+            raise InputError(f"{path} is not a field: {where}{key} is a single value and has no fields")
+        else:
+            values[key] = _convert(known[key], value, path)
+    for key, some in inside.items():
+        values[key] = _changed(getattr(config, key), some, f"{where}{key}.")
+    return replace(config, **values) if values else config  # type: ignore[type-var]
 
 
 def _unknown_field(path: str, where: str, known: Mapping[str, Any]) -> InputError:

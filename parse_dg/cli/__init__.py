@@ -1,6 +1,7 @@
 """The command line: parses and calls, nothing else."""
 
 import argparse
+import io
 import logging
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from parse_dg._version import __version__
 from parse_dg.cli import data, runs, tables
+from parse_dg.data.images import UNPRINTABLE
 from parse_dg.errors import InputError
 from parse_dg.experiments.compact import NotLosslessError
 from parse_dg.training.trainer import NonFiniteLossError
@@ -19,20 +21,27 @@ EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 130 interrupted."""
     logging.basicConfig(level=logging.WARNING, format="parse-dg: %(message)s")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file may have a name that the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = build_parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
         options.command(options, console)
     except InputError as error:
-        print(f"parse-dg: {error}", file=sys.stderr)
+        print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_INPUT
     except (NonFiniteLossError, NotLosslessError) as error:
-        print(f"parse-dg: {error}", file=sys.stderr)
+        print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print("parse-dg: interrupted; what was written so far is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+def one_line(error: Exception) -> str:
+    """What an error says; a name in it may hold anything, also the end of a line."""
+    return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], str(error))
 
 
 def build_parser() -> argparse.ArgumentParser:

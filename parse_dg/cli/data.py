@@ -40,21 +40,22 @@ def add(options: argparse.Namespace, console: Console) -> None:
 
 def check(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data check`: every file again, against the manifest."""
-    from parse_dg.data.library import open_manifest
-    from parse_dg.data.manifest import verify
+    from parse_dg.data.library import check
     from parse_dg.data.report import describe_data
     from parse_dg.experiments.display import progress_display
 
+    if options.name == "blueprints":
+        raise InputError("blueprints is drawn by this program: it has no files that could be missing or changed")
     with progress_display(console) as progress:
-        manifest = open_manifest(options.name, progress)
-        changed = verify(manifest, progress)
-    print_report(console, describe_data(manifest, changed))
+        manifest, changed = check(options.name, progress)
+    report = describe_data(manifest, changed)
+    print_report(console, report)
     if changed:
         raise InputError(
-            f"{len(changed):,} of {len(manifest.images):,} files of {options.name} are missing or changed, the "
-            f"first: {changed[0].path} ({changed[0].reason}); put them back, or add the data set again with --replace"
+            f"{options.name} is not what was added: {report.changed_in_words}; put it right, "
+            f"or `parse-dg data add {options.name} PATH --replace`"
         )
-    console.print(f"all {len(manifest.images):,} files are there and unchanged (size and SHA-256)")
+    console.print(f"all {manifest.files:,} files are there and unchanged (size and SHA-256)")
 
 
 def list_all(options: argparse.Namespace, console: Console) -> None:
@@ -117,7 +118,8 @@ def print_report(console: Console, report: "DataReport") -> None:
     """Counts by domain, then what differs and what is wrong, a line each."""
     manifest = report.manifest
     known = any(row.published is not None for row in report.domains)
-    table = Table("domain", title=f"{manifest.name}: {manifest.layout}", title_justify="left")
+    console.print(f"{manifest.name}: {manifest.layout}", markup=False, soft_wrap=True)
+    table = Table("domain")
     table.add_column("images", justify="right")
     if known:
         table.add_column("published", justify="right")
@@ -138,11 +140,12 @@ def print_report(console: Console, report: "DataReport") -> None:
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
     group = commands.add_parser("data", help="add, check, show and download data sets")
-    verbs = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    hint = "`parse-dg data COMMAND --help` explains each"
+    verbs = group.add_subparsers(title="commands", required=True, metavar="COMMAND", help=hint)
     _add_add(verbs)
     command = verbs.add_parser("list", help="the data sets that are here, and those that could be")
     command.set_defaults(command=list_all)
-    command = verbs.add_parser("check", help="are all files there, unchanged, readable, as many as published?")
+    command = verbs.add_parser("check", help="are all files there, unchanged, none new, as many as published?")
     command.add_argument("name", metavar="DATA", help="a name, or the path of a folder or list")
     command.set_defaults(command=check)
     command = verbs.add_parser("show", help="write a contact sheet of every domain")
@@ -159,6 +162,13 @@ def add_commands(commands: "Commands") -> None:
     command.set_defaults(command=remove)
 
 
+def _path(text: str) -> Path:
+    """A path; nothing is not taken for the current folder, as a variable of the shell may be unset."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a path, found nothing")
+    return Path(text)
+
+
 def _add_add(verbs: "Commands") -> None:
     command = verbs.add_parser(
         "add",
@@ -173,7 +183,7 @@ def _add_add(verbs: "Commands") -> None:
     )
     command.add_argument("name", metavar="NAME", help=f"{KNOWN}, or a name of your own")
     command.add_argument(
-        "paths", type=Path, nargs="+", metavar="PATH", help="a folder, a .csv or .json list, or archives"
+        "paths", type=_path, nargs="+", metavar="PATH", help="a folder, a .csv or .json list, or archives"
     )
     command.add_argument(
         "--duplicates", type=Path, metavar="FILE", help="a list of images to leave out (DomainNet has one built in)"

@@ -10,7 +10,7 @@ from rich.table import Table
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change
 from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.data.library import added, domain_names
+from parse_dg.data.library import added, domain_names, find_path
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
@@ -89,15 +89,14 @@ def configure(options: argparse.Namespace) -> RunConfig:
         names = ", ".join(domain_names(options.data))
         raise InputError(f"which domain is held out? Give --target, one of {names}")
     config = change(build_config(recipe, options.algorithm, options.data), settings)
-    return change(apply_protocol(options.protocol, config), parse_settings(options.set))
+    config = change(apply_protocol(options.protocol, config), parse_settings(options.set))
+    return change(config, {"data.benchmark": data_name(config.data.benchmark)})
 
 
 def data_name(data: str) -> str:
     """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    path = Path(data).expanduser()
-    if data in ("blueprints", *added()) or not path.exists():
-        return data
-    return str(path.resolve())
+    path = None if data in ("blueprints", *added()) else find_path(data)
+    return data if path is None else str(path)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, object]:
@@ -128,7 +127,8 @@ def _add_train(commands: "Commands") -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train one algorithm with one domain held out, and score it there at the very end.\n\n"
         "Every other domain is a source: 80% of its images train, 20% validate. The weights of the best\n"
-        "validation step are kept. The target domain is read once, after training.",
+        "validation step are kept. The target domain is read once, after training, unless the protocol\n"
+        "records its accuracy on the way; nothing is chosen by it.",
         epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
         "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
         "model, result.json says which number is the result. The fields of `--set` are those of config.json.",

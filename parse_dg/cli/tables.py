@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 def table(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg table`."""
-    from parse_dg.evaluation.domainbed import read_sweep
+    from parse_dg.evaluation.domainbed import domainbed_tables, read_sweep
     from parse_dg.evaluation.selection_tables import selection_tables
     from parse_dg.experiments.records import read_runs
 
     if bool(options.domainbed) == bool(options.runs):
         raise InputError("give run folders, or --domainbed FOLDER with DomainBed's own results, not both")
-    records = read_sweep(options.domainbed) if options.domainbed else read_runs(options.runs)
-    tables = selection_tables(records, options.selection)
+    if options.domainbed:
+        tables = domainbed_tables(read_sweep(options.domainbed), options.selection)
+    else:
+        tables = selection_tables(read_runs(options.runs, options.selection), options.selection)
     match options.format:
         case "markdown":
             console.print(tables.markdown(), markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """From a configuration to a benchmark: the embedded one, one that was added, or anybody's folder or list."""
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
@@ -64,10 +65,8 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
 
 
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:
-    images = _images(manifest, config.image_size, config.store, progress)
-    larger: list[Images] | None = None
-    if config.crop_from not in (None, config.image_size):
-        larger = _images(manifest, config.crop_from, config.store, progress)
+    size, crop_from = config.image_size, config.crop_from or config.image_size
+    images = _images(manifest, sorted({size, crop_from}), config.store, progress)
     rows: list[list[int]] = [[] for _ in manifest.domains]
     for row, image in enumerate(manifest.images):
         rows[image.domain].append(row)
@@ -79,9 +78,9 @@ def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | 
         domains.append(
             Domain(
                 name,
-                images[number],
+                images[size][number],
                 np.array([image.label for image in mine], dtype=np.int64),
-                larger=larger[number] if larger else None,
+                larger=images[crop_from][number] if crop_from != size else None,
                 files=files[number],
                 ids=tuple(image.id for image in mine),
                 digests=tuple(image.digest for image in mine),
@@ -92,14 +91,23 @@ def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | 
     return Benchmark(manifest.name, manifest.classes, tuple(domains), manifest.fingerprint)
 
 
-def _images(manifest: Manifest, size: int, store: str, progress: Progress | None) -> list[Images]:
-    """The images of every domain: from the store, or decoded when they are read."""
-    if store != "never":
+def _images(
+    manifest: Manifest, sizes: Sequence[int], store: str, progress: Progress | None
+) -> dict[int, list[Images]]:
+    """The images of every domain, at every size: from the store, or decoded when they are read."""
+    images: dict[int, list[Images]] = {}
+    refused = []
+    for size in sizes:
         try:
-            return list(open_store(manifest, size, progress))
+            if store != "never":
+                images[size] = list(open_store(manifest, size, progress))
         except NoRoomError as error:
             if store == "always":
                 raise InputError(f"{error}: set PARSE_DG_CACHE to another disk, or data.store=auto") from error
-            log.warning("%s: images are decoded whenever they are read, which is slower", error)
-    pool = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
-    return [DecodedFiles(files, size, pool) for files in image_files(manifest)]
+            refused.append(f"at {size} pixels {error}")
+        if size not in images:
+            pool = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
+            images[size] = [DecodedFiles(files, size, pool) for files in image_files(manifest)]
+    if refused:
+        log.warning("%s: images are decoded whenever they are read, which is slower", "; ".join(refused))
+    return images

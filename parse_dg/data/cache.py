@@ -40,6 +40,9 @@ def free_bytes(folder: Path) -> int:
 
 def _folder(variable: str, base_variable: str, fallback: str) -> Path:
     chosen, base = os.environ.get(variable), os.environ.get(base_variable)
-    if chosen:
-        return Path(chosen).expanduser()
-    return (Path(base) if base else Path.home() / fallback) / "parse-dg"
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        return (Path(base) if base else Path.home() / fallback) / "parse-dg"
+    except RuntimeError as error:
+        raise InputError(f"no home folder is known for this user: set {variable} to a folder") from error

@@ -28,10 +28,13 @@ def list_camera_traps(data_set: DataSet, folder: Path) -> Listing | None:
     labelled: set[tuple[int, int, str]] = set()
     for path in annotations:
         labelled |= _labelled(data_set, path)
-    images, missing = [], []
+    images, missing, elsewhere = [], [], []
+    place_of: dict[str, int] = {}
     for domain, label, file in sorted(labelled):
         name = f"{data_set.domains[domain]}/{data_set.classes[label]}/{file}"
-        if file in on_disk:
+        if place_of.setdefault(file, domain) != domain:
+            elsewhere.append(Problem(f"{pictures.path}/{file}", "annotated at a second location"))
+        elif file in on_disk:
             images.append(ListedImage(f"{pictures.path}/{file}", domain, label, name.rpartition(".")[0]))
         else:
             missing.append(Problem(f"{pictures.path}/{file}", "annotated, but not on disk"))
@@ -45,7 +48,7 @@ def list_camera_traps(data_set: DataSet, folder: Path) -> Listing | None:
         domains=data_set.domains,
         classes=data_set.classes,
         images=tuple(images),
-        skipped=(*reader.problems, *missing),
+        skipped=(*reader.problems, *missing, *elsewhere),
         notes=tuple(notes),
     )
 

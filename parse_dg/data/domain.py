@@ -1,5 +1,6 @@
 """A benchmark in memory: named domains over one set of classes, each a row of images that can be read by number."""
 
+import hashlib
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 from PIL import Image
 
-from parse_dg.data.images import decode, open_image
+from parse_dg.data.images import ImageError, open_bytes, read_file, to_square
 from parse_dg.errors import unknown
 
 
@@ -33,14 +34,20 @@ class ImageFiles:
     root: Path
     paths: tuple[str, ...]
     keep_truncated: bool = False
+    digests: tuple[str, ...] = ()
+    """SHA-256 of each file when it was indexed; a file that has another now is refused."""
 
     def open(self, index: int) -> Image.Image:
         """The original image, RGB and upright."""
-        return open_image(self.root / self.paths[index], self.keep_truncated)
+        path = self.root / self.paths[index]
+        data = read_file(path)
+        if self.digests and hashlib.sha256(data).hexdigest() != self.digests[index]:
+            raise ImageError(path, "it is not what it was when the data set was indexed: index it again")
+        return open_bytes(data, path, self.keep_truncated)
 
     def decode(self, index: int, size: int) -> UInt8[np.ndarray, "S S 3"]:
         """The image resized to size × size."""
-        return decode(self.root / self.paths[index], size, self.keep_truncated)
+        return to_square(self.open(index), size)
 
 
 class DecodedFiles:
@@ -57,12 +64,10 @@ class DecodedFiles:
         return len(self.files.paths)
 
     def __getitem__(self, index: Any) -> UInt8[np.ndarray, "*n S S 3"]:
-        if isinstance(index, slice):
-            index = np.arange(len(self))[index]
-        if np.ndim(index) == 0:
-            return self.files.decode(int(index), self.size)
-        result = np.empty((len(index), self.size, self.size, 3), np.uint8)
-        for place, image in enumerate(self.pool.map(lambda i: self.files.decode(int(i), self.size), index)):
+        chosen = np.arange(len(self))[index]  # a number, a slice, a mask: whatever an array takes
+        result = np.empty((*chosen.shape, self.size, self.size, 3), np.uint8)
+        images = self.pool.map(lambda i: self.files.decode(i, self.size), chosen.ravel().tolist())
+        for place, image in zip(np.ndindex(chosen.shape), images, strict=True):
             result[place] = image
         return result
 

@@ -125,7 +125,11 @@ def open_image(path: Path, keep_truncated: bool = False) -> Image.Image:
 
 def decode(path: Path, size: int, keep_truncated: bool = False) -> UInt8[np.ndarray, "S S 3"]:
     """The upright RGB pixels of a file, resized to `size` by `size` with Pillow's bilinear filter (antialiased)."""
-    image = open_image(path, keep_truncated)
+    return to_square(open_image(path, keep_truncated), size)
+
+
+def to_square(image: Image.Image, size: int) -> UInt8[np.ndarray, "S S 3"]:
+    """The pixels of an RGB image, resized unless that is its size."""
     return np.array(image if image.size == (size, size) else image.resize((size, size), Image.Resampling.BILINEAR))
 
 

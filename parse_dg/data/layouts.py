@@ -15,6 +15,7 @@ from parse_dg.data.camera_traps import list_camera_traps
 from parse_dg.data.catalogue import DataSet, spelling
 from parse_dg.data.duplicates import Duplicates, find_duplicates
 from parse_dg.data.folders import Folder, FolderReader
+from parse_dg.data.images import UNPRINTABLE
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.errors import InputError
 
@@ -57,11 +58,13 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
     images: list[ListedImage] = []
     notes: list[str] = []
     splits: set[str] = set()
+    matched: set[str] = set()
     for number, place in enumerate(_domains(data_set, reader)):
         parts, split_names = _class_folders(data_set, reader, place)
         splits |= split_names
         found = _in_order(reader, parts)
-        kept = _without(data_set, number, found, left_out, reader.problems)
+        kept, names = _without(data_set, number, found, left_out, reader.problems)
+        matched |= names
         images += _listed(data_set, number, kept)
         notes += _missing_classes(data_set.domains[number], data_set.classes, kept)
     if splits:
@@ -69,6 +72,9 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
     dropped = sum(problem.reason == _DUPLICATE for problem in reader.problems)
     if dropped:
         notes.append(f"{dropped:,} published duplicates are left out, by {left_out.source}")
+    if len(matched) < len(left_out.names):  # a part of the data set, or other archives
+        missing = len(left_out.names) - len(matched)
+        notes.append(f"{missing:,} of {len(left_out.names):,} listed duplicates were not found")
     layout = _layout(data_set, base, bool(splits))
     skipped = tuple(reader.problems)
     return _not_empty(
@@ -84,6 +90,7 @@ def list_own(folder: Path) -> Listing:
     for domain in reader.children(reader.top()).folders:
         classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.children(domain).folders}
         classes = {name: images for name, images in classes.items() if images}
+        _require_names(domain, classes)
         if classes:
             found[domain.name] = classes
         else:
@@ -189,17 +196,17 @@ def _walk_order(inside: str) -> tuple[str, str]:
 
 def _without(
     data_set: DataSet, number: int, found: list[_Found], duplicates: Duplicates, problems: list[Problem]
-) -> list[_Found]:
-    """What is not on the list of duplicates; the others become problems."""
-    if not duplicates.names:
-        return found
-    domain, kept = data_set.domains[number], []
+) -> tuple[list[_Found], set[str]]:
+    """What is not on the list of duplicates, and the names on it that were met; those images become problems."""
+    domain, kept, met = data_set.domains[number], [], set()
     for one in found:
-        if f"{domain}/{data_set.classes[one.label]}/{one.inside}" in duplicates.names:
+        name = f"{domain}/{data_set.classes[one.label]}/{one.inside}"
+        if name in duplicates.names:
+            met.add(name)
             problems.append(Problem(one.path, _DUPLICATE))
         else:
             kept.append(one)
-    return kept
+    return kept, met
 
 
 def _listed(data_set: DataSet, number: int, found: list[_Found]) -> list[ListedImage]:
@@ -238,6 +245,14 @@ def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
         raise InputError(f"expected a folder of images at {folder}, found {found}")
+
+
+def _require_names(domain: Folder, classes: Mapping[str, list[_Found]]) -> None:
+    """Names of domains and classes go into tables, file names and JSON; those of images need not be readable."""
+    for name in (domain.name, *classes) if classes else ():
+        if UNPRINTABLE.search(name):
+            path = domain.path if name == domain.name else f"{domain.path}/{name}"
+            raise InputError(f"the folder {path!a} names a domain or class in characters that cannot be shown")
 
 
 def _require_domains(folder: Path, domains: tuple[str, ...], reader: FolderReader) -> None:

@@ -20,6 +20,8 @@ from parse_dg.errors import InputError, unknown
 
 COLUMNS = ("path", "domain", "class")
 DELIMITERS = (",", ";", "\t")
+LONGEST = 250
+"""Bytes in the name of a domain, which becomes that of a folder or file."""
 
 
 class _Row(NamedTuple):
@@ -87,6 +89,9 @@ def _row(path: Path, where: str, values: dict[str, object]) -> _Row:
         if UNPRINTABLE.search(value):
             raise _error(path, where, f"{name!r} has characters that cannot be shown: {ascii(value)[:80]}")
     file, domain, label = (str(values[name]) for name in COLUMNS)
+    if "/" in domain or domain in (".", "..") or len(os.fsencode(domain)) > LONGEST:
+        rule = f"a domain names folders: no slash, not only dots, at most {LONGEST} bytes"
+        raise _error(path, where, f"{rule}; found {domain[:80]!r}")
     return _Row(where, file, domain, label, str(values["id"]) if "id" in values else None)
 
 

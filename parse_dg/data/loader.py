@@ -17,7 +17,7 @@ from torch import Tensor
 from parse_dg.data.augment import AugmentDraws
 from parse_dg.data.domain import Images
 from parse_dg.data.parallel import default_workers, map_ahead
-from parse_dg.data.sampling import Plan, Sampler, State
+from parse_dg.data.sampling import Plan, Sampler, State, copied
 from parse_dg.data.splits import Subset
 from parse_dg.data.transforms import transform_image
 
@@ -63,12 +63,15 @@ class TrainingBatches:
         while len(self._pending) < AHEAD:
             plan = self.sampler.plan()
             self._pending.append((self._pool.submit(self._read, plan), plan.after))
-        future, self._state = self._pending.popleft()
-        return future.result().take()
+        future, after = self._pending[0]
+        batch = future.result().take()  # an error or an interruption here: the state stays that of the last batch
+        self._pending.popleft()
+        self._state = after
+        return batch
 
     def state(self) -> State:
         """What to restore to get the batch after the last one given, whatever has been read ahead."""
-        return self._state
+        return copied(self._state)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a saved state; what was read ahead is dropped."""

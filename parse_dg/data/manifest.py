@@ -46,7 +46,7 @@ class ManifestImage(NamedTuple):
 
 
 class Duplicates(NamedTuple):
-    """Files with the very same bytes."""
+    """Several files with the very same bytes."""
 
     images: tuple[ManifestImage, ...]
     across_domains: bool
@@ -90,15 +90,28 @@ class Manifest:
 
     @property
     def duplicates(self) -> tuple[Duplicates, ...]:
-        """Groups of files with the same content, in the order of their first."""
+        """Groups of files with the same content, in the order of their first; a file is no duplicate of itself."""
         groups: dict[str, list[ManifestImage]] = defaultdict(list)
         for image in self.images:
             groups[image.digest].append(image)
         return tuple(
             Duplicates(tuple(group), len({i.domain for i in group}) > 1, len({i.label for i in group}) > 1)
             for group in groups.values()
-            if len(group) > 1
+            if len({image.path for image in group}) > 1
         )
+
+    @property
+    def several_classes(self) -> dict[str, tuple[str, ...]]:
+        """The files that are an image of more than one class (TerraIncognita has some), and those classes."""
+        classes: dict[str, list[str]] = defaultdict(list)
+        for image in self.images:
+            classes[image.path].append(self.classes[image.label])
+        return {path: tuple(names) for path, names in classes.items() if len(names) > 1}
+
+    @property
+    def files(self) -> int:
+        """How many files there are: fewer than images where some have several classes."""
+        return len({image.path for image in self.images})
 
 
 def index(
@@ -128,7 +141,7 @@ def index(
         listing.domains,
         listing.classes,
         tuple(image for image in found if isinstance(image, ManifestImage)),
-        tuple(problem for problem in found if isinstance(problem, Problem)),
+        tuple(dict.fromkeys(problem for problem in found if isinstance(problem, Problem))),
         listing.skipped,
         listing.notes,
         keep_truncated,
@@ -167,7 +180,8 @@ def verify(
             return Problem(image.path, "it has changed: other bytes than when it was indexed")
         return None
 
-    found = _each(check, manifest.images, f"checking {manifest.name}", progress, workers)
+    files = tuple({image.path: image for image in manifest.images}.values())
+    found = _each(check, files, f"checking {manifest.name}", progress, workers)
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -261,12 +275,14 @@ def read_manifest(path: Path) -> Manifest:
         raise _error(path, len(lines) + 1, "it is cut short, expected the end of a line")
     header = _header(path, lines[0])
     checksum = header.pop("checksum")
-    images: dict[str, ManifestImage] = {}
+    images: dict[tuple[str, int], ManifestImage] = {}
+    files: dict[str, ManifestImage] = {}
     for number, line in enumerate(lines[1:], 2):
         image = _image(path, number, line, len(header["domains"]), len(header["classes"]))
-        if image.path in images:
+        same = files.setdefault(image.path, image)  # a file may have several classes, and no more than that
+        if (image.path, image.label) in images or image._replace(label=same.label, id=same.id) != same:
             raise _error(path, number, f"{printable(image.path)} is there twice")
-        images[image.path] = image
+        images[image.path, image.label] = image
     manifest = Manifest(
         header["name"],
         Path(header["root"]),

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from parse_dg.data.catalogue import DATA_SETS, compare_counts
+from parse_dg.data.images import printable
 from parse_dg.data.listing import Problem
-from parse_dg.data.manifest import Manifest
+from parse_dg.data.manifest import Duplicates, Manifest
 
 NAMED = 8
 """How many files of a kind are named; the others are counted."""
@@ -33,6 +34,11 @@ class DataReport:
     changed: tuple[Problem, ...] = ()
     """Files that are not what they were when the data set was added."""
 
+    @property
+    def changed_in_words(self) -> str:
+        """Those files, named: "2 files changed: a.png (…); b.png (…)"."""
+        return "".join(_files("changed", self.changed))
+
 
 def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> DataReport:
     """Everything there is to say of a manifest; `changed` is what `verify` found."""
@@ -41,14 +47,14 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
     rows = tuple(DomainRow(name, count, published.get(name)) for name, count in manifest.counts.items())
     differences = compare_counts(known, manifest.counts) if known else ()
     remarks = [*_files("unreadable and left out", manifest.unreadable), *_duplicates(manifest)]
-    remarks += [*_skipped(manifest), *manifest.notes]
+    remarks += [*_several_classes(manifest), *_skipped(manifest), *manifest.notes]
     return DataReport(manifest, rows, differences, tuple(remarks), changed)
 
 
 def _files(what: str, problems: tuple[Problem, ...]) -> list[str]:
     if not problems:
         return []
-    named = [f"{problem.path} ({problem.reason})" for problem in problems[:NAMED]]
+    named = [f"{printable(problem.path)} ({problem.reason})" for problem in problems[:NAMED]]
     return [f"{_count(len(problems), 'file')} {what}: {_list(named, len(problems))}"]
 
 
@@ -56,7 +62,7 @@ def _skipped(manifest: Manifest) -> list[str]:
     """Grouped by reason: DomainNet has thousands of published duplicates."""
     by_reason: dict[str, list[str]] = {}
     for problem in manifest.skipped:
-        by_reason.setdefault(problem.reason, []).append(problem.path)
+        by_reason.setdefault(problem.reason, []).append(printable(problem.path))
     return [
         f"{_count(len(paths), 'file')} passed over, {reason}: {_list(paths[:NAMED], len(paths))}"
         for reason, paths in by_reason.items()
@@ -73,9 +79,22 @@ def _duplicates(manifest: Manifest) -> list[str]:
     remarks = []
     for what, found in kinds.items():
         if found:
-            pairs = [" = ".join(image.path for image in group.images) for group in found[:NAMED]]
+            pairs = [" = ".join(_paths(group)) for group in found[:NAMED]]
             remarks.append(f"{_count(len(found), 'image')} {what}: {_list(pairs, len(found))}")
     return remarks
+
+
+def _paths(group: Duplicates) -> dict[str, None]:
+    """Each file once, in order."""
+    return dict.fromkeys(printable(image.path) for image in group.images)
+
+
+def _several_classes(manifest: Manifest) -> list[str]:
+    found = manifest.several_classes
+    if not found:
+        return []
+    named = [f"{printable(path)} ({', '.join(names)})" for path, names in list(found.items())[:NAMED]]
+    return [f"{_count(len(found), 'file')} of several classes, an image of each: {_list(named, len(found))}"]
 
 
 def _list(named: list[str], count: int) -> str:

@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     """For each source domain: which images of its subset, and in what order."""
     draws: AugmentDraws
     after: State
-    """The sampler's state once this plan is made: what to restore to go on with the next."""
+    """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""
 
 
 class Sampler:
@@ -70,10 +70,14 @@ class Sampler:
         """The next batch."""
         positions = tuple(self._take(number) for number in range(len(self.sources)))
         draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
-        return Plan(positions, draws, self.state())
+        return Plan(positions, draws, self._views())
 
     def state(self) -> State:
-        """All it takes to go on from here."""
+        """All it takes to go on from here, in copies: it belongs to whoever asked for it."""
+        return copied(self._views())
+
+    def _views(self) -> State:
+        """The state for the moment: queues are views of a whole pass, and not to be kept."""
         queues = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return {**queues, "order": self._order.get_state(), "draws": self._draws.get_state()}
 
@@ -83,12 +87,9 @@ class Sampler:
         if set(state) != expected:
             raise InputError(f"the order of images has the parts {sorted(state)}: expected {sorted(expected)}")
         for number, source in enumerate(self.sources):
-            queue = state[f"queue.{number}"]
-            if queue.numel() and not 0 <= int(queue.min()) <= int(queue.max()) < len(source.indices):
-                raise InputError(
-                    f"the saved order of {source.domain.name} is of other images: expected positions below "
-                    f"{len(source.indices)}, found {int(queue.max())}"
-                )
+            _check_queue(source, state[f"queue.{number}"])
+        for part in ("order", "draws"):
+            _check_generator(part, state[part])
         self._queues = [state[f"queue.{number}"].clone() for number in range(len(self.sources))]
         self._order.set_state(state["order"])
         self._draws.set_state(state["draws"])
@@ -97,8 +98,34 @@ class Sampler:
         queue = self._queues[number]
         while len(queue) < self.per_domain:
             queue = torch.cat((queue, self._passes[number](self._order)))
-        self._queues[number] = queue[self.per_domain :].clone()  # of its own: a view would be saved with the rest
+        self._queues[number] = queue[self.per_domain :]
         return queue[: self.per_domain]
+
+
+def copied(state: State) -> State:
+    """A state that shares no memory with another."""
+    return {name: part.clone() for name, part in state.items()}
+
+
+def _check_queue(source: Subset, queue: Tensor) -> None:
+    name, count = source.domain.name, len(source.indices)
+    if queue.ndim != 1 or queue.dtype != torch.long:
+        raise InputError(
+            f"the saved order of {name} is damaged: expected a row of int64, found {queue.dtype} of shape "
+            f"{tuple(queue.shape)}"
+        )
+    outside = queue[(queue < 0) | (queue >= count)]
+    if len(outside):
+        raise InputError(
+            f"the saved order of {name} is of other images: expected positions below {count}, found {outside[0]}"
+        )
+
+
+def _check_generator(part: str, state: Tensor) -> None:
+    try:
+        torch.Generator().set_state(state)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"the saved generator {part!r} is damaged: {str(error).splitlines()[0]}") from error
 
 
 def _make_pass(source: Subset, sampling: SamplingConfig, per_domain: int) -> Callable[[torch.Generator], Tensor]:

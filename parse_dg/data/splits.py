@@ -7,6 +7,7 @@ lists of its own, and the target is scored on its test list, so that no photo is
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,9 +41,10 @@ class SplitConfig:
         check_choices(self, "split")
         require(0 < self.holdout < 1, "split.holdout", self.holdout, "between 0 and 1")
         require(self.seed is None or self.seed >= 0, "split.seed", self.seed, "0 or more, or none")
-        listed = self.scheme == "gvrt-split" and (self.target_images == "in" or self.validation_domain)
-        if listed:
-            raise InputError("split.scheme=gvrt-split has lists of its own: leave the other fields of split alone")
+        if self.scheme == "gvrt-split":
+            for name, value in (("target_images", "all"), ("validation_domain", None), ("seed", None)):
+                found, expected = getattr(self, name), f"{value or 'none'}, as gvrt-split has lists of its own"
+                require(found == value, f"split.{name}", found, expected)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def leave_one_out(
         unseen = sources.pop(names.index(config.validation_domain))[0]
     require(bool(sources), "the number of source domains to train on", 0, "at least 1")
     everything = config.target_images == "all"
+    for held in [held for _, held in sources] + ([] if everything else [out_target]):
+        enough = f"large enough to hold out one of the {len(held.domain.labels)} images of {held.domain.name}"
+        require(len(held.indices) > 0, "split.holdout", config.holdout, enough)
     return LeaveOneOut(
         training=tuple(kept for kept, _ in sources),
         validation=tuple(held for _, held in sources),
@@ -118,10 +123,7 @@ def leave_one_out(
 
 
 def _hold_out(domain: Domain, number: int, trial: int, fraction: float) -> tuple[Subset, Subset]:
-    count = len(domain.labels)
-    kept, held = hold_out(count, fraction, seed_hash(trial, number))
-    enough = f"large enough to hold out one of the {count} images of {domain.name}"
-    require(len(held) > 0, "split.holdout", fraction, enough)
+    kept, held = hold_out(len(domain.labels), fraction, seed_hash(trial, number))
     return Subset(domain, kept), Subset(domain, held)
 
 
@@ -147,14 +149,13 @@ def leaked(split: LeaveOneOut) -> int:
 
     Two images are the same picture if they have one id, or one digest.
     """
-    seen: set[str] = set()
-    for subset in split.training:
-        seen.update(*(_identities(subset.domain, index) for index in subset.indices.tolist()))
-    return sum(
-        not seen.isdisjoint(_identities(split.target.domain, index)) for index in split.target.indices.tolist()
-    )
+    seen = {identity for subset in split.training for image in _identities(subset) for identity in image}
+    return sum(not seen.isdisjoint(image) for image in _identities(split.target))
 
 
-def _identities(domain: Domain, index: int) -> set[str]:
-    found = {f"id {domain.ids[index]}"} if domain.ids else set()
-    return found | ({f"file {domain.digests[index]}"} if domain.digests else set())
+def _identities(subset: Subset) -> Iterator[list[tuple[str, str]]]:
+    """What each image is known by, whatever its domain."""
+    names = {"id": subset.domain.ids, "file": subset.domain.digests}
+    known = [(kind, name) for kind, name in names.items() if name]
+    for index in subset.indices.tolist():
+        yield [(kind, name[index]) for kind, name in known]

@@ -5,6 +5,7 @@ A store is a folder named by the manifest's fingerprint and the size: one uint8 
 build that is interrupted goes on with the next domain; a lock lets one process build while others wait.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -19,24 +20,23 @@ from jaxtyping import UInt8
 from parse_dg.data.cache import cache_folder, cannot_write, free_bytes, make_folder
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.listing import Progress
-from parse_dg.data.manifest import Manifest
+from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 
 RESERVE = 2**30
 """Bytes of disk that a store leaves free."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a disk says that is full, or full for this user."""
 
 Stored = UInt8[np.ndarray, "N S S 3"]
 
 
 class NoRoomError(Exception):
-    """The store would not fit on the disk: says what it needs and what there is."""
+    """The store does not fit on the disk: says what it needs and what there is."""
 
-    def __init__(self, folder: Path, needed: int, free: int):
-        super().__init__(
-            f"decoded images would take {gigabytes(needed)} and {folder} has {gigabytes(free)} free "
-            f"({gigabytes(RESERVE)} of it kept back)"
-        )
+    def __init__(self, folder: Path, needed: int, found: str):
+        super().__init__(f"decoded images would take {gigabytes(needed)} and {folder} has {found}")
 
 
 def gigabytes(size: int) -> str:
@@ -56,21 +56,35 @@ def store_folder(manifest: Manifest, size: int) -> Path:
 
 def image_files(manifest: Manifest) -> list[ImageFiles]:
     """The files of every domain, in the manifest's order."""
-    paths: list[list[str]] = [[] for _ in manifest.domains]
+    by_domain: list[list[ManifestImage]] = [[] for _ in manifest.domains]
     for image in manifest.images:
-        paths[image.domain].append(image.path)
-    return [ImageFiles(manifest.root, tuple(each), manifest.keep_truncated) for each in paths]
+        by_domain[image.domain].append(image)
+    return [
+        ImageFiles(
+            manifest.root,
+            tuple(image.path for image in images),
+            manifest.keep_truncated,
+            tuple(image.digest for image in images),
+        )
+        for images in by_domain
+    ]
 
 
 def open_store(manifest: Manifest, size: int, progress: Progress | None = None) -> list[Stored]:
     """The images of every domain at size × size, decoded first if need be; `NoRoomError` if they do not fit."""
     folder = store_folder(manifest, size)
     files = image_files(manifest)
-    if not (folder / "index.json").exists():
-        make_folder(folder, "PARSE_DG_CACHE")
-        with _locked(folder, progress):
-            if not (folder / "index.json").exists():
-                _build(folder, manifest, files, size, progress)
+    try:
+        if not (folder / "index.json").exists():
+            make_folder(folder, "PARSE_DG_CACHE")
+            with _locked(folder, progress):
+                if not (folder / "index.json").exists():
+                    _build(folder, manifest, files, size, progress)
+    except OSError as error:
+        if error.errno in FULL:  # there was room when it began: somebody else took it
+            needed = store_bytes(len(manifest.images), size)
+            raise NoRoomError(folder.parent, needed, f"no room left ({error.strerror})") from error
+        raise cannot_write(folder, "PARSE_DG_CACHE", error) from error
     return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
 
 
@@ -87,8 +101,6 @@ def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int,
         index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
         (folder / "index.json.making").write_text(json.dumps(index, indent=2) + "\n")
         (folder / "index.json.making").rename(folder / "index.json")
-    except OSError as error:
-        raise cannot_write(folder, "PARSE_DG_CACHE", error) from error
     finally:
         _remove_leftovers(folder)
 
@@ -104,7 +116,7 @@ def _write_domain(
         for done, image in enumerate(map_ahead(lambda i: files.decode(i, size), range(len(files.paths))), 1):
             file.write(image.tobytes())
             if progress:
-                progress(f"decoding to {size} pixels", before + done, total)
+                progress(f"decoding to {size} pixels, {gigabytes(store_bytes(total, size))}", before + done, total)
         file.flush()
         os.fsync(file.fileno())
     making.rename(path)
@@ -113,10 +125,10 @@ def _write_domain(
 def _map(path: Path, count: int, size: int) -> Stored:
     expected = (count, size, size, 3)
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.lib.format.open_memmap(path, mode="r")
         found = f"{array.dtype} {array.shape}"
-    except (OSError, ValueError, EOFError) as error:
-        array, found = None, f"no array ({error})"
+    except Exception as error:  # numpy has no base class for what a broken header makes it raise
+        array, found = None, f"no array ({' '.join(str(error).split())[:120]})"
     if array is None or array.shape != expected or array.dtype != np.uint8:
         raise InputError(f"{path} is damaged: expected uint8 {expected}, found {found}: remove {path.parent}")
     stored: Stored = array
@@ -125,8 +137,9 @@ def _map(path: Path, count: int, size: int) -> Stored:
 
 def _require_room(folder: Path, needed: int) -> None:
     free = free_bytes(folder)
-    if needed > free - RESERVE:
-        raise NoRoomError(folder.parent, needed, free)
+    if needed > max(0, free - RESERVE):  # nothing needs no room
+        found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
+        raise NoRoomError(folder.parent, needed, found)
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -64,8 +64,12 @@ def describe(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
         target = "The target is scored on all of its images."
         if split.target_images == "in":
             target = f"The target is scored on the {100 - 100 * split.holdout:g}% its own hold-out leaves."
+    beside = f"{split.validation_domain} is not trained on: what its own hold-out leaves is scored, not augmented."
     augmented = "augmented like the images that train" if protocol.augment_validation else "not augmented"
     looked = "Checks look at validation images only; the target is read once, at the end."
     if protocol.checks != "validation":
         looked = "Checks score the target too, for the record; what is chosen does not depend on it."
-    return [split_words, target, f"Held-out images are {augmented}.", looked, f"{SELECTIONS[protocol.selection]}."]
+    return [
+        *(split_words, target, *([beside] if split.validation_domain else [])),
+        *(f"Held-out images are {augmented}.", looked, f"{SELECTIONS[protocol.selection]}."),
+    ]

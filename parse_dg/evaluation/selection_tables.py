@@ -166,6 +166,8 @@ class SelectionTables:
         return TextTable("averages", ("algorithm", *names, "Avg"), tuple(rows), notes)
 
     def _scored(self) -> str:
+        if self.share == 1:
+            return "Accuracy in % on all images of the target"
         return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
 
     def _notes(self, missing: Sequence[str]) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def run_with_display(config: RunConfig, folder: Path, console: Console) -> Resul
         print_path(console, "finished: nothing to do, this run is already in", folder)
         return finished
     benchmark, split = prepare(config, open_with_display(config, console))
-    title = f"{config.algorithm.name}, {config.data.target} held out"
+    title = escape(f"{config.algorithm.name}, {config.data.target} held out")
     with training_display(console, title, count_steps(config, split)) as observe:
         return execute(config, folder, observe, benchmark)
 
@@ -62,23 +62,23 @@ def run_with_display(config: RunConfig, folder: Path, console: Console) -> Resul
 def print_result(console: Console, result: Result, folder: Path) -> None:
     """The result of one run, said in full."""
     target = result["target"]
-    table = Table(
-        title=f"{result['algorithm']}, {target['domain']} held out, seed {result['seed']}", title_justify="left"
-    )
+    split = "" if result["trial"] == result["seed"] else f", split by seed {result['trial']}"
+    title = f"{result['algorithm']}, {target['domain']} held out, seed {result['seed']}{split}"
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("images")
     table.add_column("accuracy", justify="right")
     table.add_column("correct of", justify="right")
     for name, value in result["validation"].items():
-        table.add_row(
-            f"{name}, held-out images (source)", percent(value["accuracy"]), f"{value['correct']}/{value['images']}"
-        )
-    table.add_row("mean of the source domains", percent(result["validation_mean_accuracy"]), "")
-    row = f"[bold]{target['domain']}, {target['part']} (target: the result)"
+        images = escape(f"{name}, {result['validation_part']} (source)")
+        table.add_row(images, percent(value["accuracy"]), f"{value['correct']}/{value['images']}")
+    if len(result["validation"]) > 1:
+        table.add_row("mean of the source domains", percent(result["validation_mean_accuracy"]), "")
+    row = f"[bold]{escape(target['domain'])}, {target['part']} (target: the result)"
     table.add_row(row, f"[bold]{percent(target['accuracy'])}", f"{target['correct']}/{target['images']}")
     console.print(table)
     console.print(f"weights of step {result['selected_step']} of {result['steps']}, by {result['selection']}")
     if result["leakage"]["images"]:
-        console.print(result["leakage"]["words"])
+        console.print(result["leakage"]["words"], markup=False)
     if "active_applications" in result:
         per_class = result["active_applications_per_class"]
         mean = sum(per_class) / len(per_class)
@@ -95,7 +95,7 @@ def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:
     table.add_column("correct of", justify="right")
     for row in rows:
         value = row.accuracy
-        table.add_row(row.domain, row.images, percent(value.fraction), f"{value.correct}/{value.images}")
+        table.add_row(escape(row.domain), row.images, percent(value.fraction), f"{value.correct}/{value.images}")
     console.print(table)
 
 
@@ -125,7 +125,7 @@ def _print_table(console: Console, outcomes: Sequence[CompactionOutcome]) -> Non
     for heading in CELLS:
         table.add_column(heading, justify="left" if heading in NAMES else "right")
     for row in text_cells(table_rows(outcomes)):
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(table)
     console.print(FOOTNOTE)
     for outcome in outcomes:
@@ -135,7 +135,8 @@ def _print_table(console: Console, outcomes: Sequence[CompactionOutcome]) -> Non
 def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
     """One run: what compaction dropped, and what that changed on every domain."""
     report = outcome.compaction
-    table = Table(f"{outcome.target.domain} held out, seed {outcome.seed}, threshold {report.threshold:g}")
+    title = f"{outcome.target.domain} held out, seed {outcome.seed}, threshold {report.threshold:g}"
+    table = Table(escape(title))
     for heading in ("before", "after"):
         table.add_column(heading, justify="right")
     counts = {
@@ -165,7 +166,7 @@ def _print_comparisons(console: Console, outcome: CompactionOutcome) -> None:
         table.add_column(heading, justify="right")
     for found in outcome.comparisons:
         table.add_row(
-            f"{found.domain} ({'target' if found is outcome.target else 'source'})",
+            f"{escape(found.domain)} ({'target' if found is outcome.target else 'source'})",
             f"{found.before.images:,}",
             f"{percent(found.before.fraction)} → {percent(found.after.fraction)}",
             f"{found.same_prediction:,}",

@@ -15,6 +15,13 @@ def target_part(split: SplitConfig) -> str:
     return "all images" if split.target_images == "all" else f"{100 - 100 * split.holdout:g}% of the images"
 
 
+def validation_part(split: SplitConfig, protocol: ProtocolConfig) -> str:
+    """Which images of a domain the weights are chosen by, in words."""
+    if split.validation_domain:
+        return f"{100 - 100 * split.holdout:g}% of the images, none trained on"
+    return "held-out images, augmented" if protocol.augment_validation else "held-out images"
+
+
 def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Subset]:
     """What checks score for the record, named DOMAIN/PART: `in` is 80% of a domain, `out` the rest, `all` both."""
     if protocol.checks == "validation":
@@ -32,7 +39,10 @@ def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Su
 
 
 def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> dict[str, Any]:
-    """split.json: the position, in its domain, of every image that is held out or scored; the others train."""
+    """split.json: the position, in its domain, of every image that is held out or scored; the others train.
+
+    Where lists say which train, their positions are there too.
+    """
     data: dict[str, Any] = {
         "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
         "scheme": config.split.scheme,
@@ -41,6 +51,8 @@ def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) 
         "validation": _positions(split.validation),
         "target": {split.target.domain.name: _some(split.target)},
     }
+    if config.split.scheme == "gvrt-split":
+        data["training"] = _positions(split.training)
     if split.target_held_out:
         data["target_held_out"] = _positions((split.target_held_out,))
     if split.validation_domain:

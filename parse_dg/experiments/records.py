@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
-from parse_dg.evaluation.selection import Record
+from parse_dg.evaluation.selection import Record, find_selection
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import read_config, read_json
+from parse_dg.experiments.run import Result, read_config, read_result
 
 log = logging.getLogger(__name__)
+
+COMMON = ("split.scheme", "split.holdout", "split.target_images", "protocol.augment_validation")
+"""What the runs of a table have in common: they are split, scored and validated alike."""
+NOT_TUNED = (
+    *("seed", "split.seed", "split.validation_domain", "data.benchmark", "data.target", "data.store"),
+    *("protocol.", "training.device", "training.cuda_graph"),
+)
+"""What does not tell hyper-parameters apart: repetitions, what is held out, and what changes no number."""
+
+Check = Mapping[str, Any]
 
 
 class FinishedRun(NamedTuple):
@@ -22,62 +32,95 @@ class FinishedRun(NamedTuple):
 
     folder: Path
     config: RunConfig
-    result: dict[str, Any]
-    checks: tuple[dict[str, Any], ...]
+    fingerprint: str
+    """Of the images."""
+    records: tuple[Record, ...]
+    every_check: bool
+    """Whether there is a record of every check; otherwise there is one, of the step that the run itself chose."""
 
 
-def read_runs(folders: Sequence[Path]) -> tuple[Record, ...]:
-    """The records of finished runs; unfinished ones are left out and named, incomparable ones refused."""
+def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
+    """The records of finished runs, to select from in one way.
+
+    Unfinished runs are left out and named; those that cannot be compared, or not be selected from, are refused.
+    """
+    find_selection(selection)
     runs = [run for folder in folders if (run := read_run(folder)) is not None]
     if not runs:
         raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
     _require_comparable(runs)
-    keys = [_plain_settings(run.config) for run in runs]
+    for run in runs:
+        _require_selectable(run, selection)
+    keys = [_tuned(run.config) for run in runs]
     differing = {name for name in set().union(*keys) if len({json.dumps(key.get(name)) for key in keys}) > 1}
     differing -= {name for name in differing if name.startswith("algorithm.")} if _several_methods(runs) else set()
     return tuple(
-        record
+        replace(record, settings={name: key[name] for name in sorted(differing) if name in key})
         for run, key in zip(runs, keys, strict=True)
-        for record in _records(run, key, {name: key[name] for name in sorted(differing) if name in key})
+        for record in run.records
     )
 
 
 def read_run(folder: Path) -> FinishedRun | None:
     """A run's folder, or None if the run is not finished."""
-    config = read_config(folder)
-    if not (folder / "result.json").exists():
+    config, result = read_config(folder), read_result(folder)
+    if result is None:
         log.warning("%s is not finished: left out", folder)
         return None
-    result = read_json(folder / "result.json")
     try:
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        checks = tuple(json.loads(line) for line in lines)
-        result["domains"], result["benchmark"]["name"], result["target"]["accuracy"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        checks = [_check(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        every_check = bool(config.split.validation_domain) or config.protocol.checks != "validation"
+        records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))
+        fingerprint = str(result["benchmark"]["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{folder} does not hold a whole run: {error}") from error
-    return FinishedRun(folder, config, result, checks)
+    return FinishedRun(folder, config, fingerprint, records, every_check)
 
 
 def _require_comparable(runs: Sequence[FinishedRun]) -> None:
-    """A table has one split and one version of each data set."""
-    first = runs[0]
+    """A table has one split, one way to score, one version of each data set, and every run once."""
+    shared = dict(_flatten(to_dict(runs[0].config)))
     versions: dict[str, FinishedRun] = {}
+    known: dict[object, FinishedRun] = {}
     for run in runs:
-        if run.config.split.scheme != first.config.split.scheme:
+        mine = dict(_flatten(to_dict(run.config)))
+        for name in COMMON:
+            if mine[name] != shared[name]:
+                raise InputError(
+                    f"{runs[0].folder} has {name}={shared[name]}, {run.folder} {name}={mine[name]}: "
+                    "their figures do not belong into one table"
+                )
+        record = run.records[0]
+        first = versions.setdefault(record.data_set, run)
+        if first.fingerprint != run.fingerprint:
             raise InputError(
-                f"{first.folder} has the split {first.config.split.scheme}, "
-                f"{run.folder} {run.config.split.scheme}: figures of two splits do not belong into one table"
+                f"{first.folder} and {run.folder} are of two versions of {record.data_set}: their images differ"
             )
-        known = versions.setdefault(run.result["benchmark"]["name"], run)
-        if known.result["benchmark"]["fingerprint"] != run.result["benchmark"]["fingerprint"]:
+        told_apart = (record.data_set, record.algorithm, record.held_out, record.trial, record.hyperparameters)
+        twin = known.setdefault(told_apart, run)
+        if twin is not run:
             raise InputError(
-                f"{known.folder} and {run.folder} are of two versions of {run.result['benchmark']['name']}: "
-                "their images differ"
+                f"{twin.folder} and {run.folder} are the same to a table: they have one method, target, split and "
+                "settings. Give one of them"
             )
 
 
-def _records(run: FinishedRun, key: Mapping[str, object], settings: Mapping[str, object]) -> Iterator[Record]:
-    config, result = run.config, run.result
+def _require_selectable(run: FinishedRun, selection: str) -> None:
+    """What a run did not look at cannot be selected by."""
+    chosen = run.config.protocol.selection
+    if not run.every_check and chosen != selection:
+        raise InputError(
+            f"{run.folder} scored its target once, at the step that {chosen} chose: "
+            f"to choose by {selection} its checks must score it too, protocol.checks=target"
+        )
+    if selection == "oracle" and run.config.split.target_images != "in":
+        raise InputError(
+            f"{run.folder} did not hold out images of its target: the oracle needs split.target_images=in"
+        )
+
+
+def _records(config: RunConfig, result: Result, checks: Sequence[Check]) -> Iterator[Record]:
+    """A record of every check."""
     target, unseen = config.data.target, config.split.validation_domain
     base = Record(
         data_set=result["benchmark"]["name"],
@@ -85,57 +128,71 @@ def _records(run: FinishedRun, key: Mapping[str, object], settings: Mapping[str,
         domains=tuple(result["domains"]),
         held_out=(target, unseen) if unseen else (target,),
         trial=result["trial"],
-        hyperparameters=hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12],
+        hyperparameters=hashlib.sha256(json.dumps(_tuned(config), sort_keys=True).encode()).hexdigest()[:12],
         step=result["selected_step"],
         in_part={},
         out_part={},
-        settings=settings,
-        share=_share(run),
+        share=_share(config, result),
     )
-    if not unseen and not _scores_target(run):
-        yield replace(base, in_part={target: result["target"]["accuracy"]}, out_part=_out(run, result))
-        return
-    for check in run.checks:
-        in_part = {name: value for name, part, value in _scores(check) if part in ("in", "all")}
-        if unseen:
-            in_part[unseen] = check["validation"][unseen]["accuracy"]
-        yield replace(base, step=check["step"], in_part=in_part, out_part=_out(run, check))
+    if not checks:
+        raise InputError("metrics.jsonl is empty")
+    for check in checks:
+        found = replace(base, step=check["step"], in_part=_in(config, check), out_part=_out(config, check))
+        if not unseen and target not in found.in_part:
+            raise InputError(f"step {found.step} has no score of {target}")
+        yield found
 
 
-def _out(run: FinishedRun, holder: Mapping[str, Any]) -> dict[str, float]:
-    """Accuracy on held-out images, by domain; the target's own where a check or the oracle scored them."""
-    unseen = run.config.split.validation_domain
-    found = {name: value["accuracy"] for name, value in holder["validation"].items() if name != unseen}
-    found |= {name: value for name, part, value in _scores(holder) if part == "out"}
-    if "oracle" in holder:
-        found[run.config.data.target] = holder["oracle"]["accuracy"]
-    return found
+def _check(line: str) -> Check:
+    """A line of metrics.jsonl."""
+    check = json.loads(line)
+    if not isinstance(check, dict):
+        raise InputError(f"metrics.jsonl must have a check on every line, found {line[:40]!r}")
+    return check
 
 
-def _scores(check: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+def _chosen(result: Result) -> Check:
+    """The check that a run itself chose, with the target's score that was made after it."""
+    scores = {f"{result['target']['domain']}/in": result["target"]}
+    if "oracle" in result:
+        scores[f"{result['target']['domain']}/out"] = result["oracle"]
+    return {"step": result["selected_step"], "validation": result["validation"], "scores": scores}
+
+
+def _in(config: RunConfig, check: Check) -> dict[str, float]:
+    """Accuracy on the larger part, or on all images, by domain."""
+    found = {domain: value for domain, part, value in _scores(check) if part in ("in", "all")}
+    unseen = config.split.validation_domain
+    return found | ({unseen: float(check["validation"][unseen]["accuracy"])} if unseen else {})
+
+
+def _out(config: RunConfig, check: Check) -> dict[str, float]:
+    """Accuracy on held-out images, by domain."""
+    unseen = config.split.validation_domain
+    found = {name: float(value["accuracy"]) for name, value in check["validation"].items() if name != unseen}
+    return found | {domain: value for domain, part, value in _scores(check) if part == "out"}
+
+
+def _scores(check: Check) -> Iterator[tuple[str, str, float]]:
     for name, value in check.get("scores", {}).items():
         domain, _, part = name.rpartition("/")
-        yield domain, part, value["accuracy"]
+        yield domain, part, float(value["accuracy"])
 
 
-def _scores_target(run: FinishedRun) -> bool:
-    return any(domain == run.config.data.target for check in run.checks for domain, *_ in _scores(check))
-
-
-def _share(run: FinishedRun) -> float:
-    split = run.config.split
-    return 1.0 if split.target_images == "all" else 1 - split.holdout
+def _share(config: RunConfig, result: Result) -> float:
+    """Of the target's images, the fraction that is scored; that of a list to a per cent, files may be missing."""
+    if config.split.scheme == "gvrt-split":
+        return round(float(result["target"]["share"]), 2)
+    return 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
 
 
 def _several_methods(runs: Sequence[FinishedRun]) -> bool:
     return len({run.config.algorithm.name for run in runs}) > 1
 
 
-def _plain_settings(config: RunConfig) -> dict[str, object]:
+def _tuned(config: RunConfig) -> dict[str, object]:
     """Every setting that could have been tuned, by its dotted name: what tells hyper-parameters apart."""
-    flat = dict(_flatten(to_dict(config)))
-    repeated = ("seed", "split.seed", "split.validation_domain", "data.target", "protocol.", "training.device")
-    return {name: value for name, value in flat.items() if not name.startswith(repeated)}
+    return {name: value for name, value in _flatten(to_dict(config)) if not name.startswith(NOT_TUNED)}
 
 
 def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -9,6 +9,7 @@ environment.json    versions, hardware and time; the one file that differs when 
 """
 
 import json
+import math
 import platform
 import time
 from dataclasses import replace
@@ -30,11 +31,17 @@ from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.evaluation.protocol import SELECTIONS, describe
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.parts import describe_split, leakage, scored_subsets, target_part
+from parse_dg.experiments.parts import describe_split, leakage, scored_subsets, target_part, validation_part
 from parse_dg.model.backbone import build_backbone
 from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Observer, Trainer
 
 Result = dict[str, Any]
+
+OF_A_RESULT = (
+    *("algorithm", "benchmark", "domains", "seed", "trial", "target", "validation", "validation_part"),
+    *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
+)
+"""What every result.json has."""
 
 
 def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
@@ -114,6 +121,7 @@ def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, d
         image_size=benchmark.image_size,
         protocol=config.protocol,
         scored=scored_subsets(split, config.protocol),
+        sources={source.domain.name for source in split.training},
         seed=config.seed,
     )
 
@@ -129,14 +137,21 @@ def summarise(
 ) -> Result:
     """result.json: which number is the result, on which images, and how the weights were chosen."""
     target = accuracy(model.algorithm, split.target, device)
+    share = target.images / len(split.target.domain.labels)
     result: Result = {
         "algorithm": config.algorithm.name,
         "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
         "domains": [domain.name for domain in benchmark.domains],
         "seed": config.seed,
         "trial": config.trial,
-        "target": {"domain": config.data.target, "part": target_part(config.split), **as_json(target)},
+        "target": {
+            "domain": config.data.target,
+            "part": target_part(config.split),
+            "share": share,
+            **as_json(target),
+        },
         "validation": {name: as_json(value) for name, value in check.validation.items()},
+        "validation_part": validation_part(config.split, config.protocol),
         "validation_mean_accuracy": check.mean_accuracy,
         "selection": SELECTIONS[config.protocol.selection],
         "selected_step": check.step,
@@ -154,8 +169,9 @@ def summarise(
 
 
 def as_json(value: Accuracy) -> dict[str, Any]:
-    """An accuracy as plain data; a fraction, not a percentage."""
-    return {"accuracy": value.fraction, "correct": value.correct, "images": value.images, "loss": value.loss}
+    """An accuracy as plain data; a fraction, not a percentage. JSON has no word for a loss that is no number."""
+    loss = value.loss if math.isfinite(value.loss) else None
+    return {"accuracy": value.fraction, "correct": value.correct, "images": value.images, "loss": loss}
 
 
 def read_finished(config: RunConfig, folder: Path) -> Result | None:
@@ -167,13 +183,35 @@ def read_finished(config: RunConfig, folder: Path) -> Result | None:
         return None
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
-    result = folder / "result.json"
-    if not result.exists():
+    return read_result(folder)
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result of the run in `folder`, or None if it is not finished."""
+    path = folder / "result.json"
+    if not path.exists():
         return None
-    finished = read_json(result)
-    if not isinstance(finished, dict):
-        raise InputError(f"{result} must hold a result, found {finished!r}")
-    return finished
+    result = read_json(path)
+    missing = [name for name in OF_A_RESULT if not isinstance(result, dict) or name not in result]
+    if missing:
+        raise InputError(f"{path} must hold the result of a run, found none of its {', '.join(missing)}")
+    return dict(result)
+
+
+def require_same_images(folder: Path, benchmark: Benchmark) -> None:
+    """Raise if the run in `folder` was made of another version of the data set than is here now."""
+    path = next((path for name in ("split.json", "result.json") if (path := folder / name).exists()), None)
+    if path is None:
+        return
+    try:
+        known = str(read_json(path)["benchmark"]["fingerprint"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} must say which images the run is of: benchmark.fingerprint is missing") from error
+    if known != benchmark.fingerprint:
+        raise InputError(
+            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
+            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
+        )
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -192,7 +230,9 @@ def read_json(path: Path) -> Any:
     """The data of a JSON file."""
     try:
         return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
 

@@ -4,7 +4,7 @@ The target domain is not known here, unless it is among the images that are scor
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -156,14 +156,20 @@ class Trainer:
         image_size: int | None = None,
         protocol: ProtocolConfig = ProtocolConfig(),  # noqa: B008 - frozen
         scored: Mapping[str, Subset] = MappingProxyType({}),
+        sources: Collection[str] = (),
         seed: int = 0,
     ):
-        """`scored` are other images, by name, that checks also score; `seed` is of augmented validation."""
+        """`scored` are other images, by name, that checks also score.
+
+        `sources` are the domains that are trained on: if the protocol says so, checks augment their images, by
+        draws from `seed`.
+        """
         self.algorithm = algorithm.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batches, self.validation, self.steps = batches, validation, steps
         self.training, self.optimizer_config, self.augment = training, optimizer, augment
         self.generator, self.device = generator, device
-        self.image_size, self.protocol, self.scored, self.seed = image_size, protocol, scored, seed
+        self.image_size, self.protocol, self.scored = image_size, protocol, scored
+        self.sources, self.seed = sources, seed
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.best: Best | None = None
@@ -238,13 +244,8 @@ class Trainer:
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
         self._stop_if_not_finite(self.watched)
-        augmented = self.augment if self.protocol.augment_validation else None
-        validation = {s.domain.name: self._score(s, augmented, step) for s in self.validation}
-        sources = set(validation) if augmented else set()
-        scores = {
-            name: self._score(s, augmented if s.domain.name in sources else None, step)
-            for name, s in self.scored.items()
-        }
+        validation = {subset.domain.name: self._score(subset, step) for subset in self.validation}
+        scores = {name: self._score(subset, step) for name, subset in self.scored.items()}
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
         check = Check(step, losses, validation, rates, scores)
         if not math.isfinite(check.mean_loss):
@@ -254,8 +255,10 @@ class Trainer:
             self.best = Best(check, state)
         return check
 
-    def _score(self, subset: Subset, augment: AugmentConfig | None, step: int) -> Accuracy:
-        """Accuracy on a subset, its images augmented if asked, by draws of their own."""
-        seed = seed_hash(self.seed, "validation", subset.domain.name, step)
-        augmentation = Augmentation(augment, seed) if augment else None
+    def _score(self, subset: Subset, step: int) -> Accuracy:
+        """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""
+        augmentation = None
+        if self.protocol.augment_validation and subset.domain.name in self.sources:
+            seed = seed_hash(self.seed, "validation", subset.domain.name, step)
+            augmentation = Augmentation(self.augment, seed)
         return accuracy(self.algorithm, subset, self.device, augmentation)

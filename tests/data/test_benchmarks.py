@@ -1,14 +1,26 @@
-"""Benchmarks: named domains over one set of classes."""
+"""Benchmarks: named domains over one set of classes, embedded or in files, stored or decoded when they are read."""
 
+import errno
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
-from parse_dg.data import blueprints
+from parse_dg.config import change
+from parse_dg.data import benchmarks, blueprints, store
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.blueprints import BlueprintsConfig
 from parse_dg.data.blueprints_store import open_blueprints
-from parse_dg.data.domain import Benchmark
+from parse_dg.data.domain import Benchmark, DecodedFiles
+from parse_dg.data.images import decode
 from parse_dg.errors import InputError
 from tests.conftest import Numbered, Tiny
+from tests.data.test_parallel import time_limit
+from tests.data.test_store import COUNTS, make_images
 
 
 def test_blueprints_opens_by_name(tiny: Tiny) -> None:
@@ -45,3 +57,218 @@ def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
     assert benchmark.domain("sketch") is second
     with pytest.raises(InputError, match="unknown domain of pair 'paint': valid are photo, sketch"):
         benchmark.domain("paint")
+
+
+# anybody's folder
+
+
+@pytest.fixture
+def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "cache"))
+    with time_limit():
+        yield tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cache_of_its_own: Path) -> str:
+    """Three domains of 5, 6 and 4 images."""
+    return str(make_images(tmp_path / "images"))
+
+
+def small(folder: str, **settings: Any) -> DataConfig:
+    return DataConfig(benchmark=folder, **({"image_size": 16, "crop_from": 20} | settings))
+
+
+@pytest.mark.parametrize("kept", ["auto", "always", "never"])
+def test_a_folder_opens_by_its_path(folder: str, kept: str) -> None:
+    benchmark = open_benchmark(small(folder, store=kept))
+    assert benchmark.name == "images"
+    assert benchmark.classes == ("cat", "dog")
+    assert benchmark.image_size == 16
+    assert [domain.name for domain in benchmark.domains] == list(COUNTS)
+    for domain in benchmark.domains:
+        assert domain.labels.tolist() == [0] * COUNTS[domain.name]["cat"] + [1] * COUNTS[domain.name]["dog"]
+        assert domain.labels.dtype == np.int64
+        assert domain.files is not None
+        assert domain.larger is not None
+        assert len(domain.ids) == len(domain.digests) == len(domain.files.paths) == len(domain.labels)
+        for index, path in enumerate(domain.files.paths):
+            file = domain.files.root / path
+            assert file.parts[-3:-1] == (domain.name, benchmark.classes[domain.labels[index]])
+            assert np.array_equal(domain.images[index], decode(file, 16))
+            assert np.array_equal(domain.larger[index], decode(file, 20))
+            assert domain.digests[index] == hashlib.sha256(file.read_bytes()).hexdigest()
+        assert isinstance(domain.images, DecodedFiles if kept == "never" else np.memmap)
+        assert isinstance(domain.larger, DecodedFiles if kept == "never" else np.memmap)
+
+
+def test_a_list_may_mix_its_domains(tmp_path: Path, folder: str) -> None:
+    """Labels, files and images of a domain stay together, whatever lies between them."""
+    root = Path(folder)
+    paths = sorted(root.rglob("*.png"), key=lambda path: path.name)
+    rows = [f"{path.relative_to(root)},{path.parts[-3]},{path.parts[-2]}" for path in paths]
+    (root / "list.csv").write_text("\n".join(["path,domain,class", *rows, ""]))
+    benchmark = open_benchmark(small(str(root / "list.csv")))
+    assert sorted(domain.name for domain in benchmark.domains) == sorted(COUNTS)
+    for domain in benchmark.domains:
+        assert domain.files is not None
+        assert len(domain.images) == sum(COUNTS[domain.name].values())
+        for index, path in enumerate(domain.files.paths):
+            assert path.split("/")[0] == domain.name
+            assert path.split("/")[1] == benchmark.classes[domain.labels[index]]
+            assert np.array_equal(domain.images[index], decode(root / path, 16))
+
+
+@pytest.mark.parametrize("crop_from", [None, 16])
+def test_without_another_size_for_crops_there_are_no_larger_images(
+    folder: str, cache_of_its_own: Path, crop_from: int | None
+) -> None:
+    benchmark = open_benchmark(small(folder, crop_from=crop_from))
+    assert all(domain.larger is None for domain in benchmark.domains)
+    assert [path.name[-3:] for path in cache_of_its_own.glob("images-*") if path.is_dir()] == ["-16"]
+
+
+def test_sizes_are_decoded_one_after_the_other(folder: str) -> None:
+    open_benchmark(small(folder, store="never"))  # indexes the folder
+    seen: list[tuple[str, int, int]] = []
+    open_benchmark(small(folder), lambda *state: seen.append(state))
+    assert seen == [(f"decoding to {size} pixels, 0.00 GB", done, 15) for size in (16, 20) for done in range(1, 16)]
+
+
+# room
+
+
+def test_what_does_not_fit_is_decoded_when_it_is_read(
+    folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, which says what it would take and what there is."""
+    stored = open_benchmark(small(folder))
+    monkeypatch.setenv("PARSE_DG_CACHE", str(cache_of_its_own / "full"))
+    monkeypatch.setattr(store, "free_bytes", lambda folder: 2_500_000_000)
+    monkeypatch.setattr(store, "store_bytes", lambda images, size: size * 1_000_000_000)
+    with caplog.at_level(logging.WARNING):
+        decoded = open_benchmark(small(folder))
+    (record,) = caplog.records
+    has = f"and {cache_of_its_own}/full has 2.50 GB free (1.07 GB of it kept back)"
+    assert record.getMessage() == (
+        f"at 16 pixels decoded images would take 16.00 GB {has}; at 20 pixels decoded images would take 20.00 GB "
+        f"{has}: images are decoded whenever they are read, which is slower"
+    )
+    assert (record.levelname, record.name) == ("WARNING", benchmarks.__name__)
+    for one, other in zip(stored.domains, decoded.domains, strict=True):
+        assert isinstance(other.images, DecodedFiles)
+        assert isinstance(other.larger, DecodedFiles)
+        assert one.larger is not None
+        assert np.array_equal(one.images[:], other.images[:])
+        assert np.array_equal(one.larger[:], other.larger[:])
+        assert np.array_equal(one.labels, other.labels)
+    assert not list((cache_of_its_own / "full").rglob("*.npy*"))
+
+
+def test_what_fits_is_kept_though_the_larger_does_not(
+    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "free_bytes", lambda folder: store.RESERVE + 15 * 20 * 20 * 3 - 1)
+    benchmark = open_benchmark(small(folder))
+    assert isinstance(benchmark.domains[0].images, np.memmap)
+    assert isinstance(benchmark.domains[0].larger, DecodedFiles)
+    assert [record.getMessage()[:12] for record in caplog.records] == ["at 20 pixels"]
+
+
+def test_always_is_refused_where_it_does_not_fit(
+    folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "free_bytes", lambda folder: 0)
+    with pytest.raises(InputError) as caught:
+        open_benchmark(small(folder, store="always"))
+    assert str(caught.value) == (
+        f"decoded images would take 0.00 GB and {cache_of_its_own} has 0.00 GB free (1.07 GB of it kept back): "
+        "set PARSE_DG_CACHE to another disk, or data.store=auto"
+    )
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kept", ["auto", "always"])
+def test_a_disk_that_fills_up_meanwhile_is_as_one_that_was_full(
+    folder: str,
+    cache_of_its_own: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kept: str,
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    open_benchmark(small(folder, store="never"))
+    monkeypatch.setattr("os.fsync", full)
+    if kept == "always":
+        message = (
+            rf"{cache_of_its_own} has no room left \(No space left on device\): set PARSE_DG_CACHE to another disk"
+        )
+        with pytest.raises(InputError, match=message):
+            open_benchmark(small(folder, store="always"))
+    else:
+        domain = open_benchmark(small(folder)).domains[1]
+        assert domain.files is not None
+        assert np.array_equal(domain.images[2], domain.files.decode(2, 16))
+        (record,) = caplog.records
+        assert record.getMessage().count("no room left (No space left on device)") == 2
+    assert not list(cache_of_its_own.rglob("*.npy*"))
+
+
+def test_never_writes_nothing(
+    folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "free_bytes", lambda folder: 0)
+    domain = open_benchmark(small(folder, store="never")).domains[0]
+    assert domain.images[:].shape == (5, 16, 16, 3)
+    assert not cache_of_its_own.exists()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kept", ["auto", "always"])
+def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_own: Path, kept: str) -> None:
+    cache_of_its_own.write_text("no folder")
+    with pytest.raises(InputError, match=r"cannot write to .*: set PARSE_DG_CACHE to another folder"):
+        open_benchmark(small(folder, store=kept))
+    assert open_benchmark(small(folder, store="never")).image_size == 16
+
+
+# configurations
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"benchmark": " "}, "data.benchmark must be a name or a path, found ' '"),
+        ({"image_size": 0}, "data.image_size must be from 1 to 4096, found 0"),
+        ({"image_size": 4097}, "data.image_size must be from 1 to 4096, found 4097"),
+        (
+            {"image_size": 224, "crop_from": 223},
+            "data.crop_from must be from data.image_size to 4096, or none, found 223",
+        ),
+        ({"crop_from": 0}, "data.crop_from must be from data.image_size to 4096, or none, found 0"),
+        ({"crop_from": 5000}, "data.crop_from must be from data.image_size to 4096, or none, found 5000"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        DataConfig(**settings)
+    assert str(caught.value) == message
+
+
+def test_a_wrong_choice_is_named(tiny: Tiny) -> None:
+    with pytest.raises(InputError, match=r"unknown data.store 'sometimes': valid are auto, always, never"):
+        change(tiny(), {"data.store": "sometimes"})
+    assert change(tiny(), {"data.crop_from": "none"}).data.crop_from is None
+
+
+@pytest.mark.parametrize("crop_from", [None, 224, 4096])
+def test_settings_at_their_limits(crop_from: int | None) -> None:
+    assert DataConfig(image_size=224, crop_from=crop_from).crop_from == crop_from
+    assert DataConfig(image_size=1).image_size == 1
+
+
+def test_a_benchmark_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        open_benchmark(DataConfig(benchmark=str(tmp_path / "nowhere")))

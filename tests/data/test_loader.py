@@ -1,18 +1,46 @@
-"""Batches: as many of every domain, each image once a pass, and the same again from the same generator."""
+"""Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
+import gc
+import hashlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from parse_dg.data.augment import AugmentConfig
-from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
-from parse_dg.data.sampling import Sampler, SamplingConfig
+from parse_dg.data.benchmarks import DataConfig, open_benchmark
+from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
+from parse_dg.data.images import ImageError, decode
+from parse_dg.data.loader import AHEAD, Batch, TrainingBatches, evaluation_batches, load_images
+from parse_dg.data.sampling import Plan, Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
+from parse_dg.data.transforms import transform_image
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
+from tests.data.test_parallel import threads, time_limit
+from tests.data.test_sampling import MODES, same_state
+from tests.data.test_store import make_images
+
+AUGMENTS = {
+    "plain": AugmentConfig(),
+    "randaugment": AugmentConfig(randaugment_ops=2),
+    "per_image": AugmentConfig(per_image=True),
+}
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -25,6 +53,56 @@ def training(
     config = sampling or SamplingConfig()
     sampler = Sampler(sources, per_domain, config, AugmentConfig(), order=order, draws=generator(1))
     return TrainingBatches(sampler, image_size=4)
+
+
+def on_photos(
+    benchmark: Benchmark, sampling: SamplingConfig, augment: AugmentConfig, per_domain: int = 2, seed: int = 0
+) -> TrainingBatches:
+    """Batches of every image of every domain."""
+    sources = [whole(domain) for domain in benchmark.domains]
+    order, draws = generator(seed), generator(seed + 1)
+    sampler = Sampler(sources, per_domain, sampling, augment, order=order, draws=draws)
+    return TrainingBatches(sampler, benchmark.image_size)
+
+
+def file_of(domain: Domain, index: int) -> Path:
+    """The file of an image."""
+    assert domain.files is not None
+    return domain.files.root / domain.files.paths[index]
+
+
+def tensors(batch: Batch) -> list[Tensor]:
+    """All there is in a batch."""
+    parts: list[Tensor] = [batch.images, batch.labels, batch.domains]
+    if batch.draws is not None:
+        parts += [batch.draws.uniform, torch.tensor(batch.draws.order), *(batch.draws.randaugment or ())]
+    return parts
+
+
+def same(one: Batch, other: Batch) -> bool:
+    """To the bit."""
+    mine, others = tensors(one), tensors(other)
+    return len(mine) == len(others) and all(torch.equal(a, b) for a, b in zip(mine, others, strict=True))
+
+
+@pytest.fixture(autouse=True)
+def never_hangs() -> Iterator[None]:
+    with time_limit(30):
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    """Three domains of 5, 6 and 4 images in files, stored at 16 and 20 pixels."""
+    root = make_images(tmp_path_factory.mktemp("photos") / "images")
+    return open_benchmark(DataConfig(benchmark=str(root), image_size=16, crop_from=20))
+
+
+@pytest.fixture
+def undecoded(tmp_path: Path) -> Benchmark:
+    """The same images, decoded whenever they are read."""
+    root = make_images(tmp_path / "images")
+    return open_benchmark(DataConfig(benchmark=str(root), image_size=16, crop_from=20, store="never"))
 
 
 @pytest.fixture
@@ -123,6 +201,287 @@ def test_a_batch_moves_as_a_whole(sources: list[Subset]) -> None:
     assert {part.device.type for part in (*moved[:3], moved.draws.uniform)} == {"meta"}
 
 
+# reading ahead
+
+
+class Slow:
+    """Images of which some, in this order, are read at once, and others when they may be."""
+
+    def __init__(self, images: np.ndarray, at_once: list[int]):
+        self.images, self.at_once, self.may_read = images, at_once, threading.Event()
+        self.shape = images.shape
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: Any) -> Any:
+        assert index.tolist() == self.at_once or self.may_read.wait(20)
+        return self.images[index]
+
+
+def slow_training(domain: Domain, per_domain: int) -> tuple[TrainingBatches, Slow]:
+    """Batches of which only the first can be read before all may."""
+    first = next(training([whole(domain)], per_domain, generator()))
+    slow = Slow(np.asarray(domain.images), first.labels.tolist())
+    return training([whole(replace(domain, images=slow))], per_domain, generator()), slow
+
+
+@pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_read_ahead_is_read(sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark) -> None:
+    """Batches of threads are those of plans that are read one after another."""
+    ahead, plain = on_photos(photos, sampling, augment), on_photos(photos, sampling, augment)
+    for batch in islice(ahead, 8):
+        assert same(batch, plain.read(plain.sampler.plan()))
+
+
+def test_so_many_plans_are_made_ahead(sources: list[Subset], monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = training(sources, 4, generator())
+    plans, plan = 0, batches.sampler.plan
+
+    def count() -> Plan:
+        nonlocal plans
+        plans += 1
+        return plan()
+
+    monkeypatch.setattr(batches.sampler, "plan", count)
+    for given in range(1, 6):
+        next(batches)
+        assert plans == given + AHEAD - 1
+
+
+def test_batches_do_not_share_memory(sources: list[Subset]) -> None:
+    batches = training(sources, 4, generator())
+    one = next(batches)
+    kept = one.images.clone()
+    for other in islice(batches, 10):
+        other.images.fill_(99)
+    assert torch.equal(one.images, kept)
+    assert sources[0].domain.images[:].max() == 11
+
+
+@pytest.mark.parametrize("augment", [AugmentConfig(), AugmentConfig(per_image=True)], ids=["batch", "per_image"])
+def test_a_file_that_vanished_is_named_at_its_batch(augment: AugmentConfig, undecoded: Benchmark) -> None:
+    """Batches before it come as they are; asked again it fails again, and from its state it goes on when mended."""
+    batches = on_photos(undecoded, SamplingConfig(), augment, per_domain=1)
+    sampler = on_photos(undecoded, SamplingConfig(), augment, per_domain=1).sampler
+    plans = [sampler.plan() for _ in range(12)]
+    expected = [batches.read(plan) for plan in plans]
+    bad = 4
+    path = file_of(undecoded.domains[1], int(plans[bad].positions[1]))
+    data = path.read_bytes()
+    path.unlink()
+    for number in range(bad):
+        assert same(next(batches), expected[number])
+    state = batches.state()
+    for _ in range(3):
+        with pytest.raises(ImageError, match=rf"cannot read {path}: no such file"):
+            next(batches)
+        assert same_state(batches.state(), state)
+    path.write_bytes(data)
+    batches.restore(batches.state())
+    for number in range(bad, 12):
+        assert same(next(batches), expected[number])
+
+
+def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
+    """As when the user stops a run while it waits for the disk: the state is that of the last batch it had."""
+    domain = numbered("photo", 12)
+    expected = list(islice(training([whole(domain)], 3, generator()), 3))
+    batches, slow = slow_training(domain, 3)
+    assert same(next(batches), expected[0])
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    timer.join()
+    state = batches.state()
+    slow.may_read.set()
+    assert same(next(batches), expected[1])
+    other = training([whole(domain)], 3, generator(9))
+    other.restore(state)
+    assert all(same(next(other), batch) for batch in expected[1:])
+
+
+@pytest.mark.parametrize("when", ["new", "idle", "reading", "failed", "per image"])
+def test_what_is_forgotten_is_gone_with_its_threads(
+    when: str, numbered: Numbered, undecoded: Benchmark, photos: Benchmark
+) -> None:
+    reading, slow = slow_training(numbered("photo", 12), 3)
+    if when == "reading":
+        batches = reading
+        next(batches)
+    elif when == "failed":
+        file_of(undecoded.domains[0], 0).unlink()
+        batches = on_photos(undecoded, SamplingConfig(), AugmentConfig(), per_domain=5)
+        with pytest.raises(ImageError):
+            next(batches)
+    else:
+        batches = on_photos(photos, SamplingConfig(), AugmentConfig(per_image=when == "per image"))
+        if when != "new":
+            next(batches)
+    gone = weakref.ref(batches)
+    del batches, reading
+    slow.may_read.set()
+    deadline = time.monotonic() + 10
+    while gone() is not None or threads("batches") or threads("images"):
+        gc.collect()
+        assert time.monotonic() < deadline, "still there"
+        time.sleep(0.005)
+
+
+# states
+
+
+@pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_run_goes_on_exactly_from_any_batch(
+    sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark, tmp_path: Path
+) -> None:
+    batches = on_photos(photos, sampling, augment)
+    states, given = [], []
+    for number in range(9):
+        state = batches.state()
+        assert all(isinstance(part, Tensor) for part in state.values())
+        save_file(state, tmp_path / f"{number}.safetensors")
+        states.append(state)
+        given.append(next(batches))
+    for number in (0, 4, 6):
+        saved = load_file(tmp_path / f"{number}.safetensors")
+        assert same_state(states[number], saved)  # what came later did not touch it
+        fresh = on_photos(photos, sampling, augment, seed=50)
+        next(fresh)
+        for other in (batches, fresh):
+            other.restore(saved)
+            assert same_state(other.state(), saved)
+            assert all(same(next(other), batch) for batch in given[number:])
+
+
+def test_taking_a_state_changes_nothing(sources: list[Subset]) -> None:
+    one, other = training(sources, 4, generator()), training(sources, 4, generator())
+    for _ in range(12):
+        assert same_state(one.state(), one.state())
+        assert same(next(one), next(other))
+
+
+def test_a_state_belongs_to_whoever_took_it(sources: list[Subset]) -> None:
+    one, other = training(sources, 4, generator()), training(sources, 4, generator())
+    for _ in range(6):
+        state = one.state()
+        for part in state.values():
+            part.zero_()
+        state.clear()
+        assert same_state(one.state(), other.state())
+        assert same(next(one), next(other))
+    state = one.state()
+    one.restore(state)
+    for part in state.values():
+        part.zero_()
+    assert all(same(next(one), next(other)) for _ in range(6))
+
+
+def test_a_refused_state_changes_nothing(sources: list[Subset]) -> None:
+    one, other = training(sources, 4, generator()), training(sources, 4, generator())
+    assert same(next(one), next(other))
+    wrong = [one.state() for _ in range(4)]
+    wrong[0].pop("draws")
+    wrong[1]["order"] = wrong[1]["order"][:100]
+    wrong[2]["queue.2"] = torch.tensor([3])
+    wrong[3]["draws"].zero_()
+    for state in wrong:
+        with pytest.raises(InputError):
+            one.restore(state)
+        assert same_state(one.state(), other.state())
+        assert same(next(one), next(other))
+
+
+def digest(batches: Iterable[Batch]) -> str:
+    hashed = hashlib.sha256()
+    for batch in batches:
+        for part in tensors(batch):
+            hashed.update(part.contiguous().numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def following(root: str, state: str) -> None:
+    """For another process: print a hash of the batches after a saved state, and end while more are being read."""
+    benchmark = open_benchmark(DataConfig(benchmark=root, image_size=16, crop_from=20))
+    batches = on_photos(benchmark, SamplingConfig(balance="classes"), AugmentConfig(randaugment_ops=2), seed=9)
+    batches.restore(load_file(state))
+    next(evaluation_batches(batches.sampler.sources[0], 1))
+    print(digest(islice(batches, 10)))
+
+
+def test_another_process_goes_on_exactly_and_ends(photos: Benchmark, tmp_path: Path) -> None:
+    batches = on_photos(photos, SamplingConfig(balance="classes"), AugmentConfig(randaugment_ops=2))
+    assert len(list(islice(batches, 2))) == 2
+    save_file(batches.state(), tmp_path / "state.safetensors")
+    files = photos.domains[0].files
+    assert files is not None
+    program = "import sys; from tests.data.test_loader import following; following(*sys.argv[1:])"
+    arguments = [sys.executable, "-c", program, str(files.root), str(tmp_path / "state.safetensors")]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.strip() == digest(islice(batches, 10))
+
+
+# one by one
+
+
+def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchmark) -> None:
+    augment = AugmentConfig(per_image=True)
+    batches = on_photos(photos, SamplingConfig(), augment, per_domain=3)
+    sampler = on_photos(photos, SamplingConfig(), augment, per_domain=3).sampler
+    for batch in islice(batches, 6):
+        plan = sampler.plan()
+        assert batch.draws is None
+        assert batch.images.shape == (9, 3, 16, 16)
+        for place in range(9):
+            domain, index = photos.domains[place // 3], int(plan.positions[place // 3][place % 3])
+            with Image.open(file_of(domain, index)) as original:
+                uniform = plan.draws.uniform[place].numpy()
+                expected = transform_image(original, augment, uniform, plan.draws.order, 16)
+            assert np.array_equal(batch.images[place].permute(1, 2, 0).numpy(), expected)
+            assert batch.labels[place] == domain.labels[index]
+            assert batch.domains[place] == place // 3
+
+
+def test_images_without_files_can_be_taken_one_by_one(numbered: Numbered) -> None:
+    augment = AugmentConfig(per_image=True, jitter=0, grayscale=0)
+    sources = [whole(numbered("photo", 9))]
+    sampler = Sampler(sources, 4, SamplingConfig(), augment, order=generator(), draws=generator())
+    batch = next(TrainingBatches(sampler, image_size=7))
+    assert batch.images.shape == (4, 3, 7, 7)
+    assert (batch.images == batch.labels[:, None, None, None]).all()
+
+
+# where images come from
+
+
+def test_training_reads_the_images_crops_are_cut_from(photos: Benchmark) -> None:
+    batches = on_photos(photos, SamplingConfig(), AugmentConfig())
+    sampler = on_photos(photos, SamplingConfig(), AugmentConfig()).sampler
+    for batch in islice(batches, 6):
+        expected = [
+            decode(file_of(domain, index), 20)
+            for domain, positions in zip(photos.domains, sampler.plan().positions, strict=True)
+            for index in positions.tolist()
+        ]
+        assert np.array_equal(batch.images.permute(0, 2, 3, 1).numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
+def test_files_decoded_as_they_are_read_give_the_same_batches(
+    augment: AugmentConfig, photos: Benchmark, undecoded: Benchmark
+) -> None:
+    one, other = (on_photos(benchmark, SamplingConfig(), augment) for benchmark in (photos, undecoded))
+    assert isinstance(photos.domains[0].images, np.memmap)
+    assert isinstance(undecoded.domains[0].images, DecodedFiles)
+    assert all(same(next(one), next(other)) for _ in range(8))
+
+
 # evaluation
 
 
@@ -148,3 +507,45 @@ def test_rows_columns_and_channels_stay_where_they_are(numbered: Numbered) -> No
         assert np.array_equal(images[0, channel].numpy(), domain.images[2, :, :, channel])
     images[:] = 0  # a copy: the store is not written to
     assert domain.images[2].any()
+
+
+@pytest.mark.parametrize("crops", [False, True])
+@pytest.mark.parametrize("opened", ["photos", "undecoded"])
+def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
+    opened: str, crops: bool, request: pytest.FixtureRequest
+) -> None:
+    benchmark = request.getfixturevalue(opened)
+    for domain in benchmark.domains:
+        subset = Subset(domain, np.arange(len(domain.labels))[::-2].copy())
+        batches = list(evaluation_batches(subset, 2, crops))
+        expected = [decode(file_of(domain, index), 20 if crops else 16) for index in subset.indices.tolist()]
+        images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        assert np.array_equal(images.permute(0, 2, 3, 1).numpy(), np.stack(expected))
+        assert labels.tolist() == domain.labels[subset.indices].tolist()
+        loaded = load_images(subset, np.array([1, 0]), crops)
+        assert torch.equal(loaded[0], images[[1, 0]])
+        assert torch.equal(loaded[1], labels[[1, 0]])
+
+
+def test_without_larger_images_crops_are_cut_from_those_there_are(numbered: Numbered) -> None:
+    subset = whole(numbered("photo", 5))
+    plain, crops = (list(evaluation_batches(subset, 2, crops)) for crops in (False, True))
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(plain, crops, strict=True))
+
+
+def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchmark) -> None:
+    domain = undecoded.domains[0]
+    path = file_of(domain, 3)
+    path.unlink()
+    batches = evaluation_batches(whole(domain), 2)
+    assert next(batches)[1].tolist() == domain.labels[:2].tolist()
+    with pytest.raises(ImageError, match=f"cannot read {path}: no such file"):
+        next(batches)
+    assert not threads("ahead")
+
+
+def test_an_evaluation_may_stop_early(numbered: Numbered) -> None:
+    batches = evaluation_batches(whole(numbered("photo", 100)), 1)
+    assert [int(next(batches)[1]) for _ in range(3)] == [0, 1, 2]
+    del batches
+    assert not threads("ahead")

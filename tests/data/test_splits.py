@@ -1,10 +1,15 @@
 """Splits: DomainBed's hold-out bit for bit, and a target that is nowhere but in the target."""
 
+import hashlib
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from parse_dg.data.domain import Benchmark
-from parse_dg.data.splits import SplitConfig, hold_out, leave_one_out, seed_hash, whole
+from parse_dg.config import change
+from parse_dg.data.domain import Benchmark, Domain
+from parse_dg.data.splits import LeaveOneOut, SplitConfig, Subset, hold_out, leaked, leave_one_out, seed_hash, whole
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
 
@@ -49,6 +54,23 @@ def test_the_held_out_part_is_rounded_down(count: int, fraction: float, held: in
     kept, out = hold_out(count, fraction, seed=0)
     assert len(out) == held
     assert sorted([*kept.tolist(), *out.tolist()]) == list(range(count))
+
+
+def of_domainbed(count: int, trial: int, number: int) -> tuple[list[int], list[int]]:
+    """(in, out) of a domain, written from the description of DomainBed's split alone."""
+    digest = hashlib.md5(f"({trial}, {number})".encode(), usedforsecurity=False).hexdigest()
+    order = list(range(count))
+    np.random.RandomState(int(digest, 16) % 2**31).shuffle(order)
+    out = int(count * 0.2)
+    return order[out:], order[:out]
+
+
+@pytest.mark.parametrize("trial", [0, 1, 2])
+@pytest.mark.parametrize("count", [5, 41, 1670, 2344])
+def test_every_part_is_that_of_domainbed_in_its_order(count: int, trial: int) -> None:
+    for number in range(4):
+        kept, held = hold_out(count, 0.2, seed_hash(trial, number))
+        assert (kept.tolist(), held.tolist()) == of_domainbed(count, trial, number)
 
 
 # leave-one-domain-out
@@ -105,3 +127,241 @@ def test_a_whole_domain_is_every_image_in_order(numbered: Numbered) -> None:
 def test_the_held_out_fraction_lies_between_0_and_1(holdout: float) -> None:
     with pytest.raises(InputError, match=r"split\.holdout must be between 0 and 1, found"):
         SplitConfig(holdout=holdout)
+
+
+@pytest.mark.parametrize(("field", "valid"), [("scheme", "holdout20, gvrt-split"), ("target_images", "all, in")])
+def test_an_unknown_choice_is_refused_with_those_there_are(field: str, valid: str) -> None:
+    with pytest.raises(InputError, match=f"unknown {field} 'other': valid are {valid}"):
+        change(SplitConfig(), {field: "other"})
+
+
+def test_a_seed_below_0_is_refused() -> None:
+    with pytest.raises(InputError, match=r"split\.seed must be 0 or more, or none, found -1"):
+        SplitConfig(seed=-1)
+
+
+# the target's own hold-out
+
+
+IN = SplitConfig(target_images="in")
+
+
+@pytest.mark.parametrize("target", SIZES)
+@pytest.mark.parametrize("trial", [0, 5])
+def test_in_is_domainbeds_80_per_cent_of_the_target(benchmark: Benchmark, target: str, trial: int) -> None:
+    split = leave_one_out(benchmark, target, trial, IN)
+    inside, outside = of_domainbed(SIZES[target], trial, list(SIZES).index(target))
+    assert split.target.indices.tolist() == inside
+    assert split.target_held_out is not None
+    assert split.target_held_out.domain is split.target.domain
+    assert split.target_held_out.indices.tolist() == outside
+
+
+def test_all_holds_nothing_of_the_target_out(benchmark: Benchmark) -> None:
+    assert leave_one_out(benchmark, "art", 0).target_held_out is None
+
+
+def test_how_the_target_is_scored_does_not_change_the_sources(benchmark: Benchmark) -> None:
+    one, other = leave_one_out(benchmark, "art", 3), leave_one_out(benchmark, "art", 3, IN)
+    assert positions(one.training) == positions(other.training)
+    assert positions(one.validation) == positions(other.validation)
+
+
+def test_a_small_target_is_scored_whole(numbered: Numbered) -> None:
+    """20% of 3 images is none: that matters only to whoever asks for it."""
+    benchmark = Benchmark("two", ("only",), (numbered("few", 3), numbered("many", 20)), fingerprint="none")
+    assert leave_one_out(benchmark, "few", 0).target.indices.tolist() == [0, 1, 2]
+    expected = r"split\.holdout must be large enough to hold out one of the 3 images of few, found 0\.2"
+    with pytest.raises(InputError, match=expected):
+        leave_one_out(benchmark, "few", 0, IN)
+    with pytest.raises(InputError, match=expected):
+        leave_one_out(benchmark, "many", 0)
+
+
+# whose seed
+
+
+def positions(subsets: tuple[Subset, ...]) -> dict[str, list[int]]:
+    return {subset.domain.name: subset.indices.tolist() for subset in subsets}
+
+
+def test_the_splits_own_seed_counts_before_the_runs(benchmark: Benchmark) -> None:
+    own = SplitConfig(seed=7)
+    one, other = (leave_one_out(benchmark, "art", seed, own) for seed in (0, 1))
+    plain = leave_one_out(benchmark, "art", 7)
+    assert positions(one.validation) == positions(other.validation) == positions(plain.validation)
+    assert positions(one.training) == positions(plain.training)
+
+
+def test_a_seed_of_0_is_a_seed(benchmark: Benchmark) -> None:
+    found = leave_one_out(benchmark, "art", 7, SplitConfig(seed=0))
+    assert positions(found.validation) == positions(leave_one_out(benchmark, "art", 0).validation)
+
+
+# a domain to validate on
+
+
+@pytest.mark.parametrize("unseen", ["art", "cartoon", "sketch"])
+def test_the_validation_domain_is_not_trained_on(benchmark: Benchmark, unseen: str) -> None:
+    split = leave_one_out(benchmark, "photo", 1, SplitConfig(validation_domain=unseen))
+    others = [name for name in SIZES if name not in ("photo", unseen)]
+    assert list(positions(split.training)) == list(positions(split.validation)) == others
+    assert split.validation_domain is not None
+    assert split.validation_domain.domain is benchmark.domain(unseen)
+    inside, _ = of_domainbed(SIZES[unseen], 1, list(SIZES).index(unseen))
+    assert split.validation_domain.indices.tolist() == inside
+
+
+def test_domains_keep_their_numbers_whatever_is_held_out(benchmark: Benchmark) -> None:
+    for target in SIZES:
+        for unseen in (None, *(name for name in SIZES if name != target)):
+            split = leave_one_out(benchmark, target, 4, SplitConfig(target_images="in", validation_domain=unseen))
+            for number, (name, count) in enumerate(SIZES.items()):
+                inside, outside = of_domainbed(count, 4, number)
+                assert positions(split.training).get(name, inside) == inside
+                assert positions(split.validation).get(name, outside) == outside
+
+
+@pytest.mark.parametrize("wrong", ["photo", "skech"])
+def test_the_validation_domain_is_a_source(benchmark: Benchmark, wrong: str) -> None:
+    expected = rf"unknown split\.validation_domain '{wrong}': valid are art, cartoon, sketch"
+    with pytest.raises(InputError, match=expected):
+        leave_one_out(benchmark, "photo", 0, SplitConfig(validation_domain=wrong))
+
+
+def test_a_domain_to_train_on_is_left(numbered: Numbered) -> None:
+    benchmark = Benchmark("two", ("only",), (numbered("one", 9), numbered("two", 9)), fingerprint="none")
+    with pytest.raises(InputError, match="the number of source domains to train on must be at least 1, found 0"):
+        leave_one_out(benchmark, "one", 0, SplitConfig(validation_domain="two"))
+
+
+# the lists of CUB-DG
+
+
+LISTS = SplitConfig(scheme="gvrt-split")
+NAMES = ("train0", "valid0", "train1", "valid1", "train2", "valid2", "test")
+
+
+def listed(benchmark: Benchmark, without: str = "") -> Benchmark:
+    """Every domain has every list; which images it names tells the domain and the list."""
+    domains = []
+    for number, domain in enumerate(benchmark.domains):
+        lists = {name: np.array([number, n]) for n, name in enumerate(NAMES) if name != without}
+        domains.append(replace(domain, lists=lists))
+    return replace(benchmark, domains=tuple(domains))
+
+
+@pytest.mark.parametrize("target", SIZES)
+def test_source_number_s_has_the_lists_with_its_number(benchmark: Benchmark, target: str) -> None:
+    split = leave_one_out(listed(benchmark), target, 3, LISTS)
+    sources = [name for name in SIZES if name != target]
+    numbers = {name: number for number, name in enumerate(SIZES)}
+    assert positions(split.training) == {name: [numbers[name], 2 * s] for s, name in enumerate(sources)}
+    assert positions(split.validation) == {name: [numbers[name], 2 * s + 1] for s, name in enumerate(sources)}
+    assert positions((split.target,)) == {target: [numbers[target], 6]}
+    assert split.target_held_out is None
+    assert split.validation_domain is None
+
+
+def test_no_seed_changes_the_lists(benchmark: Benchmark) -> None:
+    one, other = (leave_one_out(listed(benchmark), "art", seed, LISTS) for seed in (0, 1))
+    assert positions(one.training) == positions(other.training)
+
+
+@pytest.mark.parametrize(("name", "domain"), [("train1", "photo"), ("valid2", "sketch"), ("test", "cartoon")])
+def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -> None:
+    found = ", ".join(other for other in NAMES if other != name)
+    expected = f"split.scheme=gvrt-split needs the list {name} of {domain}; lists found: {found}"
+    with pytest.raises(InputError) as error:
+        leave_one_out(listed(benchmark, name), "cartoon", 0, LISTS)
+    assert str(error.value) == expected
+
+
+def test_a_benchmark_without_lists_is_refused(benchmark: Benchmark) -> None:
+    with pytest.raises(InputError, match=r"needs the list train0 of cartoon; lists found: none: its folder has no"):
+        leave_one_out(benchmark, "art", 0, LISTS)
+
+
+def test_a_fourth_source_has_no_list(benchmark: Benchmark, numbered: Numbered) -> None:
+    five = listed(replace(benchmark, domains=(*benchmark.domains, numbered("quickdraw", 9))))
+    with pytest.raises(InputError, match="needs the list train3 of quickdraw; lists found: train0, valid0, "):
+        leave_one_out(five, "art", 0, LISTS)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (
+            {"target_images": "in"},
+            "split.target_images must be all, as gvrt-split has lists of its own, found 'in'",
+        ),
+        ({"validation_domain": "art"}, "split.validation_domain must be none, as gvrt-split has"),
+        ({"seed": 0}, "split.seed must be none, as gvrt-split has lists of its own, found 0"),
+    ],
+)
+def test_lists_leave_nothing_else_to_choose(field: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        SplitConfig(scheme="gvrt-split", **field)
+    assert str(error.value).startswith(message)
+
+
+# the same picture on both sides
+
+
+def known(name: str, ids: tuple[str, ...] = (), digests: tuple[str, ...] = ()) -> Domain:
+    count = len(ids or digests)
+    images = np.zeros((count, 1, 1, 3), dtype=np.uint8)
+    return Domain(name, images, np.zeros(count, dtype=np.int64), ids=ids, digests=digests)
+
+
+def count_leaked(trained: Domain, target: Domain, some: list[int] | None = None) -> int:
+    """Everything is trained on; of the target `some` are scored."""
+    scored = whole(target) if some is None else Subset(target, np.array(some, dtype=np.int64))
+    return leaked(LeaveOneOut((whole(trained),), (), scored))
+
+
+def test_a_picture_is_known_by_its_id_or_its_file() -> None:
+    trained = known("photo", ("a", "b", "c"), ("1", "2", "3"))
+    assert count_leaked(trained, known("art", ("a", "x", "c"), ("7", "8", "9"))) == 2
+    assert count_leaked(trained, known("art", ("x", "y", "z"), ("3", "8", "2"))) == 2
+    assert (
+        count_leaked(trained, known("art", ("a", "y", "z"), ("1", "8", "2"))) == 2
+    )  # once each, by both or either
+    assert count_leaked(trained, known("art", ("x", "y", "z"), ("7", "8", "9"))) == 0
+    assert count_leaked(known("photo", ("a", "b")), known("art", (), ("1", "2"))) == 0
+
+
+def test_an_id_is_not_taken_for_a_digest() -> None:
+    assert count_leaked(known("photo", ("1", "2"), ("a", "b")), known("art", ("a", "b"), ("1", "2"))) == 0
+
+
+def test_nothing_is_known_of_drawn_images(benchmark: Benchmark) -> None:
+    assert leaked(leave_one_out(benchmark, "photo", 0)) == 0
+
+
+def test_only_images_that_are_scored_count() -> None:
+    trained = known("photo", ("a", "b", "c"))
+    assert count_leaked(trained, known("art", ("a", "b", "x", "y")), [1, 3]) == 1
+    assert count_leaked(trained, known("art", ("a", "b", "x", "y")), [2, 3]) == 0
+
+
+def test_only_images_that_train_count() -> None:
+    """The picture is in the source, among the images held out."""
+    names = tuple(str(n) for n in range(10))
+    benchmark = Benchmark("two", ("only",), (known("photo", names), known("art", names)), fingerprint="none")
+    split = leave_one_out(benchmark, "art", 0)
+    assert leaked(split) == 8
+    assert leaked(replace(split, target=Subset(split.target.domain, split.validation[0].indices))) == 0
+
+
+def test_renderings_of_the_same_photos_leak_under_a_hold_out_and_not_under_disjoint_lists() -> None:
+    names = tuple(f"{n:03d}" for n in range(100))
+    numbers = np.arange(100)
+    lists = {name: numbers[n::7] for n, name in enumerate(NAMES)}
+    domains = tuple(replace(known(name, names), lists=lists) for name in ("Photo", "Cartoon", "Art", "Paint"))
+    benchmark = Benchmark("birds", ("only",), domains, fingerprint="none")
+    split = leave_one_out(benchmark, "Paint", 0)
+    held_everywhere = set.intersection(*(set(part.indices.tolist()) for part in split.validation))
+    assert leaked(split) == 100 - len(held_everywhere) > 95
+    for domain in domains:
+        assert leaked(leave_one_out(benchmark, domain.name, 0, LISTS)) == 0

@@ -8,9 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
+from parse_dg.data.augment import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
 from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
-from parse_dg.evaluation.accuracy import EVALUATION_BATCH, Accuracy, Predictions, accuracy, predict, score
+from parse_dg.evaluation.accuracy import (
+    EVALUATION_BATCH,
+    Accuracy,
+    Augmentation,
+    Predictions,
+    accuracy,
+    predict,
+    score,
+)
 from tests.conftest import Numbered
 
 CPU = torch.device("cpu")
@@ -121,3 +130,85 @@ def test_somebody_is_told_of_every_batch(numbered: Numbered) -> None:
     told: list[int] = []
     predict(Reader(torch.zeros(256, 3)), whole(numbered("photo", images)), CPU, told.append)
     assert told == [EVALUATION_BATCH, 3]
+
+
+# augmented images
+
+
+class Keeper(Reader):
+    """Keeps the images it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.zeros(1, 2))
+        self.shown: list[Tensor] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        assert not self.training
+        self.shown.append(images.clone())
+        return torch.zeros(len(images), 2)
+
+
+def noise(count: int, side: int = 8, larger: int | None = None) -> Domain:
+    """Images of noise; the larger ones are of other noise, so that it shows which were taken."""
+    draw = np.random.default_rng(0)
+    images, crops = (
+        draw.integers(0, 256, (count, size, size, 3)).astype(np.uint8) if size else None for size in (side, larger)
+    )
+    assert images is not None
+    return Domain("photo", images, np.zeros(count, dtype=np.int64), larger=crops)
+
+
+def show(domain: Domain, augmentation: Augmentation | None, indices: list[int] | None = None) -> Tensor:
+    model = Keeper()
+    accuracy(model, Subset(domain, np.array(indices)) if indices else whole(domain), CPU, augmentation)
+    return torch.cat(model.shown)
+
+
+STILL = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
+
+
+def test_without_augmentation_images_are_as_they_are() -> None:
+    domain = noise(5)
+    plain = normalise(to_unit(torch.from_numpy(np.asarray(domain.images)).permute(0, 3, 1, 2)))
+    assert torch.equal(show(domain, None), plain)
+    assert torch.equal(show(domain, Augmentation(STILL, 0)), plain)
+
+
+def test_augmented_images_are_changed_by_draws_of_the_seed_alone() -> None:
+    domain = noise(5)
+    torch.manual_seed(1)
+    one = show(domain, Augmentation(AugmentConfig(), 7))
+    before = torch.get_rng_state()
+    again = show(domain, Augmentation(AugmentConfig(), 7))
+    assert torch.equal(torch.get_rng_state(), before)  # nobody else's generator moves
+    assert torch.equal(one, again)
+    assert not torch.equal(one, show(domain, None))
+    assert not torch.equal(one, show(domain, Augmentation(AugmentConfig(), 8)))
+
+
+def test_augmented_images_are_those_of_training() -> None:
+    """Drawn batch by batch, cropped from the larger images to the size the network sees."""
+    domain = noise(EVALUATION_BATCH + 3, side=6, larger=9)
+    config = AugmentConfig(randaugment_ops=1)
+    found = show(domain, Augmentation(config, 11))
+    assert found.shape == (EVALUATION_BATCH + 3, 3, 6, 6)
+    generator = torch.Generator().manual_seed(11)
+    crops = torch.from_numpy(np.asarray(domain.larger)).permute(0, 3, 1, 2)
+    expected = [
+        prepare_images(part, config, draw_augment(config, len(part), generator), 6)
+        for part in crops.split(EVALUATION_BATCH)
+    ]
+    assert torch.allclose(found, torch.cat(expected), atol=1e-5)
+
+
+def test_without_augmentation_the_larger_images_are_not_looked_at() -> None:
+    domain = noise(3, side=6, larger=9)
+    plain = normalise(to_unit(torch.from_numpy(np.asarray(domain.images)).permute(0, 3, 1, 2)))
+    assert torch.equal(show(domain, None), plain)
+
+
+def test_augmented_images_of_a_subset_keep_their_classes() -> None:
+    subset = Subset(domain_of([0, 2, 1, 1]), np.array([3, 1]))
+    model = Keeper()
+    found = predict(model, subset, CPU, augmentation=Augmentation(AugmentConfig(), 0))
+    assert found.labels.tolist() == [1, 2]

@@ -1,7 +1,7 @@
 """The real PACS with the real ResNet-50, from the archives to a score; skipped where they are not.
 
-PARSE_DG_PACS names the folder of the archives, PARSE_DG_WEIGHTS the weights (ResNet v1, stride at the first convolution
-of a block). Without them, the places where a copy may lie beside the project are looked at.
+PARSE_DG_PACS names the folder of the archives, PARSE_DG_WEIGHTS the weights (ResNet v1, stride at the first
+convolution of a block). Without them, the places where a copy may lie beside the project are looked at.
 """
 
 import json
@@ -69,7 +69,12 @@ def test_a_contact_sheet_of_every_domain(home: Path) -> None:
 
 def test_trained_for_a_few_steps_and_evaluated(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     weights = ["--set", f"backbone.weights={WEIGHTS}", "--set", "backbone.stride_at=first_1x1"]
-    short = {"training.steps": 3, "training.batch_per_domain": 4, "training.device": "cpu", "data.image_size": PIXELS}
+    short = {
+        "training.steps": 3,
+        "training.batch_per_domain": 4,
+        "training.device": "cpu",
+        "data.image_size": PIXELS,
+    }
     settings = [word for field, value in short.items() for word in ("--set", f"{field}={value}")]
     asked = ["train", "--data", "pacs", "--target", "photo", "--algorithm", "erm", "--out", "run"]
     assert main([*asked, *weights, *settings]) == 0

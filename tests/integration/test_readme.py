@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import parse_dg
-from parse_dg.cli import build_parser, configure
+from parse_dg.cli import build_parser
+from parse_dg.cli.runs import configure
 from parse_dg.config import change
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config

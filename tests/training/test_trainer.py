@@ -22,6 +22,7 @@ from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Trainer, TrainingConfig
 
@@ -81,6 +82,7 @@ def trainer(
     sizes: dict[str, int] | None = None,
     optimizer: OptimizerConfig | None = None,
     device: torch.device = torch.device("cpu"),  # noqa: B008
+    rules: dict[str, Any] | None = None,
     **training: Any,
 ) -> Trainer:
     return Trainer(
@@ -93,6 +95,7 @@ def trainer(
         augment=PLAIN,
         generator=torch.Generator().manual_seed(0),
         device=device,
+        **(rules or {}),
     )
 
 
@@ -212,6 +215,132 @@ def test_rates_follow_the_schedule_step_by_step() -> None:
     expected = [RATE * (1 + math.cos(math.pi * done / 4)) / 2 for done in range(4)]
     assert [check.rates for check in checks] == [{"head": pytest.approx(rate)} for rate in expected]
     assert run.algorithm.place.item() == pytest.approx(sum(expected), 1e-4)  # type: ignore[operator,union-attr]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [(0, [3, 6, 8]), (1, [1, 4, 7, 8]), (2, [2, 5, 8]), (3, [3, 6, 8]), (7, [7, 8]), (8, [8]), (9, [8])],
+)
+def test_checks_are_counted_from_a_step(start: int, expected: list[int]) -> None:
+    steps: list[int] = []
+    run = trainer(Scripted(repeat((1, 1.0))), steps=8, check_every=3, check_from=start)
+    run.fit(lambda step, check: steps.append(step) if check else None)
+    assert steps == expected
+
+
+def test_a_check_after_the_first_step_has_its_loss() -> None:
+    checks: list[Check] = []
+    run = trainer(Scripted(repeat((1, 1.0)), losses=float), steps=4, check_every=2, check_from=1)
+    run.fit(lambda step, check: checks.append(check) if check else None)
+    assert [check.losses["constant"] for check in checks] == [1.0, 2.5, 4.0]
+
+
+# images that are scored for the record
+
+
+SCORED = {"sketch/in": zeros("sketch", 4), "sketch/out": zeros("sketch", 2)}
+
+
+def test_other_images_are_scored_after_validation_and_change_nothing() -> None:
+    """The script says validation, in, out, check by check: the target is best where validation is not."""
+    script = [*[(1, 1.0), (4, 1.0), (2, 1.0)], *[(3, 1.0), (0, 9.0), (0, 9.0)], *[(2, 1.0), (4, 1.0), (1, 1.0)]]
+    checks: list[Check] = []
+    run = trainer(Scripted(iter(script)), steps=3, rules={"scored": SCORED})
+    best = run.fit(lambda step, check: checks.append(check) if check else None)
+    assert best.check.step == step_of(best) == 2
+    found = [[value[:2] for value in check.scores.values()] for check in checks]
+    assert found == [[(4, 4), (2, 2)], [(0, 4), (0, 2)], [(4, 4), (1, 2)]]
+    assert all(list(check.scores) == list(SCORED) for check in checks)
+    assert all(list(check.validation) == ["photo"] for check in checks)
+
+
+def test_a_check_without_other_images_has_no_scores() -> None:
+    assert fit((1, 1.0)).check.scores == {}
+
+
+def test_a_loss_on_other_images_may_be_anything() -> None:
+    script = iter([(2, 1.0), (1, math.inf), (1, math.nan)])
+    best = trainer(Scripted(script), steps=1, rules={"scored": SCORED}).fit(quiet)
+    assert not math.isfinite(best.check.scores["sketch/out"].loss)
+
+
+def test_a_loss_on_validation_must_be_a_number() -> None:
+    with pytest.raises(NonFiniteLossError, match="not finite at step 1"):
+        trainer(Scripted(iter([(2, math.nan)])), steps=1).fit(quiet)
+
+
+# the oracle
+
+
+def test_the_oracle_keeps_the_last_check() -> None:
+    rules = {"protocol": ProtocolConfig(selection="oracle"), "scored": SCORED}
+    script = [(4, 1.0), (4, 1.0), (2, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)]
+    best = trainer(Scripted(iter(script)), steps=5, check_every=3, rules=rules).fit(quiet)
+    assert best.check.step == step_of(best) == 5
+    assert best.check.mean_accuracy == 0
+
+
+# augmented validation
+
+
+class Shown(Scripted):
+    """Keeps the images of every prediction."""
+
+    def __init__(self) -> None:
+        super().__init__(repeat((1, 1.0)))
+        self.shown: list[Tensor] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.shown.append(images.clone())
+        return super().forward(images)
+
+
+def textured(name: str) -> Subset:
+    images = np.arange(3 * 8 * 8 * 3, dtype=np.uint8).reshape(3, 8, 8, 3)
+    return whole(Domain(name, images, np.zeros(3, dtype=np.int64)))
+
+
+def images_of_checks(names: tuple[str, ...], scored: dict[str, str], **rules: Any) -> list[Tensor]:
+    """What the model is shown in the checks of two steps: validation domain by domain, then what is scored."""
+    run = trainer(Shown(), steps=2, rules={"scored": {n: textured(d) for n, d in scored.items()}, **rules})
+    run.validation = [textured(name) for name in names]
+    run.augment = AugmentConfig()
+    run.fit(quiet)
+    assert isinstance(run.algorithm, Shown)
+    assert len(run.algorithm.shown) == 2 * (len(names) + len(scored))
+    return run.algorithm.shown
+
+
+AUGMENTED = ProtocolConfig(augment_validation=True)
+
+
+def test_validation_is_augmented_by_draws_of_its_own_domain_and_step() -> None:
+    def shown(seed: int = 0) -> list[Tensor]:
+        return images_of_checks(("photo", "paint"), {}, protocol=AUGMENTED, sources={"photo", "paint"}, seed=seed)
+
+    torch.manual_seed(1)
+    first = shown()
+    torch.manual_seed(2)
+    assert all(map(torch.equal, first, shown()))
+    for n, images in enumerate(first):
+        assert all(not torch.equal(images, other) for other in first[:n])
+    assert not any(map(torch.equal, first, shown(seed=1)))
+    alone = images_of_checks(("paint",), {}, protocol=AUGMENTED, sources={"paint"}, seed=0)
+    assert all(map(torch.equal, alone, first[1::2]))  # whatever else is scored
+
+
+def test_only_what_is_trained_on_is_augmented() -> None:
+    plain = images_of_checks(("photo",), {})[0]
+    scored = {"sketch/in": "sketch", "photo/in": "photo", "cartoon/in": "cartoon"}
+    found = images_of_checks(("photo",), scored, protocol=AUGMENTED, sources={"photo", "paint"})
+    assert [torch.equal(images, plain) for images in found[:4]] == [False, True, False, True]
+    beside = images_of_checks(("cartoon",), scored, protocol=AUGMENTED, sources={"photo", "paint"})
+    assert [torch.equal(images, plain) for images in beside[:4]] == [True, True, False, True]
+
+
+def test_without_the_rule_nothing_is_augmented() -> None:
+    found = images_of_checks(("photo",), {"photo/in": "photo"}, sources={"photo"})
+    assert all(torch.equal(images, found[0]) for images in found)
 
 
 # a loss that is not a number
@@ -365,6 +494,11 @@ def test_epochs_become_steps(epochs: float | None, images: int, domains: int, ex
 def test_counts_are_at_least_one(field: str) -> None:
     with pytest.raises(InputError, match=rf"training\.{field} must be at least 1, found 0"):
         TrainingConfig(**{field: 0})
+
+
+def test_checks_are_not_counted_from_before_the_start() -> None:
+    with pytest.raises(InputError, match=r"training\.check_from must be 0 or more, found -1"):
+        TrainingConfig(check_from=-1)
 
 
 @pytest.mark.parametrize("epochs", [0.0, -1.0])

@@ -1,0 +1,364 @@
+"""parse-dg table: runs that were trained, chosen by each rule, and every number in the table worked out again."""
+
+import csv
+import io
+import json
+import math
+import shutil
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parse_dg.config import change
+from parse_dg.evaluation.selection import SELECTIONS
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.protocols import apply_protocol
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import execute
+from tests.cli.conftest import Run, Said, assert_refused, result_of, table
+from tests.conftest import TINY
+from tests.evaluation.test_domainbed import EXPECTED, GOLDEN
+from tests.evaluation.test_domainbed import write as write_lines
+
+DOMAINS = ("photo", "cartoon", "sketch", "paint")
+SEEDS = (0, 1)
+SMALL = TINY | {"data.blueprints.images_per_class": 3, "training.steps": 3, "training.check_every": 1}
+"""24 images a domain: 4 are held out."""
+
+
+def configured(protocol: str, target: str, seed: int, unseen: str | None = None, **settings: Any) -> RunConfig:
+    config = change(build_config("blueprints", "erm"), {"data.target": target, "seed": seed})
+    dotted = {name.replace("__", "."): value for name, value in settings.items()}
+    config = change(apply_protocol(protocol, config), SMALL | dotted)
+    if unseen is None:
+        return config
+    rules = replace(config.protocol, selection="leave-one-domain-out")
+    return replace(config, split=replace(config.split, validation_domain=unseen), protocol=rules)
+
+
+def train(folder: Path, config: RunConfig) -> Path:
+    execute(config, folder, lambda step, check: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every target under DomainBed's rules, two seeds: alone/TARGET/SEED. Read them, do not change them."""
+    folder = tmp_path_factory.mktemp("table")
+    for target in DOMAINS:
+        for seed in SEEDS:
+            train(folder / "alone" / target / str(seed), configured("domainbed", target, seed))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(runs: Path) -> Path:
+    """Every pair of domains held out besides: pairs/TARGET-OTHER/SEED."""
+    for target, other in combinations(DOMAINS, 2):
+        for seed in SEEDS:
+            train(runs / "pairs" / f"{target}-{other}" / str(seed), configured("domainbed", target, seed, other))
+    return runs
+
+
+def alone(folder: Path) -> list[Path]:
+    return sorted((folder / "alone").glob("*/*"))
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+# by hand
+
+
+def by_training_domain(folder: Path, target: str, seed: int) -> float:
+    """The first check with the highest mean over the sources."""
+    best, found = -1.0, 0.0
+    for line in lines(folder / "alone" / target / str(seed)):
+        correct = sum(line["validation"][name]["correct"] for name in DOMAINS if name != target)
+        if correct > best:
+            best, found = correct, line["scores"][f"{target}/in"]["accuracy"]
+    return found
+
+
+def by_oracle(folder: Path, target: str, seed: int) -> float:
+    return float(lines(folder / "alone" / target / str(seed))[-1]["scores"][f"{target}/in"]["accuracy"])
+
+
+def by_other_domains(folder: Path, target: str, seed: int) -> float:
+    """The first step with the highest mean over the other domains, each where it was held out beside the target."""
+    plain = lines(folder / "alone" / target / str(seed))
+    best, found = -1, 0.0
+    for n, line in enumerate(plain):
+        correct = 0
+        for other in DOMAINS:
+            if other != target:
+                (pair,) = [
+                    *(folder / "pairs").glob(f"{target}-{other}"),
+                    *(folder / "pairs").glob(f"{other}-{target}"),
+                ]
+                correct += lines(pair / str(seed))[n]["scores"][f"{other}/in"]["correct"]
+        if correct > best:
+            best, found = correct, line["scores"][f"{target}/in"]["accuracy"]
+    return found
+
+
+BY_HAND = {"training-domain": by_training_domain, "oracle": by_oracle, "leave-one-domain-out": by_other_domains}
+
+
+def cell(values: list[float]) -> str:
+    """Mean ± standard error in per cent, from the formula: the population's deviation over √n."""
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    return f"{100 * mean:.1f} ± {100 * deviation / math.sqrt(len(values)):.1f}"
+
+
+def row_by_hand(folder: Path, selection: str) -> list[str]:
+    by_seed = [[BY_HAND[selection](folder, target, seed) for target in DOMAINS] for seed in SEEDS]
+    averages = [sum(values) / len(values) for values in by_seed]
+    return ["erm", *(cell([values[n] for values in by_seed]) for n in range(len(DOMAINS))), cell(averages)]
+
+
+@pytest.mark.parametrize("selection", ["training-domain", "oracle"])
+def test_every_number_is_that_worked_out_by_hand(selection: str, run: Run, runs: Path) -> None:
+    said = run("table", *alone(runs), "--selection", selection)
+    assert (said.code, said.err) == (0, "")
+    header, row = table(said.out)
+    assert header == ["algorithm", *DOMAINS, "Avg"]
+    assert row == row_by_hand(runs, selection)
+    assert "80% of its images: mean ± standard error over 2 trials" in said.out
+    assert SELECTIONS[selection].summary in said.out
+    assert "Missing" not in said.out
+
+
+def test_leave_one_domain_out_is_worked_out_by_hand(run: Run, pairs: Path) -> None:
+    folders = [*alone(pairs), *sorted((pairs / "pairs").glob("*/*"))]
+    assert len(folders) == 20
+    said = run("table", *folders, "--selection", "leave-one-domain-out")
+    assert (said.code, said.err) == (0, "")
+    assert table(said.out)[1] == row_by_hand(pairs, "leave-one-domain-out")
+    for selection in ("training-domain", "oracle"):  # pairs do no harm there
+        assert table(run("table", *folders, "--selection", selection).out)[1] == row_by_hand(pairs, selection)
+
+
+def test_without_pairs_leave_one_domain_out_says_what_it_needs(run: Run, runs: Path) -> None:
+    said = run("table", *alone(runs), "--selection", "leave-one-domain-out")
+    assert said.code == 0
+    assert table(said.out)[1] == ["erm", *["missing"] * 5]
+    assert "runs with the target and each of the other domains held out" in " ".join(said.out.split())
+
+
+def test_the_default_is_by_training_domain(run: Run, runs: Path) -> None:
+    assert run("table", *alone(runs)).out == run("table", *alone(runs), "--selection", "training-domain").out
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of our own protocol, which looks at its target once."""
+    return train(tmp_path_factory.mktemp("plain") / "run", configured("parse", "sketch", 0))
+
+
+def test_a_run_of_ours_is_its_result(run: Run, plain: Path) -> None:
+    said = run("table", plain)
+    accuracy = 100 * result_of(plain)["target"]["accuracy"]
+    assert table(said.out)[1] == ["erm", "missing", "missing", f"{accuracy:.1f} ± 0.0", "missing", "missing"]
+    assert "100% of its images" in said.out
+    assert "1 trial, which has no spread" in said.out
+
+
+# what is missing
+
+
+def test_cells_that_are_missing_are_named(run: Run, runs: Path) -> None:
+    some = [
+        folder
+        for folder in alone(runs)
+        if folder.parts[-2:] not in (("photo", "1"), ("paint", "0"), ("paint", "1"))
+    ]
+    said = run("table", *some)
+    row = table(said.out)[1]
+    assert row[1].endswith("(1 of 2 trials)")
+    assert row[4] == row[5] == "missing"
+    assert "Missing: erm: photo (trial 1), paint (all trials)." in said.out
+
+
+@pytest.fixture
+def copy(runs: Path, tmp_path: Path) -> Path:
+    """A run of the first seed of sketch that may be changed."""
+    return Path(shutil.copytree(runs / "alone" / "sketch" / "0", tmp_path / "copy"))
+
+
+def test_a_run_that_was_broken_off_is_named(
+    run: Run, runs: Path, copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (copy / "result.json").unlink()
+    said = run("table", copy, runs / "alone" / "sketch" / "1")
+    assert said.code == 0
+    assert caplog.messages == [f"{copy} is not finished: left out"]
+    assert "1 trial" in said.out
+    assert_refused(run("table", copy), "none of the 1 runs is finished")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", "3\n"),
+        ("metrics.jsonl", '{"step": 1}\n'),
+        ("metrics.jsonl", "half a li"),
+        ("result.json", "{}"),
+        ("result.json", "{"),
+        ("config.json", "{"),
+    ],
+)
+def test_a_damaged_run_is_named_in_one_line(name: str, content: str, run: Run, runs: Path, copy: Path) -> None:
+    (copy / name).write_text(content)
+    said = run("table", runs / "alone" / "sketch" / "1", copy)
+    assert_refused(said, str(copy))
+    assert said.out == ""
+
+
+# what is refused
+
+
+def test_mixed_splits_are_refused_with_both_folders(run: Run, plain: Path, tmp_path: Path) -> None:
+    listed = Path(shutil.copytree(plain, tmp_path / "listed"))
+    config = json.loads((listed / "config.json").read_text())
+    config["split"]["scheme"], config["seed"] = "gvrt-split", 1
+    (listed / "config.json").write_text(json.dumps(config))
+    said = run("table", plain, listed)
+    assert_refused(said, f"{plain} has split.scheme=holdout20", f"{listed} split.scheme=gvrt-split")
+
+
+def test_mixed_shares_of_the_target_are_refused_with_both_folders(run: Run, runs: Path, plain: Path) -> None:
+    other = runs / "alone" / "photo" / "0"
+    said = run("table", plain, other)
+    assert_refused(said, f"{plain} has split.target_images=all", f"{other} split.target_images=in")
+
+
+def test_two_versions_of_the_data_are_refused_with_both_folders(run: Run, runs: Path, copy: Path) -> None:
+    result = result_of(copy)
+    result["benchmark"]["fingerprint"] = "0" * 64
+    (copy / "result.json").write_text(json.dumps(result))
+    other = runs / "alone" / "photo" / "0"
+    assert_refused(run("table", other, copy), f"{other} and {copy} are of two versions of blueprints")
+
+
+def test_a_run_given_twice_is_refused(run: Run, runs: Path, copy: Path) -> None:
+    same = runs / "alone" / "sketch" / "0"
+    assert_refused(run("table", same, copy), f"{same} and {copy} are the same to a table")
+
+
+def test_a_run_that_cannot_be_chosen_this_way_is_refused(run: Run, plain: Path) -> None:
+    for selection in ("oracle", "leave-one-domain-out"):
+        assert_refused(run("table", plain, "--selection", selection), str(plain), "protocol.checks=target")
+
+
+def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None:
+    assert_refused(run("table"), "give run folders, or --domainbed FOLDER")
+    assert_refused(run("table", *alone(runs), "--domainbed", tmp_path), "not both")
+    assert_refused(
+        run("table", *alone(runs), "--selection", "best"), "unknown selection 'best': valid are training-"
+    )
+    assert_refused(run("table", tmp_path / "nowhere"), "nowhere is not a run")
+    assert_refused(run("table", "--domainbed", tmp_path / "nowhere"), "nowhere must be a folder of DomainBed's")
+    assert_refused(run("table", "--domainbed", tmp_path), "has no results of DomainBed")
+
+
+# hyper-parameters
+
+
+def test_the_best_hyper_parameters_are_chosen_by_validation(run: Run, runs: Path, tmp_path: Path) -> None:
+    """Whichever validates better is shown, whatever it does on the target."""
+    other = train(tmp_path / "other", configured("domainbed", "sketch", 0, optimizer__head_rate=0.03))
+    same = runs / "alone" / "sketch" / "0"
+    best = {}
+    for folder in (same, other):
+        for line in lines(folder):
+            correct = sum(value["correct"] for value in line["validation"].values())
+            if folder not in best or correct > best[folder][0]:
+                best[folder] = (correct, line["scores"]["sketch/in"]["accuracy"])
+    expected = best[other] if best[other][0] >= best[same][0] else best[same]  # between draws the last wins
+    assert table(run("table", same, other).out)[1][3] == cell([expected[1]])
+
+
+# forms
+
+
+def test_every_form_has_the_same_numbers(run: Run, runs: Path) -> None:
+    cells = row_by_hand(runs, "training-domain")
+    folders = alone(runs)
+    markdown = run("table", *folders, "--format", "markdown").out
+    assert f"| {' | '.join(cells)} |" in markdown
+    assert "Model selection: training-domain validation" in markdown
+    latex = run("table", *folders, "--format", "latex").out
+    assert " & ".join(cells).replace("±", r"$\pm$") + r" \\" in latex
+    assert r"\begin{tabular}{lccccc}" in latex
+    rows = list(csv.DictReader(io.StringIO(run("table", *folders, "--format", "csv").out)))
+    assert [row["target"] for row in rows] == [*DOMAINS, "average"]
+    for row, text in zip(rows, cells[1:], strict=True):
+        assert f"{100 * float(row['accuracy']):.1f} ± {100 * float(row['standard_error']):.1f}" == text
+        assert (row["selection"], row["data"], row["algorithm"]) == ("training-domain", "blueprints", "erm")
+        assert (row["trials"], row["missing_trials"], row["share_of_target"]) == ("2", "0", "0.8")
+
+
+def test_long_tables_are_not_broken(run: Run, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    for style in ("markdown", "csv", "latex"):
+        narrow = run("table", *alone(runs), "--format", style).out
+        monkeypatch.setenv("COLUMNS", "300")
+        assert run("table", *alone(runs), "--format", style).out == narrow
+        monkeypatch.setenv("COLUMNS", "30")
+
+
+def test_an_unknown_form_is_refused(run: Run, runs: Path) -> None:
+    with pytest.raises(SystemExit) as left:
+        run("table", *alone(runs), "--format", "html")
+    assert left.value.code == 2
+
+
+# DomainBed's own
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden sweep as DomainBed leaves it."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for text in GOLDEN.read_text().splitlines():
+        golden = json.loads(text)
+        written = [{"args": golden["args"], "hparams": golden["hparams"], **check} for check in golden["checks"]]
+        write_lines(folder / golden["run"] / "results.jsonl", written)
+        (folder / golden["run"] / "done").write_text("done")
+    return folder
+
+
+def domainbed_row(said: Said) -> list[str]:
+    assert (said.code, said.err) == (0, "")
+    header, row = table(said.out)
+    assert header == ["algorithm", "C", "L", "S", "V", "Avg"]
+    return [*row[:5], row[5].split(" ± ")[0]]
+
+
+@pytest.mark.parametrize("selection", EXPECTED)
+def test_domainbeds_own_sweep_gives_its_own_table(selection: str, run: Run, sweep: Path) -> None:
+    said = run("table", "--domainbed", sweep, "--selection", selection)
+    assert domainbed_row(said) == ["ERM", *EXPECTED[selection]]
+    latex = run("table", "--domainbed", sweep, "--selection", selection, "--format", "latex").out
+    assert " & ".join(["ERM", *EXPECTED[selection][:4]]).replace("±", r"$\pm$") in latex
+
+
+def test_methods_are_in_the_order_of_domainbeds_tables(run: Run, sweep: Path, tmp_path: Path) -> None:
+    """By name, DANN would come before ERM and PACS before VLCS."""
+    for path in sorted(sweep.glob("*/results.jsonl"))[:6]:
+        for algorithm in ("DANN", "ERM"):
+            for data in ("VLCS", "PACS"):
+                changed = [json.loads(line) for line in path.read_text().splitlines()]
+                for line in changed:
+                    line["args"] |= {"algorithm": algorithm, "dataset": data}
+                write_lines(tmp_path / f"{path.parent.name}-{algorithm}-{data}" / "results.jsonl", changed)
+    said = run("table", "--domainbed", tmp_path, "--selection", "oracle")
+    names = [row[0] for row in table(said.out) if row[0] in ("DANN", "ERM")]
+    assert names == ["ERM", "DANN"] * 3
+    assert said.out.index("VLCS") < said.out.index("PACS")

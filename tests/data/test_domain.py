@@ -1,0 +1,130 @@
+"""Domains: files that are read like an array, and their originals."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, ImageFiles, Images
+from parse_dg.data.images import ImageError, decode, open_image
+from tests.conftest import Numbered
+from tests.data.damage import encoded, exif, picture
+from tests.data.test_parallel import time_limit
+
+SIZE = 6
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ImageFiles:
+    """Seven images of several formats and sizes, one of them turned."""
+    for number in range(6):
+        kind = ("PNG", "JPEG", "BMP")[number % 3]
+        (tmp_path / f"{number}.img").write_bytes(encoded(picture(number, (5 + number, 9)), kind))
+    (tmp_path / "6.img").write_bytes(encoded(picture(6, (12, 8)), "JPEG", exif=exif(6)))
+    return ImageFiles(tmp_path, tuple(f"{number}.img" for number in range(7)))
+
+
+@pytest.fixture
+def decoded(files: ImageFiles) -> Iterator[DecodedFiles]:
+    with time_limit(), ThreadPoolExecutor(3) as pool:
+        yield DecodedFiles(files, SIZE, pool)
+
+
+@pytest.fixture
+def array(files: ImageFiles) -> np.ndarray:
+    """What a store of them would hold."""
+    return np.stack([decode(files.root / path, SIZE) for path in files.paths])
+
+
+def test_files_are_opened_and_decoded_by_number(files: ImageFiles) -> None:
+    for number, path in enumerate(files.paths):
+        assert files.open(number) == open_image(files.root / path)
+        assert np.array_equal(files.decode(number, SIZE), decode(files.root / path, SIZE))
+    assert files.open(6).size == (8, 12)
+
+
+def test_a_file_that_is_cut_short_is_used_only_if_that_is_wanted(tmp_path: Path) -> None:
+    whole = encoded(picture(0, (64, 64)), "PNG")
+    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ImageError, match=r"cannot read .*cut.png: it is cut short"):
+        ImageFiles(tmp_path, ("cut.png",)).decode(0, SIZE)
+    kept = ImageFiles(tmp_path, ("cut.png",), keep_truncated=True)
+    assert np.array_equal(kept.decode(0, SIZE), decode(tmp_path / "cut.png", SIZE, keep_truncated=True))
+    assert kept.open(0).size == (64, 64)
+
+
+INDICES: list[Any] = [
+    0, 3, 6, -1, -7, np.int64(2), np.array(4), np.uint8(5),
+    slice(None), slice(2, 5), slice(None, None, -2), slice(5, 2), slice(-3, 100), slice(3, 3),
+    np.array([2, 0, 6]), np.array([4, 4, 4, -1]), np.array([], dtype=np.int64), np.arange(7), [1, 5], range(2, 6),
+    np.array([True, False, True, False, False, False, True]), [False] * 7, np.array([[0, 1, 2], [6, 5, 4]]),
+    np.array([3], dtype=np.int32), ...,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_files_are_read_as_the_array_would_be(decoded: DecodedFiles, array: np.ndarray, index: Any) -> None:
+    found, expected = decoded[index], array[index]
+    assert found.dtype == np.uint8
+    assert found.shape == expected.shape
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("index", [7, -8, np.array([0, 7]), np.array([-8]), [True], 1.5, np.array([0.0])], ids=repr)
+def test_what_the_array_refuses_is_refused(decoded: DecodedFiles, array: np.ndarray, index: Any) -> None:
+    with pytest.raises(IndexError):
+        array[index]
+    with pytest.raises(IndexError):
+        decoded[index]
+
+
+def test_files_look_like_images(decoded: DecodedFiles, array: np.ndarray) -> None:
+    assert isinstance(decoded, Images)
+    assert isinstance(array, Images)
+    assert decoded.shape == array.shape == (7, SIZE, SIZE, 3)
+    assert len(decoded) == 7
+    assert all(np.array_equal(one, other) for one, other in zip(decoded, array, strict=True))  # type: ignore[call-overload]
+
+
+def test_what_is_read_is_the_readers_own(decoded: DecodedFiles) -> None:
+    decoded[1][:] = 0
+    decoded[np.array([1, 2])][:] = 0
+    assert decoded[1].any()
+
+
+def test_many_may_read_at_once(decoded: DecodedFiles, array: np.ndarray) -> None:
+    rows = [np.random.default_rng(seed).integers(0, 7, 20) for seed in range(16)]
+    with ThreadPoolExecutor(4) as readers:
+        for found, row in zip(readers.map(lambda row: decoded[row], rows), rows, strict=True):
+            assert np.array_equal(found, array[row])
+
+
+@pytest.mark.parametrize("index", [2, slice(None), np.array([0, 2])], ids=repr)
+def test_a_file_that_vanished_is_named(decoded: DecodedFiles, index: Any) -> None:
+    (decoded.files.root / "2.img").unlink()
+    with pytest.raises(ImageError, match=r"cannot read .*2.img: no such file"):
+        decoded[index]
+    assert decoded[np.array([0, 1])].shape == (2, SIZE, SIZE, 3)
+
+
+def test_the_original_is_the_file_where_there_is_one(files: ImageFiles, array: np.ndarray) -> None:
+    domain = Domain("photo", array, np.arange(7), files=files)
+    for number in range(7):
+        assert domain.original(number) == open_image(files.root / files.paths[number])
+
+
+def test_the_original_is_the_image_where_there_is_no_file(array: np.ndarray) -> None:
+    original = Domain("photo", array, np.arange(7)).original(4)
+    assert isinstance(original, Image.Image)
+    assert original.mode == "RGB"
+    assert np.array_equal(np.array(original), array[4])
+
+
+def test_a_benchmark_knows_the_side_of_its_images(numbered: Numbered, decoded: DecodedFiles) -> None:
+    assert Benchmark("one", ("a",), (numbered("photo", 2),), "none").image_size == 4
+    domain = Domain("photo", decoded, np.zeros(7, np.int64))
+    assert Benchmark("two", ("a",), (domain,), "none").image_size == SIZE

@@ -1,0 +1,178 @@
+"""Work ahead: in order, never far ahead, and over when the caller is."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count, islice
+
+import pytest
+
+from parse_dg.data.parallel import default_workers, map_ahead
+
+
+@contextmanager
+def time_limit(seconds: float = 20) -> Iterator[None]:
+    """What hangs fails: the main thread is interrupted, whatever it waits for."""
+
+    def stop(*_: object) -> None:
+        pytest.fail(f"still waiting after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def threads(prefix: str) -> list[threading.Thread]:
+    """The threads whose names begin like this."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith(prefix)]
+
+
+@pytest.fixture(autouse=True)
+def never_hangs() -> Iterator[None]:
+    with time_limit():
+        yield
+    assert not threads("ahead"), "a thread is left over"
+
+
+class Items:
+    """Numbers, which know how many of them were asked for."""
+
+    def __init__(self, total: int):
+        self.total, self.taken = total, 0
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(self.total):
+            self.taken += 1
+            yield number
+
+
+def test_results_come_in_order_whichever_is_done_first() -> None:
+    done: list[int] = []
+
+    def slow_at_first(number: int) -> int:
+        time.sleep(0.03 if number % 4 == 0 else 0)
+        done.append(number)
+        return number * number
+
+    assert list(map_ahead(slow_at_first, range(24), workers=4, ahead=8)) == [n * n for n in range(24)]
+    assert done != sorted(done)
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (2, 1), (1, 5), (3, 2), (7, 7)])
+def test_at_most_so_many_are_ahead_of_the_one_that_is_given(workers: int, ahead: int) -> None:
+    items = Items(30)
+    results = map_ahead(lambda number: number, items, workers, ahead)
+    for given, result in enumerate(results, 1):
+        assert result == given - 1
+        assert items.taken == min(given + ahead, 30)
+
+
+def test_by_default_four_a_thread_are_ahead() -> None:
+    for workers, expected in ((2, 8), (None, 4 * default_workers())):
+        items = Items(100)
+        results = map_ahead(lambda number: number, items, workers)
+        assert next(results) == 0
+        assert items.taken == 1 + expected
+        del results
+
+
+def test_nothing_begins_before_it_is_asked_for() -> None:
+    items = Items(3)
+    results = map_ahead(pytest.fail, items)
+    assert items.taken == 0
+    assert not threads("ahead")
+    del results
+
+
+@pytest.mark.parametrize("workers", [None, 1, 4])
+def test_no_items_no_results(workers: int | None) -> None:
+    assert list(map_ahead(pytest.fail, [], workers)) == []
+
+
+@pytest.mark.parametrize("total", [1, 2, 3])
+def test_fewer_items_than_threads(total: int) -> None:
+    assert list(map_ahead(str, range(total), workers=8)) == [str(number) for number in range(total)]
+
+
+def test_items_may_be_endless() -> None:
+    results = map_ahead(lambda number: -number, count(), workers=2)
+    assert list(islice(results, 50)) == [-number for number in range(50)]
+    del results
+
+
+def test_as_many_work_at_once_as_there_are_threads() -> None:
+    together = threading.Barrier(3, timeout=5)
+    lock, running, most = threading.Lock(), 0, 0
+
+    def meet(number: int) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait()  # fails unless three are here
+        with lock:
+            running -= 1
+
+    assert len(list(map_ahead(meet, range(9), workers=3))) == 9
+    assert most == 3
+
+
+@pytest.mark.parametrize("bad", [0, 1, 7, 19])
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_error_comes_in_its_place(bad: int, kind: type[BaseException]) -> None:
+    started: list[int] = []
+
+    def fail_at(number: int) -> int:
+        started.append(number)
+        if number == bad:
+            raise kind("this one")
+        return number
+
+    results = map_ahead(fail_at, range(20), workers=2, ahead=3)
+    assert list(islice(results, bad)) == list(range(bad))
+    with pytest.raises(kind, match="this one"):
+        next(results)
+    assert max(started) <= bad + 3
+    assert list(results) == []
+
+
+def test_items_that_fail_are_an_error_too() -> None:
+    def broken() -> Iterator[int]:
+        yield from range(10)
+        raise RuntimeError("no more items")
+
+    with pytest.raises(RuntimeError, match="no more items"):
+        list(map_ahead(lambda number: number, broken(), workers=2))
+
+
+@pytest.mark.parametrize("end", ["close", "forget"])
+def test_a_caller_that_stops_stops_the_work(end: str) -> None:
+    started: list[int] = []
+
+    def work(number: int) -> int:
+        started.append(number)
+        time.sleep(0.02)
+        return number
+
+    results = map_ahead(work, count(), workers=2, ahead=40)
+    assert next(results) == 0
+    if end == "close":
+        results.close()  # type: ignore[attr-defined]
+    del results
+    assert not threads("ahead")
+    assert len(started) < 10  # of the 41 that were waiting
+
+
+def test_workers_are_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
+    assert default_workers() == 3
+    monkeypatch.delattr("os.sched_getaffinity")
+    for cores, expected in ((6, 6), (None, 1)):
+        monkeypatch.setattr("os.cpu_count", lambda found=cores: found)
+        assert default_workers() == expected

@@ -1,0 +1,401 @@
+"""Plans: counted against what each way of drawing promises, and exactly the same again from a state."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from parse_dg.config import change
+from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.domain import Domain
+from parse_dg.data.sampling import Plan, Sampler, SamplingConfig, State
+from parse_dg.data.splits import Subset, whole
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+
+MODES = [
+    SamplingConfig(replacement=replacement, balance=balance)
+    for replacement in (False, True)
+    for balance in ("images", "classes")
+]
+ROUNDS = SamplingConfig(balance="classes")
+CLASSES = {"photo": (7, 1, 3), "cartoon": (2, 2, 2), "paint": (0, 5, 1)}
+"""How many images of every class each domain has."""
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def domain(name: str, counts: tuple[int, ...]) -> Domain:
+    """Black images, their classes mixed."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    np.random.default_rng(0).shuffle(labels)
+    return Domain(name, np.zeros((len(labels), 1, 1, 3), np.uint8), labels)
+
+
+def build(
+    sampling: SamplingConfig, per_domain: int = 4, seed: int = 0, augment: AugmentConfig | None = None
+) -> Sampler:
+    """A sampler over three domains; of the first only a part is used, in an order of its own."""
+    first, *others = (domain(name, counts) for name, counts in CLASSES.items())
+    sources = [Subset(first, np.array([9, 0, 10, 3, 4, 6, 5, 2])), *(whole(other) for other in others)]
+    order, draws = generator(seed), generator(seed + 1)
+    return Sampler(sources, per_domain, sampling, augment or AugmentConfig(), order=order, draws=draws)
+
+
+def single(counts: tuple[int, ...], sampling: SamplingConfig, per_domain: int, seed: int = 0) -> Sampler:
+    """A sampler over one whole domain."""
+    sources = [whole(domain("photo", counts))]
+    return Sampler(sources, per_domain, sampling, AugmentConfig(), order=generator(seed), draws=generator(1))
+
+
+def stream(sampler: Sampler, plans: int, number: int = 0) -> Tensor:
+    """The positions of one domain, in the order they come."""
+    return torch.cat([sampler.plan().positions[number] for _ in range(plans)])
+
+
+def labels(sampler: Sampler, positions: Tensor, number: int = 0) -> list[int]:
+    source = sampler.sources[number]
+    found: list[int] = source.domain.labels[source.indices[positions.numpy()]].tolist()
+    return found
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Positions and every draw, to the bit."""
+    parts: list[tuple[Tensor, Tensor]] = list(zip(one.positions, other.positions, strict=True))
+    parts.append((one.draws.uniform, other.draws.uniform))
+    if one.draws.randaugment is not None and other.draws.randaugment is not None:
+        parts += zip(one.draws.randaugment, other.draws.randaugment, strict=True)
+    equal = all(torch.equal(a, b) for a, b in parts)
+    both = (one.draws.randaugment is None) == (other.draws.randaugment is None)
+    return equal and both and one.draws.order == other.draws.order
+
+
+def copy(state: State) -> State:
+    return {name: value.clone() for name, value in state.items()}
+
+
+def same_state(one: State, other: State) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# every mode
+
+
+@pytest.mark.parametrize("per_domain", [1, 3, 5, 50])
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_every_plan_has_as_many_of_every_source(sampling: SamplingConfig, per_domain: int) -> None:
+    sampler = build(sampling, per_domain)
+    for _ in range(12):
+        plan = sampler.plan()
+        assert len(plan.positions) == 3
+        for source, positions in zip(sampler.sources, plan.positions, strict=True):
+            assert positions.shape == (per_domain,)
+            assert positions.dtype == torch.long
+            assert positions.min() >= 0
+            assert positions.max() < len(source.indices)
+        assert plan.draws.uniform.shape == (3 * per_domain, 10)
+        assert sorted(plan.draws.order) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_every_image_comes_in_the_end(sampling: SamplingConfig) -> None:
+    for number, expected in enumerate((8, 6, 6)):
+        assert set(stream(build(sampling), 80, number).tolist()) == set(range(expected))
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_only_the_generators_decide(sampling: SamplingConfig) -> None:
+    """The same seeds, the same plans, whatever is drawn elsewhere; and global randomness stays where it was."""
+    torch.manual_seed(1)
+    np.random.seed(1)
+    one = build(sampling, augment=AugmentConfig(randaugment_ops=2))
+    first = [one.plan() for _ in range(10)]
+    torch.manual_seed(2)
+    np.random.seed(2)
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    again = build(sampling, augment=AugmentConfig(randaugment_ops=2))
+    for plan in first:
+        assert same_plan(plan, again.plan())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)
+    other = build(sampling, seed=5)
+    assert not all(torch.equal(plan.positions[0], other.plan().positions[0]) for plan in first)
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_the_order_does_not_depend_on_the_augmentation(sampling: SamplingConfig) -> None:
+    plain, augmented = build(sampling), build(sampling, augment=AugmentConfig(randaugment_ops=3))
+    for _ in range(10):
+        pairs = zip(plain.plan().positions, augmented.plan().positions, strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_four_modes_give_four_orders() -> None:
+    orders = {tuple(stream(single((5, 9, 2), sampling, 4), 8).tolist()) for sampling in MODES}
+    assert len(orders) == 4
+
+
+# without replacement, by images
+
+
+@pytest.mark.parametrize("per_domain", [1, 3, 8, 11, 40])
+def test_every_image_once_a_pass_however_batches_cut_it(per_domain: int) -> None:
+    sampler = build(SamplingConfig(), per_domain)
+    plans = [sampler.plan() for _ in range(48)]
+    for number, size in enumerate((8, 6, 6)):
+        order = torch.cat([plan.positions[number] for plan in plans])
+        for one in order[: len(order) // size * size].view(-1, size):
+            assert sorted(one.tolist()) == list(range(size))
+
+
+def test_all_orders_are_equally_likely() -> None:
+    """Of three images: chi-squared with 5 degrees of freedom, far below its 99.9% point."""
+    passes = stream(single((3,), SamplingConfig(), 3), 1200).view(-1, 3)
+    counts = Counter(tuple(one.tolist()) for one in passes)
+    assert set(counts) == set(itertools.permutations(range(3)))
+    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 20.5
+
+
+# with replacement
+
+
+def test_with_replacement_every_image_is_as_likely() -> None:
+    positions = stream(single((7, 1, 3), SamplingConfig(replacement=True), 11), 400)
+    counts = Counter(positions.tolist())
+    assert sum((counts[n] - 400) ** 2 / 400 for n in range(11)) < 29.6  # 99.9% with 10 degrees of freedom
+    repeated = sum(len(set(batch.tolist())) < 11 for batch in positions.view(-1, 11))
+    assert repeated > 390  # all different only once in 7147
+
+
+def test_with_replacement_every_class_is_as_likely_and_so_are_its_images() -> None:
+    sampler = single((7, 0, 1, 4), SamplingConfig(replacement=True, balance="classes"), 12)
+    positions = stream(sampler, 400)
+    found = labels(sampler, positions)
+    classes, images = Counter(found), Counter(zip(found, positions.tolist(), strict=True))
+    assert set(classes) == {0, 2, 3}  # the empty one is not waited for
+    assert sum((count - 1600) ** 2 / 1600 for count in classes.values()) < 13.8  # two degrees of freedom
+    for label, size in ((0, 7), (2, 1), (3, 4)):
+        mine = [count for (of, _), count in images.items() if of == label]
+        expected = classes[label] / size
+        assert len(mine) == size
+        assert sum((count - expected) ** 2 / expected for count in mine) < 22.5  # six or fewer
+
+
+# rounds of classes
+
+
+@pytest.mark.parametrize("per_domain", [1, 2, 3, 5, 31])
+def test_every_round_has_every_class_once(per_domain: int) -> None:
+    sampler = single((7, 1, 0, 3, 2), ROUNDS, per_domain)
+    found = labels(sampler, stream(sampler, 56))
+    for start in range(0, len(found) - 3, 4):
+        assert sorted(found[start : start + 4]) == [0, 1, 3, 4]
+
+
+def test_a_pass_shows_the_largest_class_once_and_the_others_as_often_as_needed() -> None:
+    sampler = single((7, 1, 3), ROUNDS, 21)
+    for _ in range(20):
+        positions = sampler.plan().positions[0]
+        found = labels(sampler, positions)
+        counts = {label: Counter[int]() for label in range(3)}
+        for label, position in zip(found, positions.tolist(), strict=True):
+            counts[label][position] += 1
+        assert sorted(counts[0].values()) == [1] * 7
+        assert sorted(counts[1].values()) == [7]
+        assert sorted(counts[2].values()) == [2, 2, 3]
+
+
+def test_a_small_class_goes_through_all_its_images_before_one_comes_again() -> None:
+    sampler = single((8, 3), ROUNDS, 16)
+    for _ in range(10):
+        positions = sampler.plan().positions[0]
+        small = [p for p, label in zip(positions.tolist(), labels(sampler, positions), strict=True) if label == 1]
+        assert len(set(small[:3])) == len(set(small[3:6])) == 3
+        assert len(set(small[6:])) == 2
+
+
+def test_the_order_of_classes_is_new_in_every_round() -> None:
+    sampler = single((50, 50, 50), ROUNDS, 150)
+    found = labels(sampler, stream(sampler, 8))
+    rounds = Counter(tuple(found[start : start + 3]) for start in range(0, len(found), 3))
+    assert set(rounds) == set(itertools.permutations(range(3)))
+    expected = len(found) / 18
+    assert sum((count - expected) ** 2 / expected for count in rounds.values()) < 20.5
+
+
+@pytest.mark.parametrize("counts", [(4,), (0, 4), (1, 1, 1)])
+def test_classes_of_one_size_are_a_plain_pass(counts: tuple[int, ...]) -> None:
+    total = sum(counts)
+    for one in stream(single(counts, ROUNDS, total), 20).view(-1, total):
+        assert sorted(one.tolist()) == list(range(total))
+
+
+def test_classes_are_those_of_the_subset() -> None:
+    """A class that the hold-out took away altogether is not waited for, and positions are those of the subset."""
+    source = domain("photo", (3, 3, 3))
+    kept = np.flatnonzero(source.labels != 1)[::-1].copy()
+    sampler = Sampler([Subset(source, kept)], 6, ROUNDS, AugmentConfig(), order=generator(), draws=generator())
+    positions = sampler.plan().positions[0]
+    assert sorted(positions.tolist()) == list(range(6))
+    assert all(sorted(pair) == [0, 2] for pair in np.array(labels(sampler, positions)).reshape(3, 2).tolist())
+
+
+# states
+
+
+@pytest.mark.parametrize("randaugment_ops", [0, 2])
+@pytest.mark.parametrize("before", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, randaugment_ops: int) -> None:
+    augment = AugmentConfig(randaugment_ops=randaugment_ops)
+    sampler = build(sampling, augment=augment)
+    for _ in range(before):
+        sampler.plan()
+    state = copy(sampler.state())
+    expected = [sampler.plan() for _ in range(12)]
+    for other in (sampler, build(sampling, seed=77, augment=augment)):  # back again, and a new one
+        other.restore(state)
+        assert all(same_plan(plan, other.plan()) for plan in expected)
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_the_state_after_a_plan_is_the_plans_own(sampling: SamplingConfig) -> None:
+    sampler = build(sampling)
+    plans = [sampler.plan() for _ in range(9)]
+    other = build(sampling, seed=9)
+    for plan, following in itertools.pairwise(plans):
+        other.restore(plan.after)
+        assert same_plan(other.plan(), following)
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_state_goes_through_a_file(sampling: SamplingConfig, tmp_path: Path) -> None:
+    sampler = build(sampling)
+    for number in range(5):
+        state = sampler.state()
+        assert all(isinstance(value, Tensor) for value in state.values())
+        save_file(state, tmp_path / f"{number}.safetensors")
+        expected = sampler.plan()
+        other = build(sampling, seed=3)
+        other.restore(load_file(tmp_path / f"{number}.safetensors"))
+        assert same_plan(other.plan(), expected)
+
+
+def test_a_state_is_no_larger_than_what_is_left_of_a_pass() -> None:
+    sampler = single((1000,), SamplingConfig(), 999)
+    sampler.plan()
+    assert sampler.state()["queue.0"].untyped_storage().nbytes() == 8
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_taking_a_state_changes_nothing(sampling: SamplingConfig) -> None:
+    one, other = build(sampling), build(sampling)
+    for _ in range(9):
+        assert same_state(one.state(), one.state())
+        assert same_plan(one.plan(), other.plan())
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_state_stays_what_it_was(sampling: SamplingConfig) -> None:
+    sampler = build(sampling)
+    sampler.plan()
+    state = sampler.state()
+    kept = copy(state)
+    sampler.plan()
+    assert same_state(state, kept)
+    sampler.restore(state)
+    for _ in range(9):
+        sampler.plan()
+    assert same_state(state, kept)
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_state_that_is_overwritten_changes_nothing(sampling: SamplingConfig) -> None:
+    """Neither one that was taken nor one that was restored."""
+    one, other = build(sampling), build(sampling)
+    first = one.plan()
+    assert same_plan(first, other.plan())
+    for part in one.state().values():
+        part.zero_()
+    assert same_plan(one.plan(), other.plan())
+    state = one.state()
+    one.restore(state)
+    for part in state.values():
+        part.zero_()
+    assert all(same_plan(one.plan(), other.plan()) for _ in range(9))
+
+
+WRONG: dict[str, tuple[Callable[[State], object], str]] = {
+    "empty": (State.clear, r"the order of images has the parts \[\]: expected \['draws', 'order', 'queue.0'"),
+    "a source less": (lambda s: s.pop("queue.2"), "the order of images has the parts"),
+    "a source more": (lambda s: s.update({"queue.3": s["queue.0"]}), "the order of images has the parts"),
+    "no generator": (lambda s: s.pop("order"), "the order of images has the parts"),
+    "too high": (
+        lambda s: s.update({"queue.1": torch.tensor([0, 6])}),
+        "the saved order of cartoon is of other images: expected positions below 6, found 6",
+    ),
+    "negative": (
+        lambda s: s.update({"queue.0": torch.tensor([1, -2, 3])}),
+        "the saved order of photo is of other images: expected positions below 8, found -2",
+    ),
+    "fractions": (
+        lambda s: s.update({"queue.0": torch.tensor([1.5])}),
+        "the saved order of photo is damaged: expected a row of int64, found torch.float32 of shape",
+    ),
+    "bytes": (lambda s: s.update({"queue.0": torch.zeros(3, dtype=torch.uint8)}), "expected a row of int64"),
+    "a table": (lambda s: s.update({"queue.2": torch.zeros(2, 2, dtype=torch.long)}), "order of paint is damaged"),
+    "a scalar": (lambda s: s.update({"queue.2": torch.tensor(1)}), "order of paint is damaged"),
+    "short generator": (lambda s: s.update({"draws": s["draws"][:-1]}), "the saved generator 'draws' is damaged"),
+    "empty generator": (lambda s: s.update({"order": s["order"][:0]}), "the saved generator 'order' is damaged"),
+    "wide generator": (lambda s: s.update({"order": s["order"].long()}), "the saved generator 'order' is damaged"),
+    "zero generator": (lambda s: s["draws"].zero_(), "the saved generator 'draws' is damaged"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
+    sampler, other = build(SamplingConfig()), build(SamplingConfig())
+    sampler.plan()
+    other.plan()
+    spoil, message = WRONG[case]
+    state = copy(build(SamplingConfig(), seed=8).plan().after)
+    spoil(state)
+    with pytest.raises(InputError, match=message):
+        sampler.restore(state)
+    assert all(same_plan(sampler.plan(), other.plan()) for _ in range(5))
+
+
+def test_the_state_of_another_subset_is_refused() -> None:
+    large = single((9, 9), SamplingConfig(), 1).plan().after
+    with pytest.raises(InputError, match=r"of other images: expected positions below 4, found \d"):
+        single((2, 2), SamplingConfig(), 1).restore(large)
+
+
+# configurations
+
+
+def test_a_wrong_setting_is_named() -> None:
+    with pytest.raises(InputError, match=r"unknown sampling.balance 'domains': valid are images, classes"):
+        change(RunConfig(), {"sampling.balance": "domains"})
+    with pytest.raises(InputError, match=r"sampling.replacement must be true or false, found 'maybe'"):
+        change(RunConfig(), {"sampling.replacement": "maybe"})
+
+
+def test_by_default_every_image_once_a_pass() -> None:
+    assert SamplingConfig() == SamplingConfig(replacement=False, balance="images")
+    assert [field.name for field in fields(SamplingConfig)] == ["replacement", "balance"]
+
+
+@pytest.mark.parametrize("sampling", MODES, ids=str)
+def test_a_source_without_images_is_refused(sampling: SamplingConfig) -> None:
+    with pytest.raises(InputError, match="training part of domain photo must be at least one image, found 0"):
+        single((0, 0), sampling, 2)

@@ -1,0 +1,574 @@
+"""The store: every file decoded once, whatever interrupts, and never a traceback for what is found on the disk."""
+
+import errno
+import json
+import multiprocessing
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+
+from parse_dg.data import domain as domain_module
+from parse_dg.data import store as module
+from parse_dg.data.images import ImageError, decode, read_file
+from parse_dg.data.layouts import list_own
+from parse_dg.data.library import open_manifest
+from parse_dg.data.manifest import Manifest, index
+from parse_dg.data.store import RESERVE, NoRoomError, image_files, open_store, store_bytes, store_folder
+from parse_dg.errors import InputError
+from tests.data.damage import encoded, picture
+from tests.data.test_parallel import time_limit
+
+SIZE = 5
+COUNTS = {"art": {"cat": 3, "dog": 2}, "photo": {"cat": 4, "dog": 2}, "sketch": {"cat": 1, "dog": 3}}
+"""Images of every domain and class: 5, 6 and 4."""
+
+
+def make_images(root: Path, counts: Mapping[str, Mapping[str, int]] = COUNTS) -> Path:
+    """A folder domain/class/image of small images, all different."""
+    for place, (style, classes) in enumerate(counts.items()):
+        for label, (kind, count) in enumerate(classes.items()):
+            (root / style / kind).mkdir(parents=True)
+            for number in range(count):
+                shown = picture(100 * place + 10 * label + number, (9 + number, 7))
+                (root / style / kind / f"{number}.png").write_bytes(encoded(shown, "PNG"))
+    return root
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test pulls the plug
+    with time_limit(30):
+        yield tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Of files that no test changes."""
+    return open_manifest(str(make_images(tmp_path_factory.mktemp("store") / "images")))
+
+
+@pytest.fixture
+def own_manifest(tmp_path: Path) -> Manifest:
+    """Of files that a test may change."""
+    return open_manifest(str(make_images(tmp_path / "images")))
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file was decoded, by its path below the root."""
+    counter: Counter[str] = Counter()
+
+    def count(path: Path) -> bytes:
+        counter["/".join(path.parts[-3:])] += 1
+        return read_file(path)
+
+    monkeypatch.setattr(domain_module, "read_file", count)
+    return counter
+
+
+def expected(manifest: Manifest, size: int = SIZE) -> list[np.ndarray]:
+    """Every file decoded by itself."""
+    return [
+        np.stack([decode(files.root / path, size, files.keep_truncated) for path in files.paths])
+        for files in image_files(manifest)
+    ]
+
+
+def holds(found: list[np.ndarray], manifest: Manifest, size: int = SIZE) -> bool:
+    pairs = zip(found, expected(manifest, size), strict=True)
+    return all(one.dtype == np.uint8 and np.array_equal(one, other) for one, other in pairs)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+WHOLE = {"0.npy", "1.npy", "2.npy", "index.json"}
+
+
+# what it holds
+
+
+@pytest.mark.parametrize("size", [1, 5, 16])
+def test_it_holds_every_file_decoded(manifest: Manifest, size: int) -> None:
+    assert holds(open_store(manifest, size), manifest, size)
+
+
+def test_images_are_mapped_and_cannot_be_written(manifest: Manifest) -> None:
+    for array in open_store(manifest, SIZE) + open_store(manifest, SIZE):
+        assert isinstance(array, np.memmap)
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_every_file_is_decoded_once_and_then_never_again(manifest: Manifest, decoded: Counter[str]) -> None:
+    open_store(manifest, SIZE)
+    assert decoded == {image.path: 1 for image in manifest.images}
+    before = {path: path.stat().st_mtime_ns for path in store_folder(manifest, SIZE).iterdir()}
+    assert holds(open_store(manifest, SIZE, lambda *state: pytest.fail(f"decoded again: {state}")), manifest)
+    assert decoded.total() == 15
+    assert before == {path: path.stat().st_mtime_ns for path in store_folder(manifest, SIZE).iterdir()}
+
+
+def test_a_folder_for_every_fingerprint_and_size(manifest: Manifest, cache_of_its_own: Path) -> None:
+    one, larger = store_folder(manifest, SIZE), store_folder(manifest, 6)
+    other = store_folder(replace(manifest, images=manifest.images[1:]), SIZE)
+    assert len({one, larger, other}) == 3
+    assert all(folder.parent == cache_of_its_own for folder in (one, larger, other))
+    assert store_folder(replace(manifest, name="other", root=Path("/elsewhere")), SIZE) == one
+
+
+def test_images_that_changed_make_a_store_of_their_own(own_manifest: Manifest) -> None:
+    before = open_store(own_manifest, SIZE)
+    kept = [array.copy() for array in before]
+    path = own_manifest.root / "photo" / "dog" / "1.png"
+    path.write_bytes(encoded(picture(999, (30, 20)), "PNG"))
+    changed = open_manifest(str(own_manifest.root))
+    assert store_folder(changed, SIZE) != store_folder(own_manifest, SIZE)
+    assert holds(open_store(changed, SIZE), changed)
+    assert all(np.array_equal(one, other) for one, other in zip(open_store(own_manifest, SIZE), kept, strict=True))
+
+
+def test_the_order_is_that_of_the_manifest_within_each_domain(manifest: Manifest) -> None:
+    mixed = replace(manifest, images=tuple(random.Random(0).sample(manifest.images, 15)))
+    assert [len(files.paths) for files in image_files(mixed)] == [5, 6, 4]
+    assert holds(open_store(mixed, SIZE), mixed)
+
+
+def test_the_index_says_whose_it_is(manifest: Manifest) -> None:
+    open_store(manifest, SIZE)
+    index = json.loads((store_folder(manifest, SIZE) / "index.json").read_text())
+    assert index["data_set"] == "images"
+    assert index["fingerprint"] == manifest.fingerprint
+    assert index["size"] == SIZE
+    assert index["domains"] == ["art", "photo", "sketch"]
+    assert names(store_folder(manifest, SIZE)) == WHOLE
+
+
+def test_a_file_that_has_changed_since_it_was_indexed_is_refused(own_manifest: Manifest) -> None:
+    path = own_manifest.root / "art" / "cat" / "0.png"
+    path.write_bytes((own_manifest.root / "art" / "cat" / "1.png").read_bytes())
+    with pytest.raises(ImageError, match=r"art/cat/0.png: it is not what it was when the data set was indexed"):
+        open_store(own_manifest, SIZE)
+
+
+def test_files_that_are_cut_short_are_decoded_as_the_manifest_says(tmp_path: Path) -> None:
+    folder = make_images(tmp_path / "images")
+    path = folder / "art" / "cat" / "0.png"
+    path.write_bytes(path.read_bytes()[:150])
+    kept = index("mine", list_own(folder), keep_truncated=True)
+    assert len(kept.images) == len(index("mine", list_own(folder)).images) + 1
+    assert holds(open_store(kept, SIZE), kept)
+    with pytest.raises(ImageError, match=r"art/cat/0.png: it is cut short"):
+        open_store(replace(kept, keep_truncated=False), SIZE + 1)
+
+
+def test_progress_counts_to_the_total(manifest: Manifest) -> None:
+    seen: list[tuple[str, int, int]] = []
+    open_store(manifest, SIZE, lambda *state: seen.append(state))
+    assert seen == [("decoding to 5 pixels, 0.00 GB", done, 15) for done in range(1, 16)]
+
+
+# what interrupts
+
+
+class StopError(Exception):
+    """Anything at all."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, StopError])
+@pytest.mark.parametrize(("when", "finished"), [(1, 0), (5, 0), (6, 1), (8, 1), (11, 1), (15, 2)])
+def test_an_interruption_leaves_whole_domains_and_nothing_else(
+    manifest: Manifest, decoded: Counter[str], kind: type[BaseException], when: int, finished: int
+) -> None:
+    def stop(what: str, done: int, total: int) -> None:
+        if done == when:
+            raise kind("now")
+
+    with pytest.raises(kind):
+        open_store(manifest, SIZE, stop)
+    assert names(store_folder(manifest, SIZE)) == {f"{number}.npy" for number in range(finished)}
+
+    decoded.clear()
+    seen: list[int] = []
+    assert holds(open_store(manifest, SIZE, lambda what, done, total: seen.append(done)), manifest)
+    assert decoded == {image.path: 1 for image in manifest.images if image.domain >= finished}
+    assert seen == list(range(1 + (0, 5, 11)[finished], 16))
+    assert names(store_folder(manifest, SIZE)) == WHOLE
+
+
+def test_a_file_that_vanished_is_named_and_the_rest_is_kept(own_manifest: Manifest, decoded: Counter[str]) -> None:
+    path = own_manifest.root / "photo" / "cat" / "2.png"
+    data = path.read_bytes()
+    path.unlink()
+    with pytest.raises(ImageError, match=r"cannot read .*photo/cat/2.png: no such file"):
+        open_store(own_manifest, SIZE)
+    assert names(store_folder(own_manifest, SIZE)) == {"0.npy"}
+    path.write_bytes(data)
+    decoded.clear()
+    assert holds(open_store(own_manifest, SIZE), own_manifest)
+    assert not any(name.startswith("art/") for name in decoded)
+
+
+def test_an_interruption_before_the_index_costs_nothing(manifest: Manifest, decoded: Counter[str]) -> None:
+    open_store(manifest, SIZE)
+    (store_folder(manifest, SIZE) / "index.json").unlink()
+    decoded.clear()
+    assert holds(open_store(manifest, SIZE), manifest)
+    assert not decoded
+    assert names(store_folder(manifest, SIZE)) == WHOLE
+
+
+def test_leftovers_are_removed(manifest: Manifest) -> None:
+    folder = store_folder(manifest, SIZE)
+    folder.mkdir(parents=True)
+    (folder / "1.npy.making").write_bytes(b"half")
+    (folder / "index.json.making").write_bytes(b"{")
+    assert holds(open_store(manifest, SIZE), manifest)
+    assert names(folder) == WHOLE
+
+
+# several at once
+
+
+def build_slowly(manifest: Manifest, notes: Path, processes: int, stuck_at: str) -> None:
+    """In a process of its own, once all are ready: writes down each file it decodes, and stays at one of them."""
+
+    def slow(path: Path) -> bytes:
+        with (notes / "decoded").open("a") as file:
+            file.write(f"{path.relative_to(manifest.root)}\n")
+        time.sleep(600 if path.match(stuck_at) else 0.02)
+        return read_file(path)
+
+    domain_module.read_file = slow
+    (notes / f"ready{os.getpid()}").touch()
+    while len(list(notes.glob("ready*"))) < processes:
+        time.sleep(0.001)
+    if not holds(open_store(manifest, SIZE), manifest):
+        raise SystemExit(3)
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., multiprocessing.process.BaseProcess]]:
+    """Starts processes, and ends those that are still there."""
+    context, started = multiprocessing.get_context("spawn"), []
+
+    def start(*arguments: Any) -> multiprocessing.process.BaseProcess:
+        process = context.Process(target=build_slowly, args=arguments, daemon=True)
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.join()
+        process.close()
+
+
+def test_two_processes_decode_every_file_once(manifest: Manifest, tmp_path: Path, spawn: Any) -> None:
+    processes = [spawn(manifest, tmp_path, 2, "nothing") for _ in range(2)]
+    for process in processes:
+        process.join(20)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert sorted((tmp_path / "decoded").read_text().splitlines()) == sorted(
+        image.path for image in manifest.images
+    )
+    assert holds(open_store(manifest, SIZE, pytest.fail), manifest)
+
+
+def test_after_a_process_was_killed_the_next_goes_on(
+    manifest: Manifest, tmp_path: Path, spawn: Any, decoded: Counter[str]
+) -> None:
+    marker = tmp_path / "decoded"
+    process = spawn(manifest, tmp_path, 1, "photo/cat/3.png")
+    while not (marker.exists() and "photo/cat/3.png" in marker.read_text()):
+        assert process.is_alive()
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert names(store_folder(manifest, SIZE)) == {"0.npy", "1.npy.making"}
+    assert holds(open_store(manifest, SIZE), manifest)
+    assert decoded == {image.path: 1 for image in manifest.images if image.domain > 0}
+    assert names(store_folder(manifest, SIZE)) == WHOLE
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_second_waits_and_says_so(manifest: Manifest, decoded: Counter[str], fails: bool) -> None:
+    """And builds what is missing if the first did not get through."""
+    waiting, building = threading.Event(), threading.Event()
+    said: list[str] = []
+    results: list[Any] = []
+
+    def first(what: str, done: int, total: int) -> None:
+        building.set()
+        assert waiting.wait(10)
+        if fails and done == 6:
+            raise StopError
+
+    def second(what: str, done: int, total: int) -> None:
+        said.append(what)
+        waiting.set()
+
+    def build(progress: Any) -> None:
+        try:
+            results.append(open_store(manifest, SIZE, progress))
+        except StopError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=build, args=(progress,), daemon=True) for progress in (first, second)]
+    threads[0].start()
+    assert building.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join(10)
+    assert said[0] == "waiting for another process that decodes the same images"
+    assert said[1:] == ["decoding to 5 pixels, 0.00 GB"] * (10 if fails else 0)
+    assert [isinstance(result, StopError) for result in results] == [fails, False]
+    assert holds(results[1], manifest)
+    assert fails or decoded.total() == 15
+
+
+# room
+
+
+def test_it_is_built_only_if_it_fits(
+    manifest: Manifest, decoded: Counter[str], monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path
+) -> None:
+    needed = store_bytes(15, SIZE)
+    assert needed == 15 * 5 * 5 * 3
+    monkeypatch.setattr(module, "free_bytes", lambda folder: RESERVE + needed - 1)
+    with pytest.raises(NoRoomError) as caught:
+        open_store(manifest, SIZE)
+    assert str(caught.value) == (
+        f"decoded images would take 0.00 GB and {cache_of_its_own} has 1.07 GB free (1.07 GB of it kept back)"
+    )
+    assert not decoded
+    assert names(store_folder(manifest, SIZE)) == set()
+    monkeypatch.setattr(module, "free_bytes", lambda folder: RESERVE + needed)
+    assert holds(open_store(manifest, SIZE), manifest)
+
+
+def test_only_what_is_missing_needs_room(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(manifest, SIZE)
+    folder = store_folder(manifest, SIZE)
+    (folder / "index.json").unlink()
+    (folder / "2.npy").unlink()
+    monkeypatch.setattr(module, "free_bytes", lambda folder: RESERVE + store_bytes(4, SIZE) - 1)
+    with pytest.raises(NoRoomError):
+        open_store(manifest, SIZE)
+    monkeypatch.setattr(module, "free_bytes", lambda folder: RESERVE + store_bytes(4, SIZE))
+    assert holds(open_store(manifest, SIZE), manifest)
+    monkeypatch.setattr(module, "free_bytes", lambda folder: 0)
+    (folder / "index.json").unlink()
+    assert holds(open_store(manifest, SIZE), manifest)  # all is there but the index
+    assert holds(open_store(manifest, SIZE), manifest)
+
+
+def test_sizes_are_told_in_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_bytes(586_575, 224) == 88_295_961_600
+    monkeypatch.setattr(module, "free_bytes", lambda folder: 12_345_678_901)
+    with pytest.raises(
+        NoRoomError, match=r"would take 88.30 GB and .* has 12.35 GB free \(1.07 GB of it kept back\)"
+    ):
+        module._require_room(tmp_path, store_bytes(586_575, 224))
+
+
+def fail_writing(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: int = 0) -> None:
+    """The disk takes `after` pieces of the file `name`, then answers with an error."""
+    really_open = Path.open
+
+    def open_file(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        file: Any = really_open(path, *arguments, **options)
+        if path.name == name:
+            really_write, written = file.write, iter(range(after))
+
+            def write(data: Any) -> int:
+                if next(written, None) is None:
+                    raise OSError(number, os.strerror(number))
+                count: int = really_write(data)
+                return count
+
+            file.write = write
+        return file  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Path, "open", open_file)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(("name", "after"), [("0.npy.making", 0), ("1.npy.making", 0), ("1.npy.making", 4)])
+def test_a_disk_that_fills_up_is_no_room(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path, number: int, name: str, after: int
+) -> None:
+    with monkeypatch.context() as patch:
+        fail_writing(patch, name, number, after)
+        with pytest.raises(NoRoomError) as caught:
+            open_store(manifest, SIZE)
+    assert str(caught.value) == (
+        f"decoded images would take 0.00 GB and {cache_of_its_own} has no room left ({os.strerror(number)})"
+    )
+    assert names(store_folder(manifest, SIZE)) == ({"0.npy"} if name[0] == "1" else set())
+    assert holds(open_store(manifest, SIZE), manifest)
+
+
+def test_a_disk_that_is_found_full_at_the_end_is_no_room(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoRoomError, match=r"no room left \(No space left on device\)"):
+        open_store(manifest, SIZE)
+    assert names(store_folder(manifest, SIZE)) == set()
+
+
+# folders that cannot be written
+
+
+def test_a_disk_that_fails_is_one_line(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_writing(monkeypatch, "1.npy.making", errno.EIO, 3)
+    with pytest.raises(InputError) as caught:
+        open_store(manifest, SIZE)
+    folder = store_folder(manifest, SIZE)
+    assert str(caught.value) == (
+        f"cannot write to {folder} (Input/output error): set PARSE_DG_CACHE to another folder"
+    )
+    assert names(folder) == {"0.npy"}
+
+
+def test_a_cache_that_is_no_folder_is_one_line(manifest: Manifest, cache_of_its_own: Path) -> None:
+    cache_of_its_own.touch()
+    with pytest.raises(
+        InputError, match=r"cannot write to .*cache/images-.*: set PARSE_DG_CACHE to another folder"
+    ):
+        open_store(manifest, SIZE)
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(manifest: Manifest) -> None:
+    folder = store_folder(manifest, SIZE)
+    folder.with_name(f"{folder.name}.lock").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"cannot write to .*: set PARSE_DG_CACHE to another folder"):
+        open_store(manifest, SIZE)
+
+
+@pytest.mark.parametrize("name", ["unlink", "mkdir", "rename"])
+def test_a_folder_one_may_not_write_is_one_line(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = store_folder(manifest, SIZE)
+    folder.mkdir(parents=True)
+    (folder / "1.npy.making").touch()
+
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, name, denied)
+    with pytest.raises(
+        InputError, match=r"cannot write to .* \(Permission denied\): set PARSE_DG_CACHE to another"
+    ):
+        open_store(manifest, SIZE)
+
+
+def test_a_store_that_is_whole_needs_no_writing(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path
+) -> None:
+    """As on a disk that many read and nobody may write."""
+    open_store(manifest, SIZE)
+    for path in cache_of_its_own.glob("*.lock"):
+        path.unlink()
+    before = names(cache_of_its_own)
+    for name in ("unlink", "mkdir", "rename", "touch", "write_text", "write_bytes"):
+        monkeypatch.setattr(Path, name, lambda *_, **__: pytest.fail("written to"))
+    monkeypatch.setattr(module, "free_bytes", lambda folder: 0)
+    assert holds(open_store(manifest, SIZE), manifest)
+    assert names(cache_of_its_own) == before
+
+
+# damage
+
+
+def npy(array: np.ndarray, path: Path) -> bytes:
+    np.save(path, array)
+    return path.read_bytes()
+
+
+DAMAGE: dict[str, Callable[[bytes, Path], bytes]] = {
+    "cut": lambda whole, path: whole[:-1],
+    "cut in the header": lambda whole, path: whole[:60],
+    "cut in the magic": lambda whole, path: whole[:3],
+    "empty": lambda whole, path: b"",
+    "garbage": lambda whole, path: b"\x93NUMPY" + random.Random(0).randbytes(3000),
+    "other garbage": lambda whole, path: random.Random(1).randbytes(3000),
+    "a zip": lambda whole, path: b"PK\x05\x06" + bytes(18),
+    "no zip": lambda whole, path: b"PK\x03\x04" + bytes(100),
+    "open bracket": lambda whole, path: whole.replace(b"), }", b"   }"),
+    "no number": lambda whole, path: whole.replace(b"(6,", b"(0x"),
+    "leading zeros": lambda whole, path: whole.replace(b"(6, 5", b"(6,05"),
+    "mixed keys": lambda whole, path: whole.replace(b" 'shape'", b"b'shape'"),
+    "long header": lambda whole, path: whole[:8] + b"\xff\xff" + whole[10:] + bytes(70000),
+    "one image less": lambda whole, path: npy(np.zeros((5, 5, 5, 3), np.uint8), path),
+    "other size": lambda whole, path: npy(np.zeros((6, 4, 5, 3), np.uint8), path),
+    "one channel": lambda whole, path: npy(np.zeros((6, 5, 5), np.uint8), path),
+    "floats": lambda whole, path: npy(np.zeros((6, 5, 5, 3), np.float32), path),
+    "signed": lambda whole, path: npy(np.zeros((6, 5, 5, 3), np.int8), path),
+    "objects": lambda whole, path: npy(np.array([{}], dtype=object), path),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_named_with_what_to_remove(manifest: Manifest, case: str) -> None:
+    open_store(manifest, SIZE)
+    path = store_folder(manifest, SIZE) / "1.npy"
+    whole = path.read_bytes()
+    damaged = DAMAGE[case](whole, path)
+    assert damaged != whole
+    path.write_bytes(damaged)
+    with pytest.raises(InputError) as caught:
+        open_store(manifest, SIZE)
+    message = str(caught.value)
+    assert message.startswith(f"{path} is damaged: expected uint8 (6, 5, 5, 3), found ")
+    assert message.endswith(f": remove {path.parent}")
+    assert "\n" not in message
+    assert len(message) < 200 + 2 * len(str(path))
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a folder"])
+def test_a_missing_array_is_named_and_removing_the_folder_mends_it(manifest: Manifest, instead: str) -> None:
+    open_store(manifest, SIZE)
+    folder = store_folder(manifest, SIZE)
+    (folder / "2.npy").unlink()
+    if instead == "a folder":
+        (folder / "2.npy").mkdir()
+    with pytest.raises(InputError, match=rf"2.npy is damaged: .*: remove {folder}$"):
+        open_store(manifest, SIZE)
+    folder.rename(folder.with_name("gone"))
+    assert holds(open_store(manifest, SIZE), manifest)
+
+
+def test_any_damage_to_a_header_is_refused_or_harmless(manifest: Manifest) -> None:
+    open_store(manifest, SIZE)
+    path, draw = store_folder(manifest, SIZE) / "0.npy", random.Random(0)
+    whole, messages = path.read_bytes(), []
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice((1, 1, 2, 5))):
+            damaged[draw.randrange(128)] = draw.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            assert open_store(manifest, SIZE)[0].shape == (5, 5, 5, 3)
+        except InputError as error:
+            messages.append(str(error))
+    assert len(messages) > 200
+    assert not any("\n" in message for message in messages)

@@ -1,0 +1,234 @@
+"""CUB-DG end to end, on a tiny stand-in: the same photos in four styles, GVRT's lists, sentences about them."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from parse_dg.cli import main
+from parse_dg.data.benchmarks import DataConfig, open_benchmark
+from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.library import add
+from parse_dg.data.splits import SplitConfig, leaked, leave_one_out
+
+DOMAINS = ("Photo", "Cartoon", "Art", "Paint")
+CLASSES = DATA_SETS["cub-dg"].classes[:3]
+PHOTOS = [f"{name}/{name[4:]}_{n:04d}" for name in CLASSES for n in range(8)]
+"""24 birds, by the ids that every domain shares."""
+NUMBERS = {photo: 101 + 3 * n for n, photo in enumerate(reversed(PHOTOS))}
+"""Neither from 1 nor in the order of the files: a number means what images.txt says."""
+LISTS = ("train0", "valid0", "train1", "valid1", "train2", "valid2", "test")
+LISTED = {"train0": 5, "valid0": 2, "train1": 4, "valid1": 1, "train2": 3, "valid2": 2, "test": 7}
+
+Call = Callable[..., str]
+
+
+def numbers() -> dict[str, list[int]]:
+    """The lists of split.json: disjoint, all 24 photographs, of every class some in each of the longer ones."""
+    spread = [PHOTOS[start + 8 * row] for start in range(8) for row in range(3)]
+    lists, start = {}, 0
+    for name in LISTS:
+        lists[name] = [NUMBERS[photo] for photo in spread[start : start + LISTED[name]]]
+        start += LISTED[name]
+    assert start == 24
+    return lists
+
+
+def photos(name: str) -> set[str]:
+    """The photographs of a list."""
+    return {photo for photo, number in NUMBERS.items() if number in numbers()[name]}
+
+
+def make(root: Path, captions: str) -> Path:
+    """The archive, unpacked; the sentences in descriptions.json or as text files."""
+    draw = np.random.default_rng(0)
+    for domain in DOMAINS:
+        for photo in PHOTOS:
+            path = root / domain / f"{photo}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw.integers(0, 256, (40, 48, 3)).astype(np.uint8)).save(path)
+    (root / "images.txt").write_text("".join(f"{number} {photo}.jpg\n" for photo, number in NUMBERS.items()))
+    (root / "split.json").write_text(json.dumps(numbers()))
+    if captions == "descriptions.json":
+        images = [{"id": number, "file_name": f"{photo}.jpg"} for photo, number in NUMBERS.items()]
+        sentences = [{"image_id": number, "caption": f"bird {number}"} for number in NUMBERS.values()]
+        (root / captions).write_text(json.dumps({"images": images, "annotations": sentences}))
+    else:
+        for photo, number in NUMBERS.items():
+            path = root / captions / f"{photo}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"bird {number}\n")
+    return root
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder and a cache of their own, in which the stand-in has been added."""
+    folder = tmp_path_factory.mktemp("cub_dg")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARSE_DG_DATA", str(folder / "data"))
+        patch.setenv("PARSE_DG_CACHE", str(folder / "cache"))
+        patch.setenv("COLUMNS", "240")
+        patch.chdir(folder)
+        manifest = add("cub-dg", [make(folder / "archive", "descriptions.json")])
+        assert manifest.counts == dict.fromkeys(DOMAINS, 24)
+        yield folder
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """A command that must work; what it printed."""
+
+    def run(*arguments: object) -> str:
+        capsys.readouterr()
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+SMALL = {
+    "data.image_size": 32,
+    "backbone.name": "small",
+    "backbone.weights": "none",
+    "backbone.freeze_batchnorm": "false",
+    "training.steps": 2,
+    "training.check_every": 1,
+    "training.batch_per_domain": 3,
+    "training.device": "cpu",
+}
+
+
+def train(call: Call, target: str, out: str, *settings: str, seed: int = 0) -> tuple[str, dict[str, Any]]:
+    """What was printed, and the result."""
+    asked = ["train", "--data", "cub-dg", "--algorithm", "erm", "--target", target, "--out", out, "--seed", seed]
+    changed = [*(f"{name}={value}" for name, value in SMALL.items()), *settings]
+    said = call(*asked, *(word for setting in changed for word in ("--set", setting)))
+    return said, json.loads(Path(out, "result.json").read_text())
+
+
+# what is added
+
+
+def test_every_domain_has_the_photographs_the_lists_and_the_sentences(home: Path) -> None:
+    benchmark = open_benchmark(DataConfig(benchmark="cub-dg", image_size=32))
+    assert tuple(domain.name for domain in benchmark.domains) == DOMAINS
+    assert benchmark.classes == DATA_SETS["cub-dg"].classes
+    for domain in benchmark.domains:
+        assert domain.ids == tuple(PHOTOS)
+        assert domain.captions == tuple((f"bird {NUMBERS[photo]}",) for photo in PHOTOS)
+        assert domain.lists is not None
+        for name in LISTS:
+            assert {domain.ids[n] for n in domain.lists[name]} == photos(name)
+
+
+@pytest.mark.parametrize("captions", ["text_c10", "descriptions.json"])
+def test_sentences_arrive_from_either_form(captions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "data"))
+    add("cub-dg", [make(tmp_path / "archive", captions)])
+    benchmark = open_benchmark(DataConfig(benchmark="cub-dg", image_size=32, store="never"))
+    for domain in benchmark.domains:
+        assert domain.captions[5] == (f"bird {NUMBERS[PHOTOS[5]]}",)
+
+
+# by the lists
+
+
+@pytest.mark.parametrize("target", DOMAINS)
+def test_the_lists_keep_every_photograph_on_one_side(target: str, home: Path) -> None:
+    benchmark = open_benchmark(DataConfig(benchmark="cub-dg", image_size=32))
+    split = leave_one_out(benchmark, target, 0, SplitConfig(scheme="gvrt-split"))
+    sources = [name for name in DOMAINS if name != target]
+    for number, (training, validation) in enumerate(zip(split.training, split.validation, strict=True)):
+        assert training.domain.name == validation.domain.name == sources[number]
+        assert {training.domain.ids[n] for n in training.indices} == photos(f"train{number}")
+        assert {validation.domain.ids[n] for n in validation.indices} == photos(f"valid{number}")
+    assert {split.target.domain.ids[n] for n in split.target.indices} == photos("test")
+    assert leaked(split) == 0
+    assert leaked(leave_one_out(benchmark, target, 0)) > 20
+
+
+def test_a_run_by_the_lists(call: Call, home: Path) -> None:
+    said, result = train(call, "Paint", "listed", "split.scheme=gvrt-split")
+    assert result["target"]["part"] == "its test list"
+    assert (result["target"]["images"], result["target"]["share"]) == (7, 7 / 24)
+    images = {name: value["images"] for name, value in result["validation"].items()}
+    assert images == {"Photo": 2, "Cartoon": 1, "Art": 2}
+    assert (result["leakage"]["images"], result["leakage"]["of"]) == (0, 7)
+    assert "leakage" not in said
+    assert "Paint, its test list (target: the result)" in said
+    split = json.loads(Path("listed", "split.json").read_text())
+    assert split["training_images"] == {"Photo": 5, "Cartoon": 4, "Art": 3}
+    assert {PHOTOS[n] for n in split["training"]["Cartoon"]} == photos("train1")
+    evaluated = call("evaluate", "listed")
+    assert "target: its test list, never seen in training" in evaluated
+    assert f"{result['target']['correct']}/7" in evaluated
+    assert "source: all images, some of them trained on" in call("evaluate", "listed", "--domain", "Photo")
+    whole = call("evaluate", "listed", "--domain", "Paint")
+    assert "target: all images, 12 show a picture that is also trained on" in whole
+    shown = call("table", "listed")
+    assert "29% of its images" in shown
+
+
+# by a hold-out
+
+
+def test_a_hold_out_leaks_and_says_so(call: Call, home: Path) -> None:
+    said, result = train(call, "Paint", "held", seed=1)
+    count = result["leakage"]["images"]
+    split = json.loads(Path("held", "split.json").read_text())
+    never = set.intersection(*(set(held) for held in split["validation"].values()))
+    assert count == 24 - len(never) > 20
+    words = f"leakage: {count} of the 24 images of Paint that are scored show a picture that is also trained on"
+    assert result["leakage"]["words"] == words
+    assert words in said
+    assert f"target: all images, {count} show a picture that is also trained on" in call("evaluate", "held")
+
+
+def test_a_table_of_both_is_refused(call: Call, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, scheme in (("one", "gvrt-split"), ("other", "holdout20")):
+        train(call, "Art", name, f"split.scheme={scheme}")
+    capsys.readouterr()
+    assert main(["table", "one", "other"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "one has split.scheme=gvrt-split, other split.scheme=holdout20" in said.err
+
+
+def test_a_run_is_not_evaluated_once_the_images_have_changed(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "data"))
+    archive = make(tmp_path / "archive", "text_c10")
+    add("cub-dg", [archive])
+    monkeypatch.chdir(tmp_path)
+    train(call, "Photo", "run", "split.scheme=gvrt-split")
+    call("evaluate", "run")
+    Image.new("RGB", (40, 40)).save(archive / "Art" / f"{PHOTOS[3]}.jpg")
+    add("cub-dg", [archive], replace=True)
+    capsys.readouterr()
+    assert main(["evaluate", "run"]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("parse-dg: run is a run on other images: cub-dg had the fingerprint ")
+
+
+def test_without_split_json_the_lists_are_missed(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "data"))
+    archive = make(tmp_path / "archive", "text_c10")
+    (archive / "split.json").unlink()
+    add("cub-dg", [archive])
+    asked = ["train", "--data", "cub-dg", "--algorithm", "erm", "--target", "Photo", "--out", str(tmp_path / "run")]
+    settings = [f"{name}={value}" for name, value in SMALL.items()] + ["split.scheme=gvrt-split"]
+    assert main([*asked, *(word for setting in settings for word in ("--set", setting))]) == 2
+    said = capsys.readouterr().err
+    assert "split.scheme=gvrt-split needs the list train0 of Cartoon; lists found: none" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,239 @@
+"""Somebody's own images, by their path, through every command: from a folder or a list to a table."""
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.library import open_manifest
+from parse_dg.experiments.run import read_config
+from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
+from tests.data.damage import encoded, picture
+from tests.data.test_library import DOMAINS, plant, told, write_list
+
+__all__ = ["run"]  # the fixture
+
+SMALL = [
+    *("--recipe", "blueprints", "--set", "data.image_size=32", "--set", "training.steps=2"),
+    *("--set", "training.check_every=1", "--set", "training.batch_per_domain=2", "--set", "training.device=cpu"),
+]
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data folder and cache of its own for every test."""
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setenv("PARSE_DG_DATA", str(folder / "data"))
+    monkeypatch.setenv("PARSE_DG_CACHE", str(folder / "cache"))
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Three domains of two classes, ten images of each."""
+    return plant(tmp_path / "own", images=10, side=(12, 9))
+
+
+def trained(said: Said) -> Said:
+    assert (said.code, said.err) == (0, ""), said.err
+    return said
+
+
+def counts(said: Said) -> dict[str, str]:
+    """domain → correct/images, from the table that `evaluate` prints."""
+    return {row[0]: row[-1] for row in table(trained(said).out)[1:]}
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "json"])
+def test_every_command_takes_a_path(
+    kind: str, run: Run, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = own if kind == "folder" else write_list(own, tmp_path / f"list.{kind}")
+    name = path.stem
+    trained(run("train", "--data", path.name, "--target", "fog", *SMALL))  # relative
+    folder = tmp_path / "runs" / (name if kind == "folder" else path.name) / "parse" / "fog" / "seed0"
+    result = result_of(folder)
+    assert read_config(folder).data.benchmark == str(path)
+    assert result["benchmark"] == {"name": name, "fingerprint": open_manifest(str(path)).fingerprint}
+    assert (result["domains"], result["target"]["images"]) == (list(DOMAINS), 20)
+    assert result["validation"].keys() == {"day", "night"}
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    full = counts(run("evaluate", folder))
+    assert full["fog"] == f"{result['target']['correct']}/20"
+    for domain, value in result["validation"].items():
+        assert full[domain] == f"{value['correct']}/{value['images']}"
+    assert "the same on 60 of all 60 images" in trained(run("compact", folder)).out
+    assert counts(run("evaluate", folder, "--model", folder / "compact.safetensors")) == full
+    assert list(counts(run("evaluate", folder, "--domain", "day"))) == ["day"]
+    assert "all 60 files are there" in trained(run("data", "check", path)).out
+    assert trained(run("data", "show", path, "--images", "2")).out.count("contact sheet: ") == 3
+    assert name in trained(run("table", folder)).out
+
+    again = run("train", "--data", os.path.relpath(path), "--target", "fog", *SMALL, "--out", folder)
+    assert "finished: nothing to do" in trained(again).out  # the same run, from wherever one stands
+
+
+def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> None:
+    trained(run("data", "add", "mine", own))
+    for data in ("mine", str(own)):
+        trained(run("train", "--algorithm", "erm", "--data", data, "--target", "day", *SMALL))
+    by_name, by_path = (result_of(tmp_path / "runs" / data / "erm" / "day" / "seed0") for data in ("mine", "own"))
+    assert by_name.pop("benchmark")["fingerprint"] == by_path.pop("benchmark")["fingerprint"]
+    assert by_name == by_path
+
+
+def test_a_name_goes_before_a_folder_of_that_name(run: Run, own: Path, tmp_path: Path) -> None:
+    trained(run("data", "add", "mine", own))
+    plant(tmp_path / "mine", ["a", "b"])
+    assert_refused(run("train", "--data", "mine", *SMALL), "Give --target, one of day, fog, night")
+    assert_refused(run("train", "--data", "./mine", *SMALL), "Give --target, one of a, b")
+
+
+def test_the_images_are_those_of_the_folder(own: Path, run: Run) -> None:
+    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
+    benchmark = open_benchmark(read_config(Path("runs/own/erm/fog/seed0")).data)
+    fog = benchmark.domain("fog")
+    files = sorted((own / "fog").glob("*/*.png"))
+    assert fog.labels.tolist() == [0] * 10 + [1] * 10
+    for shown, file in zip(fog.images, files, strict=True):
+        with Image.open(file) as image:
+            assert np.array_equal(shown, np.array(image.resize((32, 32), Image.Resampling.BILINEAR)))
+
+
+def test_setting_the_benchmark_is_giving_it(own: Path, run: Run, tmp_path: Path) -> None:
+    options = ["--algorithm", "erm", "--target", "fog", *SMALL, "--out", "here"]
+    trained(run("train", *options, "--set", "data.benchmark=own"))
+    assert read_config(tmp_path / "here").data.benchmark == str(own)
+
+
+# What changes after a run
+
+
+def test_a_run_is_not_evaluated_on_other_images(
+    run: Run, own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained(run("train", "--data", "own", "--target", "fog", *SMALL))
+    folder = Path("runs/own/parse/fog/seed0")
+    first = counts(run("evaluate", folder))
+    changed = own / "fog" / "cat" / "0.png"
+    content, times = changed.read_bytes(), changed.stat()
+    changed.write_bytes(encoded(picture(999, (12, 9)), "PNG"))
+    before = snapshot(folder)
+    for command in ("evaluate", "compact"):
+        assert_refused(run(command, folder), "runs/own/parse/fog/seed0 is a run on other images: own had the")
+    assert "is not what it was when it was last used (0 new images, 0 gone, 1 changed)" in told(caplog)
+    assert snapshot(folder) == before
+
+    trained(run("train", "--data", "own", "--target", "fog", *SMALL, "--out", "again"))  # on the new ones
+    assert result_of(tmp_path / "again")["benchmark"] != result_of(folder)["benchmark"]
+    assert_refused(run("table", folder, "again"), "two versions of own: their images differ")
+    changed.write_bytes(content)
+    os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert counts(run("evaluate", folder)) == first  # brought back
+    assert_refused(run("evaluate", "again"), "is a run on other images")
+
+
+def test_a_folder_that_is_gone_after_a_run(run: Run, own: Path) -> None:
+    trained(run("train", "--algorithm", "erm", "--data", "own", "--target", "fog", *SMALL))
+    own.rename(own.with_name("moved"))
+    assert_refused(run("evaluate", "runs/own/erm/fog/seed0"), f"nothing at {own}: expected a folder domain/class")
+
+
+# What is wrong with it
+
+
+def test_the_rest_is_trained_on(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cat = own / "day" / "cat"
+    (cat / "0.png").write_bytes((cat / "0.png").read_bytes()[:80])
+    (cat / "1.png").write_bytes(b"")
+    (cat / "text.jpg").write_text("text")
+    (cat / "folder.jpg").mkdir()
+    (cat / "nowhere.png").symlink_to(own / "gone")
+    (cat / "out.png").symlink_to("/etc/hosts")
+    (cat / os.fsdecode(b"\xff.png")).write_bytes(b"")
+    for number, name in enumerate(("猫.png", "🐕 [red].png", "x" * 250 + ".png", "e\u0301.png", "UPPER.PNG")):
+        (cat / name).write_bytes(encoded(picture(200 + number, (12, 9)), "PNG"))
+    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "day", *SMALL))
+    assert result_of(Path("runs/own/erm/day/seed0"))["target"]["images"] == 20 - 2 + 5
+    for line in (
+        "4 files unreadable and left out: day/cat/0.png (it is cut short); day/cat/1.png (it is empty); "
+        "day/cat/text.jpg (it is no JPEG",
+        r"'day/cat/\udcff.png' (it is empty)",
+        "1 file passed over, link leads nowhere: day/cat/nowhere.png",
+        "1 file passed over, link leads out of the folder: day/cat/out.png",
+    ):
+        assert f"{own}: " in told(caplog)
+        assert line in told(caplog)
+    assert all(record.levelno < logging.ERROR for record in caplog.records)
+    trained(run("evaluate", "runs/own/erm/day/seed0"))
+
+
+def mistake(run: Run, *arguments: object) -> Said:
+    said = run("train", *SMALL, "--out", "here", *arguments)
+    assert said.out == ""
+    assert not Path("here").exists()
+    return said
+
+
+def test_which_domain_is_held_out(run: Run, own: Path, tmp_path: Path) -> None:
+    path = write_list(own, tmp_path / "own.jsonl")
+    trained(run("data", "add", "mine", own))
+    for data in (own, "own", path, "mine"):
+        expected = "which domain is held out? Give --target, one of day, fog, night"
+        assert_refused(mistake(run, "--data", data), expected)
+        for wrong in ("sketch", "Day", ""):
+            valid = f"'{wrong}': valid are day, fog, night"
+            assert_refused(mistake(run, "--data", data, "--target", wrong), valid)
+
+
+def test_every_mistake_is_one_line(run: Run, own: Path, tmp_path: Path) -> None:
+    def refused(data: object, *fragments: str) -> None:
+        for target in ([], ["--target", "fog"]):
+            assert_refused(mistake(run, "--data", data, *target), *fragments)
+
+    refused("nowhere", "no data set 'nowhere': here are blueprints;")
+    refused("", "''")
+    refused("x" * 300, "no data set 'xxx")
+    refused("~no-such-user-here/x", "nothing at ~no-such-user-here/x")
+    refused("no/where", "nothing at no/where: expected a folder domain/class/image")
+    refused("pacs", "pacs is not on this machine yet")
+    refused(own / "day", "expected domain/class/image in", str(own / "day"))
+    refused(own / "day" / "cat", "expected domain/class/image in", "no images")
+    refused(own / "day" / "cat" / "0.png", "0.png is neither a folder nor a .csv, .json or .jsonl list")
+    plant(tmp_path / "deep" / "data")
+    refused("deep", "found only data; if the domains are inside it, give that folder")
+    shutil.make_archive("own", "zip", own)
+    refused("own.zip", f"`parse-dg data add NAME {tmp_path / 'own.zip'}` unpacks it")
+    (tmp_path / "bad.csv").write_text("path,domain,class\nx.png,a\n")
+    refused("bad.csv", "bad.csv, line 2: expected 3 cells, found 2")
+    (tmp_path / "bad.json").write_text(json.dumps([{"path": "x"}]))
+    refused("bad.json", "bad.json, entry 1: no 'domain'")
+
+
+def test_images_that_cannot_be_trained_on(run: Run, own: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone.csv").write_text("path,domain,class\nx.png,a,c\ny.png,b,c\n")
+    assert_refused(mistake(run, "--data", "gone.csv", "--target", "a"), "no image of gone can be read", "x.png")
+    for file in (own / "fog").rglob("*.png"):
+        file.write_bytes(b"")
+    assert_refused(mistake(run, "--data", own, "--target", "day"), "no image of domain 'fog' of own", "0.png")
+    few = plant(tmp_path / "few", images=1)
+    assert_refused(mistake(run, "--data", few, "--target", "day"), "split.holdout must be large enough")
+    one = write_list(plant(tmp_path / "one", ["a"], images=10), tmp_path / "one.csv")
+    assert_refused(mistake(run, "--data", one, "--target", "a"), "the number of source domains to train on must be")
+
+
+@pytest.mark.parametrize("domain", ["day one", "day.1", "täg", "猫", "x" * 200])
+def test_domains_by_any_name(domain: str, run: Run, own: Path) -> None:
+    (own / "day").rename(own / domain)
+    trained(run("train", "--algorithm", "erm", "--data", own, "--target", domain, *SMALL))
+    folder = Path("runs/own/erm") / domain / "seed0"
+    assert result_of(folder)["target"]["domain"] == domain
+    assert len(counts(run("evaluate", folder, "--domain", domain))) == 1
