@@ -7,7 +7,7 @@ A step switched off still draws, so that the others stay as they were; only Rand
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -25,7 +25,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 LARGEST = 1024 * 1024
 """Pixels of an augmented image that the fused path can take."""
-CPU_CHUNK = 8
+CPU_CHUNK = 4
 """Images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
 
 _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4, 4/3]
@@ -92,24 +92,28 @@ def augment(
 
     The result is size × size pixels, or H × W where size is None.
     """
-    if size is not None and size < 1:
-        raise InputError(f"size is {size}: expected None or a whole number >= 1")
-    if draws.randaugment is not None:
-        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
-    if images.device.type != "cpu" or len(images) <= CPU_CHUNK:
-        return _augment(images, config, draws.uniform.to(images.device), draws.order, size)
-    chunks = zip(torch.split(images, CPU_CHUNK), torch.split(draws.uniform, CPU_CHUNK), strict=True)
-    return torch.cat([_augment(part, config, uniform, draws.order, size) for part, uniform in chunks])
+    height, width = _shape(images, size)
+    result = torch.empty((len(images), 3, height, width), device=images.device)
+    for rows, part in _augmented(images, config, draws, (height, width)):
+        result[rows] = part
+    return result
 
 
 def prepare_images(
     images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
 ) -> Float[Tensor, "B 3 h w"]:
     """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
-    height, width = images.shape[-2:] if size is None else (size, size)
-    cropped = config.crop_scale[0] < 1 or (height, width) != images.shape[-2:]
-    if not (images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton")):
-        return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
+    height, width = shape = _shape(images, size)
+    cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
+    if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):
+        return _prepare_fused(images, config, draws, shape)
+    result = torch.empty((len(images), 3, height, width), device=images.device, memory_format=torch.channels_last)
+    for rows, part in _augmented(images, config, draws, shape):
+        result[rows] = normalise(part)
+    return result
+
+
+def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
     from parse_dg.data.fused_augment import augment_normalised
 
     if draws.randaugment is not None:
@@ -118,7 +122,7 @@ def prepare_images(
         images,
         draws.uniform.to(images.device),
         draws.order,
-        (height, width),
+        shape,
         crop_scale=config.crop_scale,
         log_ratio=_LOG_RATIO,
         flip=config.flip,
@@ -129,22 +133,41 @@ def prepare_images(
     )
 
 
+def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
+    if size is not None and size < 1:
+        raise InputError(f"size is {size}: expected None or a whole number >= 1")
+    height, width = images.shape[-2:] if size is None else (size, size)
+    return height, width
+
+
+def _augmented(
+    images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]
+) -> Iterator[tuple[slice, Tensor]]:
+    """The batch augmented, some rows at a time."""
+    if draws.randaugment is not None:
+        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
+    uniform = draws.uniform.to(images.device)
+    step = CPU_CHUNK if images.device.type == "cpu" else max(1, len(images))
+    for start in range(0, len(images), step):
+        rows = slice(start, start + step)
+        yield rows, _augment(images[rows], config, uniform[rows], draws.order, shape)
+
+
 def _augment(
     images: UInt8[Tensor, "B 3 H W"],
     config: AugmentConfig,
     uniform: Float[Tensor, "B 10"],
     order: tuple[int, ...],
-    size: int | None,
+    shape: tuple[int, int],
 ) -> Float[Tensor, "B 3 h w"]:
     """Everything but RandAugment."""
-    height, width = images.shape[-2:] if size is None else (size, size)
     flip = uniform[:, 4] < config.flip
-    if config.crop_scale[0] == 1 and (height, width) == images.shape[-2:]:
+    if config.crop_scale[0] == 1 and shape == images.shape[-2:]:
         unit = to_unit(images)  # nothing to resample: pixels stay exactly as they are
         result = torch.where(flip[:, None, None, None], unit.flip(-1), unit)
     else:
         box = crop_box(uniform[:, :4], config.crop_scale, images.shape[-2:])
-        result = crop_flip(images, box, flip, (height, width))
+        result = crop_flip(images, box, flip, shape)
     if config.jitter:
         jitter_(result, (2 * uniform[:, 5:9] - 1) * config.jitter, order)
     if config.grayscale:

@@ -165,7 +165,7 @@ def test_a_run_of_ours_is_its_result(run: Run, plain: Path) -> None:
     said = run("table", plain)
     accuracy = 100 * result_of(plain)["target"]["accuracy"]
     assert table(said.out)[1] == ["erm", "missing", "missing", f"{accuracy:.1f} ± 0.0", "missing", "missing"]
-    assert "100% of its images" in said.out
+    assert "Accuracy in % on all images of the target" in said.out
     assert "1 trial, which has no spread" in said.out
 
 

@@ -194,7 +194,7 @@ def test_every_table_says_its_selection_and_what_its_numbers_are(name: str) -> N
 
 def test_a_share_other_than_the_usual_is_said() -> None:
     (text,) = selection_tables(full([(0.1, 0.2, 0.3)], share=1.0), "oracle").text()
-    assert "100% of its images" in text.notes[0]
+    assert "on all images of the target" in text.notes[0]
 
 
 def test_markdown() -> None:
