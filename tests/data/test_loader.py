@@ -292,11 +292,13 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     assert same(next(batches), expected[0])
     main = threading.main_thread().ident
     assert main is not None
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
     timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         next(batches)
     timer.join()
+    signal.signal(signal.SIGINT, before)
     state = batches.state()
     slow.may_read.set()
     assert same(next(batches), expected[1])
