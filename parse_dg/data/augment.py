@@ -25,8 +25,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 LARGEST = 1024 * 1024
 """Pixels of an augmented image that the fused path can take."""
-CPU_CHUNK = 4
-"""Images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
+CPU_PIXELS = 4 * 224 * 224
+"""Of images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
 
 _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4, 4/3]
 
@@ -147,7 +147,8 @@ def _augmented(
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
     uniform = draws.uniform.to(images.device)
-    step = CPU_CHUNK if images.device.type == "cpu" else max(1, len(images))
+    together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)
+    step = max(1, together)
     for start in range(0, len(images), step):
         rows = slice(start, start + step)
         yield rows, _augment(images[rows], config, uniform[rows], draws.order, shape)
