@@ -30,8 +30,12 @@ def build_algorithm(
     label_smoothing: float = 0.0,
     generator: torch.Generator | None = None,
     columns: Int[Tensor, "M"] | None = None,
+    domains: int = 3,
 ) -> Algorithm:
-    """The method of `config` on a built backbone; `columns` are those of a compacted PARSE."""
+    """The method of `config` on a built backbone.
+
+    `domains` is how many source domains there are; `columns` are those of a compacted PARSE.
+    """
     match config:
         case ErmConfig():
             return Erm(backbone, classes, config, label_smoothing=label_smoothing, generator=generator)

@@ -1,6 +1,7 @@
 """What every training method is to the trainer: a network, the loss that trains it, and its parameters by group."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -8,8 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-Group = Literal["backbone", "head", "composition"]
-"""Parameters that share a learning rate; `composition` is Λ."""
+Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
+"""Parameters that share a learning rate; `composition` is Λ, `adversary` what plays against the network, `encoders`
+those of a regulariser."""
 
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
@@ -23,11 +25,39 @@ class Example(NamedTuple):
     domains: Int[Tensor, "B"]
 
 
+    def by_domain(self, domains: int) -> list["Example"]:
+        """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
+        parts = (part.chunk(domains) for part in self)
+        return [Example(*of_one) for of_one in zip(*parts, strict=True)]
+
+
+class Turn(NamedTuple):
+    """One update of a step: the terms whose sum is minimised, and whose parameters move."""
+
+    terms: LossTerms
+    groups: tuple[Group, ...] | None = None
+    """None: all of them."""
+    afresh: bool = False
+    """Whether the optimiser first forgets what it has gathered about these groups."""
+
+
+class GroupSettings(NamedTuple):
+    """What a method asks of the optimiser for one group of its parameters."""
+
+    rate_factor: float = 1.0
+    """Times the rate of the head; for `encoders`, times that of the backbone."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float | None = None
+    """None: that of the run."""
+
+
 class Algorithm(nn.Module, ABC):
     """A trainable classifier. A subclass is final: it is one method, in one file."""
 
     summary: ClassVar[str]
     """One line: what the method does."""
+    reference: ClassVar[str]
+    """Where it was published: authors, year, arXiv number or venue."""
 
     def __init__(self, label_smoothing: float = 0.0):
         super().__init__()
@@ -40,6 +70,17 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         """The terms of the loss on a batch; `generator` (on the CPU) supplies every random draw."""
+
+    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+        """The updates of one step, one after the other: what comes next is computed after the last has been made.
+
+        Most methods have one, of all parameters; those that play a game have several, or take turns step by step.
+        """
+        yield Turn(self.losses(example, generator))
+
+    def settings(self) -> dict[Group, GroupSettings]:
+        """What the method asks of the optimiser, for the groups that are not to be treated like all others."""
+        return {}
 
     @abstractmethod
     def groups(self) -> dict[Group, list[nn.Parameter]]:
@@ -60,5 +101,5 @@ def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group,
     special = {id(parameter): name for name, parameters in apart.items() for parameter in parameters}
     for name, parameter in module.named_parameters():
         fallback = "backbone" if name.startswith(("backbone.", "network.backbone.")) else "head"
-        groups[special.get(id(parameter), fallback)].append(parameter)  # type: ignore[index]
+        groups.setdefault(special.get(id(parameter), fallback), []).append(parameter)  # type: ignore[arg-type]
     return groups

@@ -29,7 +29,8 @@ class NoRelationsConfig:
 class NoRelations(Algorithm):
     """Backbone → primitive bottleneck → linear on the descriptors."""
 
-    summary = "PARSE's primitives with a linear classifier on their descriptors (the paper's ablation)"
+    summary = "PARSE's primitives with a linear classifier on their descriptors: the paper's ablation"
+    reference = "Nguyen & Nguyen 2026"
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
     summary = "sparse compositions of spatial relations over learned primitives (this paper)"
+    reference = "Nguyen & Nguyen 2026"
 
     def __init__(
         self,

@@ -34,6 +34,8 @@ class ModelSpec:
     classes: tuple[str, ...]
     image_size: int
     """Side of the images it was trained on, in pixels; RGB, normalised with ImageNet's mean and deviation."""
+    domains: int = 3
+    """How many source domains it was trained on: some methods have a part that tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class Model:
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
     backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
-    algorithm = build_algorithm(backbone, len(spec.classes), spec.algorithm, columns=state.get(COLUMNS))
+    algorithm = build_algorithm(
+        backbone, len(spec.classes), spec.algorithm, columns=state.get(COLUMNS), domains=spec.domains
+    )
     algorithm.load_state_dict(state)
     return Model(spec, algorithm.eval())
 

@@ -74,6 +74,7 @@ def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Bench
         algorithm=config.algorithm,
         classes=benchmark.classes,
         image_size=benchmark.image_size,
+        domains=len(split.training),
     )
     _claim(folder, config)
     write_json(folder / "split.json", describe_split(config, benchmark, split))
@@ -99,6 +100,7 @@ def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, d
         config.algorithm,
         label_smoothing=config.training.label_smoothing,
         generator=start,
+        domains=len(split.training),
     )
     sampler = Sampler(
         split.training,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from parse_dg.algorithms.base import Algorithm
+from parse_dg.algorithms.base import Algorithm, GroupSettings
 from parse_dg.config import check_choices, require
 
 
@@ -51,18 +51,26 @@ def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.opti
         "backbone": config.backbone_rate,
         "head": config.head_rate,
         "composition": config.composition_rate,
+        "adversary": config.head_rate,
+        "encoders": config.backbone_rate,
     }
-    groups = [
-        {
-            "params": parameters,
-            "name": name,
-            "lr": rates[name],
-            "initial_lr": rates[name],
-            "weight_decay": 0.0 if name == "composition" else config.weight_decay,
-        }
-        for name, parameters in algorithm.groups().items()
-        if parameters
-    ]
+    asked = algorithm.settings()
+    groups = []
+    for name, parameters in algorithm.groups().items():
+        if parameters:
+            settings = asked.get(name, GroupSettings())
+            rate = rates[name] * settings.rate_factor
+            decay = 0.0 if name == "composition" else config.weight_decay
+            groups.append(
+                {
+                    "params": parameters,
+                    "name": name,
+                    "lr": rate,
+                    "initial_lr": rate,
+                    "betas": settings.betas,
+                    "weight_decay": decay if settings.weight_decay is None else settings.weight_decay,
+                }
+            )
     return torch.optim.Adam(groups, fused=True)  # one pass: Λ has tens of millions of entries
 
 

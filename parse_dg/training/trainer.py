@@ -4,6 +4,7 @@ The target domain is not known here, unless it is among the images that are scor
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from parse_dg.algorithms.base import Algorithm, Example
+from parse_dg.algorithms.base import Algorithm, Example, Turn
 from parse_dg.config import check_choices, require
 from parse_dg.data.augment import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
@@ -72,7 +73,7 @@ class Check(NamedTuple):
 
     step: int
     losses: dict[str, float]
-    """The training loss's terms, and their `total`: means over the steps since the last check."""
+    """The training loss's terms, and their `total`: means over the steps since the last check that had them."""
     validation: dict[str, Accuracy]
     """By source domain."""
     rates: dict[str, float]
@@ -182,17 +183,17 @@ class Trainer:
         """Train for all steps; the best weights by validation on the source domains."""
         self.algorithm.train()
         sums: dict[str, torch.Tensor] = {}
-        since = 0
+        counts: Counter[str] = Counter()
         for step in range(1, self.steps + 1):
             terms = self._step(step)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value
-            since += 1
+            counts.update(terms.keys())
             check = None
             if self.training.checks_at(step) or step == self.steps:
-                means = {name: float(total) / since for name, total in sums.items()}
+                means = {name: float(total) / counts[name] for name, total in sums.items()}
                 check = self._check(step, means)
-                sums, since = {}, 0
+                sums, counts = {}, Counter()
             observe(step, check)
         assert self.best is not None
         return self.best
@@ -203,18 +204,35 @@ class Trainer:
         return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
 
     def update(self, step: int, example: Example) -> dict[str, torch.Tensor]:
-        """Loss, gradient and update on one batch; the loss's terms, detached."""
+        """Every turn of the algorithm on one batch: loss, gradient, update; the loss's terms, detached."""
+        found: dict[str, torch.Tensor] = {}
+        turns = self.algorithm.turns(example, self.generator)
+        while (turn := self._next_turn(turns, example)) is not None:
+            total = torch.stack(list(turn.terms.values())).sum()
+            found |= {name: value.detach() for name, value in turn.terms.items()}
+            found["total"] = found.get("total", 0) + total.detach()
+            self._watch(Watched(step, {**found}, HostCopy(total)))
+            self._descend(total, turn)
+        return found
+
+    def _next_turn(self, turns: Iterator[Turn], example: Example) -> Turn | None:
         with self._recorded(example), torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            terms = self.algorithm.losses(example, self.generator)
-        total = torch.stack(list(terms.values())).sum()
-        terms = {name: value.detach() for name, value in {**terms, "total": total}.items()}
-        self._watch(Watched(step, terms, HostCopy(total)))
+            return next(turns, None)
+
+    def _descend(self, loss: torch.Tensor, turn: Turn) -> None:
+        """The gradient of the loss, and a step of the parameters whose turn it is."""
         self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
+        for group in self.optimizer.param_groups:
+            waits = turn.groups is not None and group["name"] not in turn.groups
+            for parameter in group["params"]:
+                if waits:
+                    parameter.grad = None  # Adam passes over it, and over what it has gathered about it
+                elif turn.afresh:
+                    self.optimizer.state.pop(parameter, None)
         if self.optimizer_config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
-        return terms
 
     def _recorded(self, example: Example) -> AbstractContextManager[None]:
         """Within, the backbone's work is replayed, where that can be done."""
