@@ -23,11 +23,12 @@ class Example(NamedTuple):
     images: Float[Tensor, "B 3 H W"]
     labels: Int[Tensor, "B"]
     domains: Int[Tensor, "B"]
-
+    captions: Int[Tensor, "B T"] | None = None
+    """A sentence about each image, as the numbers of its words, where the method reads sentences."""
 
     def by_domain(self, domains: int) -> list["Example"]:
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
-        parts = (part.chunk(domains) for part in self)
+        parts = (part.chunk(domains) for part in self if part is not None)
         return [Example(*of_one) for of_one in zip(*parts, strict=True)]
 
 

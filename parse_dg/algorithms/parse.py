@@ -1,5 +1,9 @@
-"""PARSE: sparse compositions of spatial relations over learned primitives, with the loss of appendix B."""
+"""PARSE: sparse compositions of spatial relations over learned primitives, with the loss of appendix B.
 
+MIRO's regulariser of the backbone can be added; the paper has it not.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -7,9 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, Example, Group, GroupSettings, LossTerms, grouped
 from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
+from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
@@ -50,6 +55,8 @@ class ParseConfig(StructureConfig):
     """λ_sparse, on the mean ℓ1 norm of Λ."""
     angle_repulsion: float = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
+    miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
+    """Holds the backbone to its pretrained features; off."""
 
     def __post_init__(self) -> None:
         require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
@@ -80,13 +87,15 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         output: ParseOutput = self.network(images)
         return output.logits
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
-        output: ParseOutput = self.network(example.images, generator)
+        with self._taps() as maps:
+            output: ParseOutput = self.network(example.images, generator)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
@@ -96,7 +105,18 @@ class Parse(Algorithm):
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
             angles = self.network.structure.predicates.target_angle["orient"]
             terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)
+        if self.mutual_information is not None:
+            regulariser = self.mutual_information(example.images, maps)
+            terms["mutual_information"] = self.config.miro.weight * regulariser
         return terms
 
+    def settings(self) -> dict[Group, GroupSettings]:
+        return {"encoders": GroupSettings(rate_factor=self.config.miro.rate_factor)}
+
     def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self, composition=(self.network.structure.composition.weight,))
+        encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
+        return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)
+
+    def _taps(self) -> AbstractContextManager[list[Tensor]]:
+        """The backbone's maps of a pass made within, if they are asked for: then it cannot be replayed on CUDA."""
+        return nullcontext([]) if self.mutual_information is None else self.network.backbone.tapped()

@@ -1,10 +1,11 @@
-"""The commands that make runs and look at them: train, evaluate, compact, demo, info."""
+"""The commands that make runs and look at them: train, evaluate, compact, demo, info, algorithms."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from parse_dg.algorithms import ALGORITHMS
@@ -79,6 +80,17 @@ def info(options: argparse.Namespace, console: Console) -> None:
     console.print(table)
 
 
+def algorithms(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg algorithms`."""
+    table = Table()
+    for heading in ("algorithm", "what it does", "published"):
+        table.add_column(heading, overflow="fold")
+    for name, (method, _) in ALGORITHMS.items():
+        table.add_row(*map(escape, (name, method.summary, method.reference)))
+    console.print(table)
+    console.print("Train one with `parse-dg train --algorithm NAME`.")
+
+
 def configure(options: argparse.Namespace) -> RunConfig:
     """The recipe for the data, then the options, then the protocol, then every `--set`."""
     recipe = options.recipe or default_recipe(options.data)
@@ -118,6 +130,10 @@ def add_commands(commands: "Commands") -> None:
     _add_demo(commands)
     command = commands.add_parser("info", help="versions, devices, caches, algorithms and recipes")
     command.set_defaults(command=info)
+    command = commands.add_parser(
+        "algorithms", help="the methods that can be trained, and where they were published"
+    )
+    command.set_defaults(command=algorithms)
 
 
 def _add_train(commands: "Commands") -> None:

@@ -5,9 +5,9 @@ memory and copied on a stream of their own, so that the device waits for neither
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -26,6 +26,14 @@ AHEAD = 3
 """How many batches are read ahead, each by a thread of its own."""
 
 
+@runtime_checkable
+class Words(Protocol):
+    """What turns sentences into numbers."""
+
+    def encode(self, sentences: Sequence[str]) -> Int[Tensor, "B T"]:
+        """The numbers of each sentence's words, padded to the longest."""
+
+
 class Batch(NamedTuple):
     """Images as they are stored, their classes, the source domain each comes from, and how to augment them."""
 
@@ -34,22 +42,29 @@ class Batch(NamedTuple):
     domains: Int[Tensor, "B"]
     draws: AugmentDraws | None
     """None where the images have been augmented, one by one, on the CPU."""
+    captions: Int[Tensor, "B T"] | None = None
+    """A sentence about each image, as the numbers of its words, where captions are wanted."""
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device; from page-locked memory without waiting."""
         draws = self.draws and self.draws._replace(uniform=self.draws.uniform.to(device, non_blocking=True))
         images, labels, domains = (part.to(device, non_blocking=True) for part in self[:3])
-        return Batch(images, labels, domains, draws)
+        captions = None if self.captions is None else self.captions.to(device, non_blocking=True)
+        return Batch(images, labels, domains, draws, captions)
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        return (*self[:3], *([self.draws.uniform] if self.draws else []))
+        others = (self.draws.uniform if self.draws else None, self.captions)
+        return (*self[:3], *(tensor for tensor in others if tensor is not None))
 
 
 class TrainingBatches:
     """Endless batches, as the sampler plans them, on the device they are for."""
 
-    def __init__(self, sampler: Sampler, image_size: int, device: torch.device = CPU):
-        self.sampler, self.image_size, self.device = sampler, image_size, device
+    def __init__(
+        self, sampler: Sampler, image_size: int, device: torch.device = CPU, captions: Words | None = None
+    ):
+        """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too."""
+        self.sampler, self.image_size, self.device, self.captions = sampler, image_size, device, captions
         self._upload = _Upload(device)
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
@@ -98,9 +113,24 @@ class TrainingBatches:
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
         domains = torch.arange(len(sources)).repeat_interleave(per_domain)
         draws = plan.draws._replace(uniform=self._pinned(plan.draws.uniform))
+        captions = self._read_captions(chosen, plan)
         return Batch(
-            images.permute(0, 3, 1, 2), self._pinned(labels), self._pinned(domains), None if per_image else draws
+            images.permute(0, 3, 1, 2),
+            self._pinned(labels),
+            self._pinned(domains),
+            None if per_image else draws,
+            None if captions is None else self._pinned(captions),
         )
+
+    def _read_captions(self, chosen: Sequence[Int[np.ndarray, "_"]], plan: Plan) -> Tensor | None:
+        if self.captions is None or plan.captions is None:
+            return None
+        sentences = [
+            source.domain.captions[index][which]
+            for source, indices, numbers in zip(self.sampler.sources, chosen, plan.captions, strict=True)
+            for index, which in zip(indices.tolist(), numbers.tolist(), strict=True)
+        ]
+        return self.captions.encode(sentences)
 
     def _transform(
         self, source: Subset, indices: Int[np.ndarray, "n"], draws: AugmentDraws, part: slice, images: Tensor

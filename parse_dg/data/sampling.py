@@ -43,6 +43,8 @@ class Plan(NamedTuple):
     draws: AugmentDraws
     after: State
     """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""
+    captions: tuple[Int[Tensor, "n"], ...] | None = None
+    """For each source domain, where captions are wanted: which of its sentences comes with each image."""
 
 
 class Sampler:
@@ -57,7 +59,9 @@ class Sampler:
         *,
         order: torch.Generator,
         draws: torch.Generator,
+        captions: bool = False,
     ):
+        """`captions`: one of the sentences about every image is drawn with it, from `draws`."""
         for source in sources:
             found = len(source.indices)
             require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
@@ -65,12 +69,14 @@ class Sampler:
         self._order, self._draws = order, draws
         self._passes = [_make_pass(source, sampling, per_domain) for source in sources]
         self._queues = [torch.empty(0, dtype=torch.long) for _ in sources]
+        self._captions = [_count_captions(source) for source in sources] if captions else None
 
     def plan(self) -> Plan:
         """The next batch."""
         positions = tuple(self._take(number) for number in range(len(self.sources)))
         draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
-        return Plan(positions, draws, self._views())
+        captions = self._choose_captions(self._captions, positions) if self._captions else None
+        return Plan(positions, draws, self._views(), captions)
 
     def state(self) -> State:
         """All it takes to go on from here, in copies: it belongs to whoever asked for it."""
@@ -101,10 +107,32 @@ class Sampler:
         self._queues[number] = queue[self.per_domain :]
         return queue[: self.per_domain]
 
+    def _choose_captions(self, counts: Sequence[Tensor], positions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        uniform = torch.rand(len(positions), self.per_domain, generator=self._draws)
+        return tuple((u * count[p]).long() for u, count, p in zip(uniform, counts, positions, strict=True))
+
+
+def captions_of(source: Subset) -> list[tuple[str, ...]]:
+    """The sentences about each image of a source; every image has to have some."""
+    captions, name, count = source.domain.captions, source.domain.name, len(source.indices)
+    found = [captions[index] if captions else () for index in source.indices.tolist()]
+    missing = sum(not sentences for sentences in found)
+    if missing:
+        raise InputError(
+            f"this method needs a sentence about every training image, and {missing:,} of the {count:,} of domain "
+            f"{name} have none: data sets with captions are blueprints, and cub-dg with its descriptions.json or "
+            "text_c10"
+        )
+    return found
+
 
 def copied(state: State) -> State:
     """A state that shares no memory with another."""
     return {name: part.clone() for name, part in state.items()}
+
+
+def _count_captions(source: Subset) -> Tensor:
+    return torch.tensor([len(sentences) for sentences in captions_of(source)])
 
 
 def _check_queue(source: Subset, queue: Tensor) -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
+from parse_dg.algorithms.gvrt import read_vocabulary
 from parse_dg.algorithms.parse import Parse
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
@@ -61,7 +62,12 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
     backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
     algorithm = build_algorithm(
-        backbone, len(spec.classes), spec.algorithm, columns=state.get(COLUMNS), domains=spec.domains
+        backbone,
+        len(spec.classes),
+        spec.algorithm,
+        columns=state.get(COLUMNS),
+        domains=spec.domains,
+        vocabulary=read_vocabulary(spec.algorithm, state),
     )
     algorithm.load_state_dict(state)
     return Model(spec, algorithm.eval())

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from parse_dg.algorithms import AlgorithmConfig
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
 from parse_dg.data.augment import AugmentConfig
@@ -12,6 +13,7 @@ from parse_dg.data.splits import SplitConfig
 from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.backbone import BackboneConfig
 from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import TrainingConfig
 
@@ -29,6 +31,7 @@ class RunConfig:
     algorithm: AlgorithmConfig = field(default_factory=ParseConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    averaging: AveragingConfig = field(default_factory=AveragingConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     seed: int = 0
     """Of the hold-out, the start, the batches and every draw."""
@@ -36,6 +39,19 @@ class RunConfig:
     def __post_init__(self) -> None:
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         self.protocol.check_against(self.split)
+        if self.averaging.kind == "swad":
+            found, expected = self.protocol.selection, "training-domain or leave-one-domain-out"
+            hint = "as averaging.kind=swad chooses its steps by validation"
+            require(found != "oracle", "protocol.selection", found, f"{expected}, {hint}")
+        if isinstance(self.algorithm, ErmPlusPlusConfig) and self.algorithm.stages == 2:
+            self._check_two_stages()
+
+    def _check_two_stages(self) -> None:
+        """Stage 2 holds no image of the sources out: nothing can be chosen by such."""
+        found, kind = self.protocol.selection, self.averaging.kind
+        hint = "as algorithm.stages=2 trains on all images of the source domains (1: trained once)"
+        require(found != "leave-one-domain-out", "protocol.selection", found, f"training-domain or oracle, {hint}")
+        require(kind != "swad", "averaging.kind", kind, f"sma, ema or none, {hint}")
 
     @property
     def trial(self) -> int:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
+from parse_dg.algorithms.miro import TUNED as MIRO_TUNED
+from parse_dg.algorithms.miro import MiroConfig, Tuned
 from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import BottleneckWeights, ParseConfig
 from parse_dg.data.augment import AugmentConfig
@@ -15,6 +18,7 @@ from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
+from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import TrainingConfig
 
@@ -49,7 +53,11 @@ def blueprints(algorithm: str) -> RunConfig:
             return replace(base, algorithm=NoRelationsConfig(primitives=primitives, bottleneck=bottleneck))
         case _:
             slower = replace(optimizer, backbone_rate=3e-3)  # 5e-3 does not train a linear head on pooled features
-            return replace(base, algorithm=_default(algorithm), optimizer=slower)
+            plain = replace(base, algorithm=_default(algorithm), optimizer=slower)
+            if algorithm == "erm_plus_plus":  # its phases are as long, of 800 steps, as its authors' are of 5,000
+                short = ErmPlusPlusConfig(linear_steps=80)
+                return replace(plain, algorithm=short, averaging=AveragingConfig(kind="sma", start=96))
+            return plain
 
 
 def paper(algorithm: str) -> RunConfig:
@@ -79,14 +87,30 @@ def paper(algorithm: str) -> RunConfig:
 
 
 def pretrained(algorithm: str) -> RunConfig:
-    """ResNet-50 from ImageNet on photographs of 224 pixels: the backbone at 5e-5, the head at 1e-3."""
+    """ResNet-50 from ImageNet on photographs of 224 pixels: the backbone at 5e-5, PARSE's head at 1e-3.
+
+    The baselines are as their official code has them: one rate for everything and no style mixing; ERM++ with its
+    averaged weights and BatchNorm statistics that move.
+    """
     base = RunConfig(
         backbone=PHOTOGRAPHS,
         optimizer=OptimizerConfig(backbone_rate=5e-5, head_rate=1e-3),
         training=TrainingConfig(steps=5000, check_every=250),
     )
-    chosen = ParseConfig(sparsity=0.0) if algorithm == "parse" else _default(algorithm)
-    return replace(base, algorithm=chosen)
+    if algorithm == "parse":
+        return replace(base, algorithm=ParseConfig(sparsity=0.0))
+    if algorithm == "no_relations":
+        return replace(base, algorithm=NoRelationsConfig())
+    plain = replace(
+        base,
+        algorithm=_default(algorithm),
+        mixstyle=MixStyleConfig(stages=()),
+        optimizer=replace(base.optimizer, head_rate=5e-5),
+    )
+    if algorithm == "erm_plus_plus":
+        moving = replace(PHOTOGRAPHS, freeze_batchnorm=False)
+        return replace(plain, backbone=moving, averaging=AveragingConfig(kind="sma"))
+    return plain
 
 
 def _default(algorithm: str) -> AlgorithmConfig:
@@ -109,10 +133,21 @@ def default_recipe(data: str) -> str:
 
 
 def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunConfig:
-    """The configuration of a recipe for an algorithm; on photographs `paper` has the paper's backbone."""
+    """The configuration of a recipe for an algorithm: on photographs `paper` has the paper's backbone, and a method
+    that its authors tuned for a benchmark has their values there."""
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, RECIPES)
     config = RECIPES[recipe](algorithm)
     if recipe == "paper" and data != "blueprints":
         return replace(config, backbone=PHOTOGRAPHS)
+    if recipe == "pretrained" and algorithm == "miro" and data in MIRO_TUNED:
+        return _tuned(config, MIRO_TUNED[data])
     return config
+
+
+def _tuned(config: RunConfig, found: Tuned) -> RunConfig:
+    """MIRO as its authors tuned it for a benchmark."""
+    rates = replace(
+        config.optimizer, backbone_rate=found.rate, head_rate=found.rate, weight_decay=found.weight_decay
+    )
+    return replace(config, algorithm=MiroConfig(weight=found.weight, dropout=found.dropout), optimizer=rates)

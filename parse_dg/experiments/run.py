@@ -2,8 +2,9 @@
 
 config.json         everything needed to repeat the run
 split.json          which images of which domain were held out, and which of the target are scored
-metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images
-model.safetensors   the weights of the best check
+metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images; of both
+                    stages, where there are two
+model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
 result.json         accuracy of those weights, on which images, selected how
 environment.json    versions, hardware and time; the one file that differs when a run is repeated
 """
@@ -20,6 +21,7 @@ import torch
 
 from parse_dg._version import __version__
 from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -32,7 +34,16 @@ from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.evaluation.protocol import SELECTIONS, describe
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.parts import describe_split, leakage, scored_subsets, target_part, validation_part
+from parse_dg.experiments.two_stage import (
+    SELECTION,
+    all_of_sources,
+    describe_stages,
+    has_two_stages,
+    name_whole,
+    train_in_two_stages,
+)
 from parse_dg.model.backbone import build_backbone
+from parse_dg.training.averaging import SCORED
 from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Observer, Trainer
 
 Result = dict[str, Any]
@@ -78,18 +89,25 @@ def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Bench
     )
     _claim(folder, config)
     write_json(folder / "split.json", describe_split(config, benchmark, split))
-    best = _fit(trainer, folder, spec, observe)
+    if has_two_stages(config):
+        best, chosen = _fit_twice(config, benchmark, split, trainer, folder, spec, observe)
+        split = all_of_sources(split)
+    else:
+        best = _fit(trainer, folder, spec, observe)
+        chosen = _how_chosen(config, trainer)
     save_model(folder / "model.safetensors", spec, best.state)
     model = build_model(spec, best.state)
     model.algorithm.to(device)
-    result = summarise(config, benchmark, split, best.check, trainer.steps, model, device)
+    result = summarise(config, benchmark, split, best.check, trainer.steps, model, device, chosen)
     write_json(folder / "environment.json", _environment(device, time.monotonic() - started))
     write_json(folder / "result.json", result)
     return result
 
 
-def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, device: torch.device) -> Trainer:
-    """A trainer whose every draw comes from generators seeded by the configuration."""
+def build_trainer(
+    config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, device: torch.device, steps: int | None = None
+) -> Trainer:
+    """A trainer whose every draw comes from generators seeded by the configuration; `steps` replaces its own."""
     start, order, augment, draws = (
         torch.Generator().manual_seed(seed_hash(config.seed, purpose))
         for purpose in ("start", "order", "augment", "draws")
@@ -114,13 +132,14 @@ def build_trainer(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, d
         algorithm,
         TrainingBatches(sampler, benchmark.image_size, device),
         (split.validation_domain,) if split.validation_domain else split.validation,
-        steps=count_steps(config, split),
+        steps=count_steps(config, split) if steps is None else steps,
         training=config.training,
         optimizer=config.optimizer,
         augment=config.augment,
         generator=draws,
         device=device,
         image_size=benchmark.image_size,
+        averaging=config.averaging,
         protocol=config.protocol,
         scored=scored_subsets(split, config.protocol),
         sources={source.domain.name for source in split.training},
@@ -136,8 +155,12 @@ def summarise(
     steps: int,
     model: Model,
     device: torch.device,
+    chosen: Result,
 ) -> Result:
-    """result.json: which number is the result, on which images, and how the weights were chosen."""
+    """result.json: which number is the result, on which images, and how the weights were chosen.
+
+    `chosen` is what is said of the choice, and replaces what a plain run would say.
+    """
     target = accuracy(model.algorithm, split.target, device)
     share = target.images / len(split.target.domain.labels)
     result: Result = {
@@ -158,9 +181,10 @@ def summarise(
         "selection": SELECTIONS[config.protocol.selection],
         "selected_step": check.step,
         "steps": steps,
-        "protocol": {"name": config.protocol.name, "rules": describe(config.protocol, config.split)},
-        "leakage": leakage(split),
+        **chosen,
     }
+    rules = [*describe(config.protocol, config.split)[:-1], f"{result['selection']}."]
+    result |= {"protocol": {"name": config.protocol.name, "rules": rules}, "leakage": leakage(split)}
     if split.target_held_out and config.protocol.selection == "oracle":
         result["oracle"] = as_json(accuracy(model.algorithm, split.target_held_out, device))
     if config.algorithm.name == "parse":
@@ -254,13 +278,15 @@ def _claim(folder: Path, config: RunConfig) -> None:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def _fit(trainer: Trainer, folder: Path, spec: ModelSpec, observe: Observer) -> Best:
-    with (folder / "metrics.jsonl").open("w") as metrics:
+def _fit(trainer: Trainer, folder: Path, spec: ModelSpec, observe: Observer, **also: int) -> Best:
+    """Train, with a line in metrics.jsonl for every check; `also` opens every line."""
+    with (folder / "metrics.jsonl").open("a") as metrics:
 
         def record(step: int, check: Check | None) -> None:
             if check:
                 best = trainer.best is not None and trainer.best.check is check
-                metrics.write(json.dumps(_metrics(check, best)) + "\n")
+                line = {**also, **_metrics(check, best, trainer.averaging.config.kind)}
+                metrics.write(json.dumps(line, allow_nan=False) + "\n")
                 metrics.flush()
             observe(step, check)
 
@@ -272,12 +298,65 @@ def _fit(trainer: Trainer, folder: Path, spec: ModelSpec, observe: Observer) -> 
             raise
 
 
-def _metrics(check: Check, best: bool) -> dict[str, Any]:
+def _fit_twice(
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    trainer: Trainer,
+    folder: Path,
+    spec: ModelSpec,
+    observe: Observer,
+) -> tuple[Best, Result]:
+    """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
+    assert isinstance(config.algorithm, ErmPlusPlusConfig)
+
+    def second() -> Trainer:
+        other = build_trainer(config, benchmark, all_of_sources(split), trainer.device, trainer.steps)
+        other.scored = name_whole(other.scored, other.sources)
+        return other
+
+    def fit(stage: int, of_stage: Trainer, steer: Observer) -> Best:
+        def both(step: int, check: Check | None) -> None:
+            observe(step, check)
+            steer(step, check)
+
+        return _fit(of_stage, folder, spec, both, stage=stage)
+
+    stages = train_in_two_stages(trainer, config.algorithm.linear_steps, second, fit)
+    averaged = trainer.averaging.report()
+    chosen = {
+        "validation_part": f"{validation_part(config.split, config.protocol)}, by the weights of stage 1",
+        "selection": SELECTION,
+        **({"averaging": averaged} if averaged else {}),
+        "stages": describe_stages(stages),
+    }
+    return Best(stages.first, stages.second.state), chosen
+
+
+def _how_chosen(config: RunConfig, trainer: Trainer) -> Result:
+    """What result.json says of averaged weights; nothing where there are none."""
+    averaged = trainer.averaging.report()
+    if averaged is None:
+        return {}
+    if averaged["kind"] != "swad":
+        selection = f"{SELECTIONS[config.protocol.selection]}; weights: {averaged['checks_score']}"
+        return {"selection": selection, "averaging": averaged}
+    where = "in the valley of the validation loss" if averaged["converged"] else "the last, as the loss never rose"
+    start, end = averaged["start_step"], averaged["end_step"]
+    return {
+        "selection": f"SWAD: the mean of the weights of steps {start} to {end}, {where}",
+        "selected_step": end,
+        "averaging": averaged,
+    }
+
+
+def _metrics(check: Check, best: bool, averaging: str) -> dict[str, Any]:
     return {
         "step": check.step,
+        **({"weights": SCORED[averaging]} if averaging != "none" else {}),
         "training_loss": check.losses,
         "validation": {name: as_json(value) for name, value in check.validation.items()},
-        "validation_mean_accuracy": check.mean_accuracy,
+        "validation_mean_accuracy": check.mean_accuracy if check.validation else None,
         "best_so_far": best,
         "rates": check.rates,
         **({"scores": {name: as_json(value) for name, value in check.scores.items()}} if check.scores else {}),

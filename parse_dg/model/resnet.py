@@ -8,6 +8,7 @@ Letters: B batch, C channels, H W the height and width of the images, h w those 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -33,6 +34,7 @@ class Backbone(nn.Module, ABC):
     def __init__(self, *, channels: int, freeze_batchnorm: bool) -> None:
         super().__init__()
         self.channels = channels
+        self.feature_channels: tuple[int, ...] = (channels,)  # of each map of `features`
         self.freeze_batchnorm = freeze_batchnorm
 
     @abstractmethod
@@ -40,6 +42,34 @@ class Backbone(nn.Module, ABC):
         self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "B C h w"]:
         """The feature map. `generator` feeds what is random in training (MixStyle); evaluation needs none."""
+
+    def features(
+        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
+    ) -> list[Float[Tensor, "B _c _h _w"]]:
+        """The maps on the way, of which the last is the one `forward` returns; here that one alone."""
+        return [type(self).forward(self, images, generator)]
+
+    @contextmanager
+    def tapped(self) -> Iterator[list[Tensor]]:
+        """Within, a pass leaves all the maps of `features` in the list, and is itself as ever.
+
+        It is made in the plain way even where passes are replayed from a recording, of which the last map alone
+        comes out: on CUDA the CPU launches it kernel by kernel.
+        """
+        maps: list[Tensor] = []
+        before = vars(self).get("forward")  # a recording's
+
+        def forward(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+            maps[:] = self.features(images, generator)
+            return maps[-1]
+
+        self.forward = forward  # type: ignore[method-assign]
+        try:
+            yield maps
+        finally:
+            del self.forward
+            if before is not None:
+                self.forward = before  # type: ignore[method-assign]
 
     def train(self: AnyBackbone, mode: bool = True) -> AnyBackbone:
         """Switches to training (or evaluation) mode; frozen BatchNorm layers stay in evaluation mode."""
@@ -148,6 +178,7 @@ class ResNet(Backbone):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(channels=shape.widths[-1] * shape.block.expansion, freeze_batchnorm=freeze_batchnorm)
+        self.feature_channels = (shape.widths[0], *(width * shape.block.expansion for width in shape.widths))
         self.pool = not shape.small_stem
         inputs = shape.widths[0]
         self.conv1 = _conv(3, inputs, kernel=3 if shape.small_stem else 7, stride=2)

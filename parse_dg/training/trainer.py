@@ -21,6 +21,7 @@ from parse_dg.data.splits import Subset, seed_hash
 from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.host import HostCopy
+from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 from parse_dg.training.recording import Recording, find_backbone
 
@@ -83,19 +84,23 @@ class Check(NamedTuple):
 
     @property
     def mean_accuracy(self) -> float:
-        """The mean over source domains of the accuracy on their held-out images."""
-        return sum(v.fraction for v in self.validation.values()) / len(self.validation)
+        """The mean over source domains of the accuracy on their held-out images; nan without such images."""
+        return _mean([value.fraction for value in self.validation.values()])
 
     @property
     def mean_loss(self) -> float:
-        """The mean over source domains of the cross-entropy on their held-out images."""
-        return sum(v.loss for v in self.validation.values()) / len(self.validation)
+        """The mean over source domains of the cross-entropy on their held-out images; nan without such images."""
+        return _mean([value.loss for value in self.validation.values()])
 
     def better_than(self, other: "Check | None") -> bool:
         """Higher mean accuracy, or the same with a lower mean loss."""
         if other is None:
             return True
         return (self.mean_accuracy, -self.mean_loss) > (other.mean_accuracy, -other.mean_loss)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 class Best(NamedTuple):
@@ -155,13 +160,15 @@ class Trainer:
         generator: torch.Generator,
         device: torch.device,
         image_size: int | None = None,
+        averaging: AveragingConfig = AveragingConfig(),  # noqa: B008 - frozen
         protocol: ProtocolConfig = ProtocolConfig(),  # noqa: B008 - frozen
         scored: Mapping[str, Subset] = MappingProxyType({}),
         sources: Collection[str] = (),
         seed: int = 0,
     ):
-        """`scored` are other images, by name, that checks also score.
+        """Without `validation` nothing is chosen: the last weights are kept.
 
+        `scored` are other images, by name, that checks also score.
         `sources` are the domains that are trained on: if the protocol says so, checks augment their images, by
         draws from `seed`.
         """
@@ -173,6 +180,8 @@ class Trainer:
         self.sources, self.seed = sources, seed
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
+        self.averaging = build_averaging(self.algorithm, averaging)
+        self.stopped = False
         self.best: Best | None = None
         self.watched: Watched | None = None
         record = training.cuda_graph and device.type == "cuda"
@@ -180,7 +189,7 @@ class Trainer:
         self.recording: Recording | None = None
 
     def fit(self, observe: Observer) -> Best:
-        """Train for all steps; the best weights by validation on the source domains."""
+        """Train for all steps, or until stopped; the best weights by validation on the source domains."""
         self.algorithm.train()
         sums: dict[str, torch.Tensor] = {}
         counts: Counter[str] = Counter()
@@ -194,9 +203,21 @@ class Trainer:
                 means = {name: float(total) / counts[name] for name, total in sums.items()}
                 check = self._check(step, means)
                 sums, counts = {}, Counter()
+                self.stopped |= not self.averaging.after_check(step, check.mean_loss)
             observe(step, check)
+            if self.stopped:
+                break
         assert self.best is not None
-        return self.best
+        return self._scored_average(step, means) if self.averaging.finish() else self.best
+
+    def stop(self) -> None:
+        """End with this step; for an observer that has been told of its check."""
+        self.stopped = True
+
+    def lower_rates(self, factor: float) -> None:
+        """From the next step on, every rate is `factor` times what it would have been."""
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] *= factor
 
     def _step(self, step: int) -> dict[str, torch.Tensor]:
         """The next batch, and an update on it; the loss's terms, detached."""
@@ -213,11 +234,16 @@ class Trainer:
             found["total"] = found.get("total", 0) + total.detach()
             self._watch(Watched(step, {**found}, HostCopy(total)))
             self._descend(total, turn)
+        with self._autocast():
+            self.averaging.after_step(step, example.images)
         return found
 
     def _next_turn(self, turns: Iterator[Turn], example: Example) -> Turn | None:
-        with self._recorded(example), torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+        with self._recorded(example), self._autocast():
             return next(turns, None)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16)
 
     def _descend(self, loss: torch.Tensor, turn: Turn) -> None:
         """The gradient of the loss, and a step of the parameters whose turn it is."""
@@ -257,21 +283,37 @@ class Trainer:
             images = normalise(to_unit(batch.images)).contiguous(memory_format=torch.channels_last)
         else:
             images = prepare_images(batch.images, self.augment, batch.draws, self.image_size)
-        return Example(images, batch.labels, batch.domains)
+        return Example(images, batch.labels, batch.domains, batch.captions)
 
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
         self._stop_if_not_finite(self.watched)
+        check = self._validate(step, losses)
+        last = self.protocol.selection == "oracle" or not self.validation
+        if last or check.better_than(self.best.check if self.best else None):
+            self.best = Best(check, self._state())
+        return check
+
+    def _validate(self, step: int, losses: dict[str, float]) -> Check:
         validation = {subset.domain.name: self._score(subset, step) for subset in self.validation}
         scores = {name: self._score(subset, step) for name, subset in self.scored.items()}
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
         check = Check(step, losses, validation, rates, scores)
-        if not math.isfinite(check.mean_loss):
+        if self.validation and not math.isfinite(check.mean_loss):
             raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
-        if self.protocol.selection == "oracle" or check.better_than(self.best.check if self.best else None):
-            state = {name: value.detach().cpu().clone() for name, value in self.algorithm.state_dict().items()}
-            self.best = Best(check, state)
         return check
+
+    def _state(self) -> State:
+        """A copy of the weights that checks score, on the CPU."""
+        return {name: value.detach().cpu().clone() for name, value in self.averaging.scored.state_dict().items()}
+
+    def _scored_average(self, step: int, losses: dict[str, float]) -> Best:
+        """The weights that the end of the run has made, with statistics of their own, and a check of them."""
+        count = self.averaging.config.statistics_batches
+        batches = (self.prepare_example(next(self.batches).to(self.device)).images for _ in range(count))
+        with self._autocast():
+            estimate_statistics(self.algorithm, batches)
+        return Best(self._validate(step, losses), self._state())
 
     def _score(self, subset: Subset, step: int) -> Accuracy:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""
@@ -279,4 +321,4 @@ class Trainer:
         if self.protocol.augment_validation and subset.domain.name in self.sources:
             seed = seed_hash(self.seed, "validation", subset.domain.name, step)
             augmentation = Augmentation(self.augment, seed)
-        return accuracy(self.algorithm, subset, self.device, augmentation)
+        return accuracy(self.averaging.scored, subset, self.device, augmentation)

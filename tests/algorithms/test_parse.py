@@ -1,6 +1,8 @@
 """PARSE as a method: what trains, what does not, and with which weights."""
 
+import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +11,17 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.parse import BottleneckWeights, Parse, ParseConfig
-from parse_dg.config import change
+from parse_dg.config import change, from_dict, to_dict
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
+from parse_dg.experiments.run import execute
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.vocabulary import FAMILY, SWITCHES
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
+from tests.conftest import Tiny
+from tests.experiments.helpers import quiet, repeated
 
 PREFIX = "network.structure.predicates."
 SHAPES = {
@@ -163,3 +170,75 @@ def test_a_compact_layer_has_the_columns_it_is_given() -> None:
     assert parse.groups()["composition"][0].shape == (3, 3)
     assert torch.equal(parse.state_dict()["network.structure.composition.columns"], columns)
     assert parse(torch.zeros(2, 3, 32, 32)).shape == (2, 3)
+
+
+# held to the pretrained backbone
+
+
+def test_without_a_weight_there_is_no_teacher_and_nothing_more_to_save(example: Example) -> None:
+    parse, start = build(), generator()
+    assert parse.mutual_information is None
+    assert not any("variance" in name for name in parse.state_dict())
+    assert "mutual_information" not in parse.losses(example, start)
+    assert "encoders" not in [group["name"] for group in build_optimizer(parse, OptimizerConfig()).param_groups]
+    data = to_dict(ParseConfig())
+    assert data.pop("miro") == {"weight": 0.0, "rate_factor": 10.0}
+    assert from_dict(ParseConfig, data) == ParseConfig()  # files from before there was the switch
+
+
+def test_miro_can_be_added_and_changes_no_other_term(example: Example) -> None:
+    plain, held = build().eval(), build(miro__weight="0.01").eval()
+    expected, found = (parse.losses(example, generator()) for parse in (plain, held))
+    assert list(found) == [*expected, "mutual_information"]
+    assert all(found[name].item() == value.item() for name, value in expected.items())
+    assert found["mutual_information"].item() == pytest.approx(0.01 * -5.75646, abs=1e-6)
+
+
+def test_held_to_its_start_it_trains(example: Example) -> None:
+    parse = build(miro__weight=0.1, miro__rate_factor=20.0)
+    assert parse.mutual_information is not None
+    teacher = parse.mutual_information.teacher.state_dict()
+    before = {name: value.clone() for name, value in teacher.items()}
+    start = {name: value.clone() for name, value in parse.state_dict().items()}
+    optimizer = build_optimizer(parse, OptimizerConfig(backbone_rate=1e-3))
+    assert {g["name"]: g["lr"] for g in optimizer.param_groups}["encoders"] == pytest.approx(2e-2)
+    torch.stack(list(parse.train().losses(example, generator()).values())).sum().backward()
+    optimizer.step()
+    assert all(torch.equal(value, before[name]) for name, value in teacher.items())
+    for name, parameter in parse.named_parameters():
+        if "backbone" in name or "variances" in name:
+            assert not torch.equal(parameter, start[name])
+    grouped = [id(p) for parameters in parse.groups().values() for p in parameters]
+    assert sorted(grouped) == sorted(id(p) for p in parse.parameters())
+
+
+def test_held_to_its_start_it_is_saved_read_and_compacted_without_its_teacher(
+    example: Example, tmp_path: Path
+) -> None:
+    parse = build(miro__weight=0.1).eval()
+    spec = ModelSpec(
+        backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32
+    )
+    path = tmp_path / "model.safetensors"
+    save_model(path, spec, dict(parse.state_dict()))
+    again = load_model(path)
+    assert again.spec == spec
+    size = sum(value.numel() * value.element_size() for value in parse.state_dict().values())
+    assert path.stat().st_size - size < 20_000  # the description
+    small, _ = compact(Model(spec, parse))
+    with torch.no_grad():
+        expected = parse(example.images)
+        assert torch.equal(again.algorithm(example.images), expected)
+        assert torch.equal(small.algorithm(example.images), expected)
+
+
+def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path) -> None:
+    for name in ("one", "again"):
+        torch.manual_seed(random.randrange(2**32))
+        execute(tiny("parse", algorithm__miro__weight=0.01, training__steps=2), tmp_path / name, quiet)
+    assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
+
+
+def test_the_hold_has_a_weight_that_is_not_negative() -> None:
+    with pytest.raises(InputError, match=r"algorithm\.miro\.weight must be 0 or more, found -0\.5"):
+        change(ParseConfig(), {"miro.weight": "-0.5"})

@@ -18,7 +18,7 @@ from parse_dg.experiments.protocols import PROTOCOLS
 from parse_dg.experiments.recipes import RECIPES
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
-COMMANDS = ("train", "evaluate", "compact", "demo", "info", "data", "table")
+COMMANDS = ("train", "evaluate", "compact", "demo", "info", "algorithms", "data", "table")
 
 
 # --- evaluate -------------------------------------------------------------------------------------
@@ -76,6 +76,23 @@ def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
         assert name in said.out
 
 
+def test_algorithms_are_those_of_the_table(run: Run) -> None:
+    said = run("algorithms")
+    assert (said.code, said.err) == (0, "")
+    header, *rows = table(said.out)
+    assert header == ["algorithm", "what it does", "published"]
+    assert rows == [[name, method.summary, method.reference] for name, (method, _) in ALGORITHMS.items()]
+
+
+def test_a_new_algorithm_appears_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Newest(ALGORITHMS["erm"][0]):  # type: ignore[misc, name-defined]
+        summary = "does [all] of it"
+        reference = "Nobody 2030"
+
+    monkeypatch.setitem(ALGORITHMS, "newest", (Newest, ALGORITHMS["erm"][1]))
+    assert table(run("algorithms").out)[-1] == ["newest", "does [all] of it", "Nobody 2030"]
+
+
 def subparsers() -> dict[str, argparse.ArgumentParser]:
     (found,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(found.choices)
@@ -91,7 +108,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert left.value.code == 0
     text = capsys.readouterr().out
     for command in COMMANDS:
-        assert re.search(rf"^ +{command} +\w+", text, re.MULTILINE), command
+        assert re.search(rf"^ +{command}\s+\w+", text, re.MULTILINE), command  # a long one has a line to itself
     assert "parse-dg demo" in text
 
 

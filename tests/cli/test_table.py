@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from parse_dg.cli import main
 from parse_dg.config import change
+from parse_dg.evaluation.published import published
 from parse_dg.evaluation.selection import SELECTIONS
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.protocols import apply_protocol
@@ -362,3 +364,87 @@ def test_methods_are_in_the_order_of_domainbeds_tables(run: Run, sweep: Path, tm
     names = [row[0] for row in table(said.out) if row[0] in ("DANN", "ERM")]
     assert names == ["ERM", "DANN"] * 3
     assert said.out.index("VLCS") < said.out.index("PACS")
+
+
+# ours beside theirs
+
+
+def test_a_sweep_beside_what_was_published(run: Run, sweep: Path) -> None:
+    said = run("table", "--domainbed", sweep, "--compare")
+    assert (said.code, said.err) == (0, "")
+    header, ours, *theirs = table(said.out)
+    assert header == ["algorithm", "source", "C", "L", "S", "V", "Avg"]
+    plain = table(run("table", "--domainbed", sweep).out)[1]
+    assert ours == [plain[0], "ours", *plain[1:]]
+    assert ["ERM", "domainbed", "97.7 ± 0.4", "64.3 ± 0.9", "73.4 ± 0.5", "74.6 ± 1.3", "77.5 ± 0.4"] in theirs
+    assert ["PARSE", "paper", *["–"] * 4, "76.9"] in theirs
+    text = " ".join(said.out.split())
+    assert "arXiv:2007.01434" in text
+    assert "paper, MixUp: digit for digit the row of MixStyle" in text
+
+
+def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None:
+    cells = ["SagNet", "domainbed", "97.9 ± 0.4", "64.5 ± 0.5", "71.4 ± 1.3", "77.5 ± 0.5", "77.8 ± 0.5"]
+    asked = ("table", "--domainbed", sweep, "--compare", "domainbed")
+    assert cells in table(run(*asked).out)
+    markdown = run(*asked, "--format", "markdown").out
+    assert f"| {' | '.join(cells)} |" in markdown
+    assert "|---|---|---:|" in markdown
+    latex = run(*asked, "--format", "latex").out
+    assert " & ".join(cells).replace("±", r"$\pm$") + r" \\" in latex
+    assert r"\begin{tabular}{llccccc}" in latex
+    assert r"Gulrajani \& Lopez-Paz" in latex
+    rows = list(csv.DictReader(io.StringIO(run(*asked, "--format", "csv").out)))
+    found = [row["printed"] for row in rows if (row["algorithm"], row["source"]) == ("SagNet", "domainbed")]
+    assert found == cells[2:]
+    assert [row["target"] for row in rows if row["source"] == "ours"] == ["C", "L", "S", "V", "average"]
+
+
+def test_runs_of_data_that_nobody_has_published(run: Run, runs: Path) -> None:
+    said = run("table", *alone(runs), "--compare")
+    assert said.code == 0
+    (row,) = table(said.out)[1:]
+    assert row == ["erm", "ours", *row_by_hand(runs, "training-domain")[1:]]
+    assert "Nothing published is known here to compare blueprints with." in said.out
+
+
+def test_the_published_figures_alone(run: Run) -> None:
+    said = run("table", "--published", "cub-dg")
+    assert (said.code, said.err) == (0, "")
+    rows = table(said.out)
+    assert rows[0] == ["method", "source", "Photo", "Cartoon", "Art", "Paint", "Avg"]
+    assert ["PARSE", "paper", "75.7 ± 0.4", "69.1 ± 0.6", "68.2 ± 0.7", "49.3 ± 0.9", "65.6 ± 0.4"] in rows
+    assert "± is the standard deviation" in said.out
+    every = run("table", "--published").out
+    assert all(f"\n{title} " in f"\n{every}" for title in ("PACS", "VLCS", "CUB-DG", "DomainBed, averages"))
+    some = table(run("table", "--published", "cub-dg", "--compare", "gvrt").out)
+    assert ["PARSE", "paper"] not in [row[:2] for row in some]
+    assert ["ERM", "gvrt", "62.5", "53.2", "37.4", "29.0", "45.5"] in some
+
+
+def test_mistakes_in_what_is_to_be_compared(run: Run, runs: Path, sweep: Path) -> None:
+    folders = alone(runs)
+    assert_refused(run("table", *folders, "--compare", "papers"), "unknown source of published figures 'papers'")
+    assert_refused(run("table", "--compare", *folders), f"give it after the run {folders[0]}")
+    assert_refused(run("table", "--compare", folders[0]), f"give it after the run {folders[0]}")
+    assert_refused(
+        run("table", "--published", "cub-dg", "--compare", "miro"), "nothing is known of cub-dg from miro"
+    )
+    assert_refused(run("table", "--published", "mnist"), "unknown data set with published figures 'mnist'")
+    assert_refused(run("table", "--published", "pacs", "--domainbed", sweep), "goes with neither")
+    assert_refused(run("table", "--compare"), "give run folders")
+
+
+def test_a_folder_may_be_called_like_a_source(run: Run, sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "paper").mkdir()
+    said = run("table", "--domainbed", sweep, "--compare", "paper")
+    assert said.code == 0
+    assert {row[1] for row in table(said.out)} == {"source", "ours", "paper"}
+
+
+def test_help_names_every_source(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["table", "--help"])
+    text = capsys.readouterr().out
+    for name in published().sources:
+        assert name in text

@@ -1,0 +1,168 @@
+"""What DANN and CDANN share: a discriminator guesses the source domain, and the network learns to mislead it.
+
+The two take turns step by step. The discriminator minimises its loss L_D; backbone and classifier minimise the
+cross-entropy of the classes minus λ·L_D (Ganin et al. 2016, arXiv:1505.07818, played as alternating updates of two
+Adams instead of one with reversed gradients: Gulrajani & Lopez-Paz 2021, arXiv:2007.01434).
+
+Letters: B batch, D features, S source domains.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled
+from parse_dg.config import require
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.linear import linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialConfig:
+    """Settings of DANN and CDANN."""
+
+    weight: float = 1.0
+    """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
+    of the classes; 0.1 is milder."""
+    discriminator_steps: int = 1
+    """Steps of the discriminator for each step of the network; the batches are shared out between them."""
+    gradient_penalty: float = 0.0
+    """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
+    beta1: float = 0.5
+    """Adam's first β, of all parameters; the second is 0.9."""
+    width: int = 256
+    """Of the discriminator's hidden layers."""
+    depth: int = 3
+    """The discriminator's linear layers, the last included; ReLU between them."""
+    discriminator_rate: float = 1.0
+    """The discriminator's learning rate, times that of the head."""
+    discriminator_decay: float = 0.0
+    """Its weight decay, instead of the run's."""
+    dropout: float = 0.0
+    """Dropout after pooling."""
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "gradient_penalty", "discriminator_rate", "discriminator_decay"):
+            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
+        for name, least in (("discriminator_steps", 1), ("width", 1), ("depth", 2)):
+            require(getattr(self, name) >= least, f"algorithm.{name}", getattr(self, name), f"at least {least}")
+        for name in ("beta1", "dropout"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"algorithm.{name}", value, "between 0 and 1")
+
+
+class Adversarial(Pooled):
+    """The network of the baselines, and a discriminator that plays against it."""
+
+    update_count: Tensor
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: AdversarialConfig,
+        *,
+        domains: int,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
+        )
+        self.config: AdversarialConfig = config
+        self.discriminator = perceptron(backbone.channels, config.width, config.depth, domains, generator)
+        self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
+        self.count = 0  # the buffer's value, known without waiting for the device
+        self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
+
+    @abstractmethod
+    def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
+        """What the discriminator sees of the features of images of these classes."""
+
+    @abstractmethod
+    def averaged(self, each: Float[Tensor, "B"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
+        """The discriminator's loss on a batch, of its cross-entropy on each image."""
+
+    @abstractmethod
+    def adversary(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that move when it is the discriminator's turn."""
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        """What backbone and classifier minimise when it is their turn."""
+        features = self.features(example.images, generator)
+        cross_entropy = self.cross_entropy(self.classifier(features), example.labels)
+        deceived = torch.stack(list(self.discrimination(features, example).values())).sum()
+        return {"cross_entropy": cross_entropy, "adversary": -self.config.weight * deceived}
+
+    def discrimination(self, features: Float[Tensor, "B D"], example: Example) -> LossTerms:
+        """L_D: what the discriminator minimises, and what the features are to make large.
+
+        In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
+        differentiated once more.
+        """
+        with torch.autocast(features.device.type, enabled=False):
+            wide = features.to(torch.promote_types(features.dtype, torch.float32))
+            seen = self.judged(wide, example.labels)
+            each = F.cross_entropy(self.discriminator(seen), example.domains, reduction="none")
+            terms = {"discriminator": self.averaged(each, example.labels)}
+            if self.config.gradient_penalty:
+                terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
+        return terms
+
+    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+        """One turn a step: the discriminator's or the network's.
+
+        Steps are counted from 1; with one step of the discriminator for each of the network, the network begins.
+        """
+        self.count += 1
+        self.update_count += 1
+        steps = self.config.discriminator_steps
+        if self.count % (1 + steps) < steps:
+            features = self.features(example.images, generator).detach()  # the backbone waits
+            features.requires_grad_(self.config.gradient_penalty > 0)
+            yield Turn(self.discrimination(features, example), ("adversary",))
+        else:
+            yield Turn(self.losses(example, generator), ("backbone", "head"))
+
+    def settings(self) -> dict[Group, GroupSettings]:
+        betas = (self.config.beta1, 0.9)
+        theirs = GroupSettings(self.config.discriminator_rate, betas, self.config.discriminator_decay)
+        return {
+            "backbone": GroupSettings(betas=betas),
+            "head": GroupSettings(betas=betas),
+            "adversary": theirs,
+        }
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return grouped(self, adversary=self.adversary())
+
+
+def perceptron(
+    inputs: int, width: int, depth: int, outputs: int, generator: torch.Generator | None = None
+) -> nn.Sequential:
+    """`depth` linear layers with ReLU between them, started from `generator`."""
+    sizes = [inputs, *[width] * (depth - 1), outputs]
+    layers: list[nn.Module] = []
+    for size, following in pairwise(sizes):
+        layers += [linear(size, following, generator), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _squared_gradient(each: Float[Tensor, "B"], seen: Float[Tensor, "B D"]) -> Float[Tensor, ""]:
+    """The mean over images of |∂ Σ each / ∂ seen|², which can itself be differentiated."""
+    (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
+    return gradient.square().sum(1).mean()
+
+
+def _recount(module: nn.Module, _: Any) -> None:
+    """After loading, the next step is the one after those that were counted."""
+    assert isinstance(module, Adversarial)
+    module.count = int(module.update_count)

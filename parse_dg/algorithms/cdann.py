@@ -1,0 +1,67 @@
+"""CDANN, conditional domain-adversarial training: within a class, the source domain cannot be told.
+
+Li et al. 2018, "Deep Domain Generalization via Conditional Invariant Adversarial Networks" (ECCV); the form with
+alternating updates, a class embedding and class weights is that of Gulrajani & Lopez-Paz 2021, arXiv:2007.01434.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.algorithms.adversarial import Adversarial, AdversarialConfig
+from parse_dg.model.backbone import Backbone
+
+
+@dataclass(frozen=True, kw_only=True)
+class CdannConfig(AdversarialConfig):
+    """Settings of CDANN."""
+
+    name: ClassVar[str] = "cdann"
+
+
+class Cdann(Adversarial):
+    """The discriminator also sees the class; every class of a batch counts the same."""
+
+    summary = "features from which a discriminator that knows the class cannot tell the source domain"
+    reference = "Li et al. 2018, ECCV; Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: CdannConfig,
+        *,
+        domains: int,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone,
+            classes,
+            config,
+            domains=domains,
+            label_smoothing=label_smoothing,
+            generator=generator,
+        )
+        self.class_embeddings = nn.Embedding(classes, backbone.channels)
+        nn.init.normal_(self.class_embeddings.weight, generator=generator)
+
+    def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
+        """The features plus the embedding of the class, which learns with the discriminator."""
+        seen: Tensor = features + self.class_embeddings(labels)
+        return seen
+
+    def averaged(self, each: Float[Tensor, "B"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
+        """The sum of the mean of each class, over how many classes there seem to be: the largest label plus one.
+
+        The published code counts classes that way. Classes up to that label that the batch lacks make the loss
+        smaller, and it then depends on the batch; it is kept so that figures can be compared.
+        """
+        alike = (labels[:, None] == labels).sum(1)  # (B,): images of the same class
+        return (each / (alike * (labels.max() + 1))).sum()
+
+    def adversary(self) -> tuple[nn.Parameter, ...]:
+        return (*self.discriminator.parameters(), *self.class_embeddings.parameters())

@@ -1,0 +1,84 @@
+"""CORAL, correlation alignment: features whose mean and covariance are the same in every source domain.
+
+Sun & Saenko 2016, arXiv:1607.01719; the means are aligned too and the norms are means over entries, as in Gulrajani
+& Lopez-Paz 2021, arXiv:2007.01434.
+
+Letters: B batch, D features, S source domains, N images of one domain.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.pooled import Pooled
+from parse_dg.config import require
+from parse_dg.errors import InputError
+from parse_dg.model.backbone import Backbone
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoralConfig:
+    """Settings of CORAL."""
+
+    name: ClassVar[str] = "coral"
+    gamma: float = 1.0
+    """γ, on the distance of the domains."""
+    dropout: float = 0.0
+    """Dropout after pooling."""
+
+    def __post_init__(self) -> None:
+        require(self.gamma >= 0, "algorithm.gamma", self.gamma, "0 or more")
+        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+
+
+class Coral(Pooled):
+    """Cross-entropy on everything, and the distance of the domains.
+
+    Domains are of one size, so that the mean over domains of their cross-entropies is the mean over images. All go
+    through the network together: with frozen BatchNorm statistics that is the same as one pass for each.
+    """
+
+    summary = "features of the same mean and covariance in every source domain"
+    reference = "Sun & Saenko 2016, arXiv:1607.01719"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: CoralConfig,
+        *,
+        domains: int,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
+        )
+        self.config, self.domains = config, domains
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        features = self.features(example.images, generator)
+        terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
+        if self.config.gamma and self.domains > 1:
+            of_domains = features.reshape(self.domains, -1, features.shape[1])
+            terms["alignment"] = self.config.gamma * distance(of_domains)
+        return terms
+
+
+def distance(features: Float[Tensor, "S N D"]) -> Float[Tensor, ""]:
+    """The mean over pairs of domains of mean (μ_i - μ_j)² + mean (C_i - C_j)², in float32 at least.
+
+    The mean square difference of pairs is twice the unbiased variance, so that no pair needs to be formed.
+    """
+    if features.shape[1] < 2:
+        raise InputError("coral needs 2 images of each domain or more, found training.batch_per_domain=1")
+    wide = features.to(torch.promote_types(features.dtype, torch.float32))
+    mean = wide.mean(1, keepdim=True)  # (S, 1, D)
+    centred = wide - mean
+    with torch.autocast(features.device.type, enabled=False):
+        covariance = centred.mT @ centred / (features.shape[1] - 1)  # (S, D, D)
+    return 2 * (mean.var(0).mean() + covariance.var(0).mean())

@@ -1,0 +1,90 @@
+"""MIRO, mutual information regularisation with an oracle: cross-entropy, and features held to those at the start.
+
+The oracle that the best features are to be found with is out of reach; the pretrained network stands in for it
+(Cha et al. 2022, arXiv:2203.10789). On a random start there is nothing to be held to.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import nn
+
+from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, grouped
+from parse_dg.algorithms.pooled import Pooled
+from parse_dg.config import require
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
+
+
+class Tuned(NamedTuple):
+    """Settings for one benchmark."""
+
+    rate: float
+    """Of backbone and classifier."""
+    dropout: float
+    weight_decay: float
+    weight: float
+    """Of the regulariser."""
+
+
+TUNED = {
+    "pacs": Tuned(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
+    "vlcs": Tuned(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
+    "officehome": Tuned(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
+    "terraincognita": Tuned(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
+    "domainnet": Tuned(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
+}
+"""What the authors found best, by benchmark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiroConfig(MutualInformationConfig):
+    """Settings of MIRO."""
+
+    name: ClassVar[str] = "miro"
+    section: ClassVar[str] = "algorithm"
+    weight: float = 0.1
+    """Of the regulariser in the loss."""
+    dropout: float = 0.0
+    """Dropout after pooling."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+
+
+class Miro(Pooled):
+    """Cross-entropy, and the divergence of the features from those of the network at the start."""
+
+    summary = "ERM whose features are held close to those of the pretrained network"
+    reference = "Cha et al. 2022, arXiv:2203.10789"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: MiroConfig,
+        *,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
+        )
+        self.config = config
+        self.mutual_information = MutualInformation(backbone)
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        with self.backbone.tapped() as maps:
+            logits = self.classifier(self.features(example.images, generator))
+        return {
+            "cross_entropy": self.cross_entropy(logits, example.labels),
+            "mutual_information": self.config.weight * self.mutual_information(example.images, maps),
+        }
+
+    def settings(self) -> dict[Group, GroupSettings]:
+        return {"encoders": GroupSettings(rate_factor=self.config.rate_factor)}
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return grouped(self, encoders=tuple(self.mutual_information.parameters()))

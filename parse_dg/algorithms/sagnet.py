@@ -1,0 +1,133 @@
+"""SagNet, style-agnostic networks: classify by content whatever the style, and let the style not tell the class.
+
+Nam et al. 2021, arXiv:1910.11645, in the form of Gulrajani & Lopez-Paz 2021, arXiv:2007.01434: style is the mean
+and the variance of an image's pooled feature vector, not of the channels of a feature map.
+
+Letters: B batch, D features.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from parse_dg.algorithms.base import Example, Group, LossTerms, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled
+from parse_dg.config import require
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.linear import linear
+
+EPS = 1e-5
+"""Added to a variance before its root."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SagNetConfig:
+    """Settings of SagNet."""
+
+    name: ClassVar[str] = "sagnet"
+    weight: float = 0.1
+    """Of the adversarial loss, which makes the style say nothing of the class."""
+    dropout: float = 0.0
+    """Dropout after pooling."""
+
+    def __post_init__(self) -> None:
+        require(self.weight >= 0, "algorithm.weight", self.weight, "0 or more")
+        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+
+
+class Exchange(NamedTuple):
+    """What the images of a batch take from one another: on the CPU."""
+
+    share: Float[Tensor, "B 1"]
+    """α: how much of its own style an image keeps."""
+    partner: Int[Tensor, "B"]
+    """The image that it takes the rest from."""
+
+
+class SagNet(Pooled):
+    """Three turns a step, each with an exchange of its own.
+
+    Backbone and classifier learn the class from content under a mixed style; a style classifier learns it from the
+    style on the content of another image; and the backbone learns to make the style classifier unsure. The backbone
+    stands still in the second turn, so that the last two share one pass through it, where the published code makes
+    one for each: the same, but for MixStyle, dropout, and BatchNorm statistics that are not frozen.
+    """
+
+    summary = "content classified under mixed styles, and a style that does not tell the class"
+    reference = "Nam et al. 2021, arXiv:1910.11645"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: SagNetConfig,
+        *,
+        domains: int,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
+        )
+        self.config, self.domains = config, domains
+        self.style_classifier = linear(backbone.channels, classes, generator)
+
+    def draw(self, size: int, generator: torch.Generator) -> Exchange:
+        """α of each image, uniform in [0, 1), then the permutation of partners."""
+        share = torch.rand((size, 1), generator=generator)
+        return Exchange(share, torch.randperm(size, generator=generator))
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        """The first turn: the classes, from content under a mixed style."""
+        features = self._wide_features(example, generator)
+        mixed = mix_style(features, self._drawn(features, generator))
+        return {"cross_entropy": self.cross_entropy(self.classifier(mixed), example.labels)}
+
+    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+        yield Turn(self.losses(example, generator), ("backbone", "head"))
+        features = self._wide_features(example, generator)
+        swapped = swap_content(features.detach(), self._drawn(features, generator))
+        style = self.cross_entropy(self.style_classifier(swapped), example.labels)
+        yield Turn({"style": style}, ("adversary",))
+        swapped = swap_content(features, self._drawn(features, generator))
+        yield Turn({"adversary": self.config.weight * unsureness(self.style_classifier(swapped))}, ("backbone",))
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return grouped(self, adversary=tuple(self.style_classifier.parameters()))
+
+    def _drawn(self, features: Float[Tensor, "B D"], generator: torch.Generator) -> Exchange:
+        drawn = self.draw(len(features), generator)
+        return Exchange(*(part.to(features.device, non_blocking=True) for part in drawn))
+
+    def _wide_features(self, example: Example, generator: torch.Generator) -> Float[Tensor, "B D"]:
+        """Pooled features, in float32 at least: a variance needs the digits."""
+        features = self.features(example.images, generator)
+        return features.to(torch.promote_types(features.dtype, torch.float32))
+
+
+def mix_style(features: Float[Tensor, "B D"], exchange: Exchange) -> Float[Tensor, "B D"]:
+    """The features with mean and variance mixed with those of the partner: α of their own, 1 - α of the other's."""
+    variance, mean = torch.var_mean(features, 1, keepdim=True)  # (B, 1)
+    share, partner = exchange
+    mixed_mean = share * mean + (1 - share) * mean[partner]
+    mixed_variance = share * variance + (1 - share) * variance[partner]
+    return (features - mean) / (variance + EPS).sqrt() * (mixed_variance + EPS).sqrt() + mixed_mean
+
+
+def swap_content(features: Float[Tensor, "B D"], exchange: Exchange) -> Float[Tensor, "B D"]:
+    """The partner's normalised features under the image's own mean and variance, through which alone a gradient
+    flows.
+    """
+    variance, mean = torch.var_mean(features, 1, keepdim=True)  # (B, 1)
+    std = (variance + EPS).sqrt()
+    content = ((features - mean) / std).detach()
+    return content[exchange.partner] * std + mean
+
+
+def unsureness(logits: Float[Tensor, "B C"]) -> Float[Tensor, ""]:
+    """The cross-entropy with the uniform distribution, smallest where all classes are alike."""
+    return -logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(1).mean()

@@ -1,0 +1,254 @@
+"""Averages of the weights a run goes through, for any method.
+
+`ema` and `sma` keep a second network beside the one that trains, and it is the second that is scored and kept.
+`swad` averages densely within the loss valley (loss_valley.py); the average is made once, at the end.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from parse_dg.algorithms.base import Algorithm
+from parse_dg.config import check_choices, require
+from parse_dg.training.loss_valley import LossValley
+
+Kind = Literal["none", "ema", "sma", "swad"]
+
+SCORED: dict[str, str] = {
+    "none": "those of the step",
+    "ema": "exponential moving average up to the step",
+    "sma": "simple moving average up to the step",
+    "swad": "those of the step: what they lose decides which steps the result averages",
+}
+"""Whose weights a check is of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragingConfig:
+    """What is averaged; every setting but `kind` belongs to one kind."""
+
+    kind: Kind = "none"
+    decay: float = 0.99
+    """`ema`: how much of the average a step leaves as it was."""
+    start: int = 600
+    """`sma`: the first step that is averaged; before it, the average is a copy (ERM++: 600)."""
+    n_converge: int = 3
+    """`swad`: the loss has stopped falling when the oldest of this many checks has the lowest."""
+    n_tolerance: int = 6
+    """`swad`: the valley is left when the loss of this many checks is above the threshold."""
+    tolerance_ratio: float = 0.3
+    """`swad`: how far above the mean loss at its beginning the threshold lies; SWAD's authors take 0.2 on VLCS."""
+    statistics_batches: int = 500
+    """`swad`: over how many batches BatchNorm statistics that are not frozen are estimated for the average."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, "averaging")
+        require(0 <= self.decay < 1, "averaging.decay", self.decay, "0 or more and below 1")
+        for name in ("start", "n_converge", "n_tolerance", "statistics_batches"):
+            require(getattr(self, name) >= 1, f"averaging.{name}", getattr(self, name), "at least 1")
+        ok = self.tolerance_ratio >= 0
+        require(ok, "averaging.tolerance_ratio", self.tolerance_ratio, "0 or more")
+
+
+class Averaging(ABC):
+    """What a trainer tells of its steps and checks."""
+
+    def __init__(self, algorithm: Algorithm, config: AveragingConfig):
+        self.algorithm, self.config = algorithm, config
+
+    @property
+    def scored(self) -> Algorithm:
+        """The network that checks score, and whose weights are kept."""
+        return self.algorithm
+
+    @abstractmethod
+    def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
+        """A step, counted from 1, was made on some images."""
+
+    def after_check(self, step: int, loss: float) -> bool:
+        """A check found a mean validation loss: whether training goes on."""
+        return True
+
+    def finish(self) -> bool:
+        """The run has ended: whether `algorithm` now holds weights that no check has scored."""
+        return False
+
+    def report(self) -> dict[str, Any] | None:
+        """What was averaged, as plain data; None: nothing."""
+        return {"kind": self.config.kind, "checks_score": SCORED[self.config.kind]}
+
+
+class NoAverage(Averaging):
+    """The weights of each step as they are."""
+
+    def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
+        pass
+
+    def report(self) -> None:
+        return None
+
+
+class MovingAverage(Averaging):
+    """A network beside the one that trains, whose weights are an average that follows it.
+
+    `ema`: decay · average + (1 - decay) · network, from the start of training on. `sma`, ERM++'s simple moving
+    average: the mean of all steps from one before `start` on; BatchNorm statistics that are not frozen also see
+    the batch through the averaged weights.
+    """
+
+    def __init__(self, algorithm: Algorithm, config: AveragingConfig):
+        super().__init__(algorithm, config)
+        self.network = deepcopy(algorithm).requires_grad_(False)
+        self.moving = moving_statistics(self.network) if config.kind == "sma" else []
+        self.network.eval()
+
+    @property
+    def scored(self) -> Algorithm:
+        return self.network
+
+    @torch.no_grad()
+    def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
+        averages: list[Tensor] = []
+        values: list[Tensor] = []
+        now = self.algorithm.state_dict()
+        for name, average in self.network.state_dict().items():
+            if name.endswith("num_batches_tracked"):
+                continue  # the averaged network counts for itself
+            if average.is_floating_point():
+                averages.append(average)
+                values.append(now[name])
+            else:
+                average.copy_(now[name])
+        towards(averages, values, self._share(step))
+        if self.moving:
+            with only_statistics(self.network, self.moving):
+                self.network(images)
+
+    def _share(self, step: int) -> float:
+        """How much of the average the weights of a step become."""
+        if self.config.kind == "ema":
+            return 1 - self.config.decay
+        return 1.0 if step < self.config.start else 1 / (step - self.config.start + 2)
+
+    def report(self) -> dict[str, Any]:
+        own = {"decay": self.config.decay} if self.config.kind == "ema" else {"start": self.config.start}
+        return {"kind": self.config.kind, "checks_score": SCORED[self.config.kind], **own}
+
+
+class ValleyAverage(Averaging):
+    """SWAD: the mean of segment means over the loss valley, of parameters only; training stops when it is left."""
+
+    def __init__(self, algorithm: Algorithm, config: AveragingConfig):
+        super().__init__(algorithm, config)
+        self.valley = LossValley(config.n_converge, config.n_tolerance, config.tolerance_ratio)
+        self.parameters = list(algorithm.parameters())
+        self.segment = [torch.empty_like(parameter, requires_grad=False) for parameter in self.parameters]
+        self.steps = 0
+        """In the segment so far."""
+        self.kept: dict[int, list[Tensor]] = {}
+        """The means of the last segments, by number, on the CPU."""
+        self.average: list[Tensor] = []
+        self.averaged = 0
+
+    @torch.no_grad()
+    def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
+        self.steps += 1
+        towards(self.segment, self.parameters, 1 / self.steps)
+
+    @torch.no_grad()
+    def after_check(self, step: int, loss: float) -> bool:
+        number, self.steps = self.valley.observed, 0
+        self.kept[number] = [mean.to("cpu", copy=True) for mean in self.segment]
+        self._add(self.valley.observe(step, loss))
+        self.kept.pop(number - self.valley.memory, None)
+        return not self.valley.left
+
+    @torch.no_grad()
+    def finish(self) -> bool:
+        self._add(self.valley.finish())
+        for parameter, mean in zip(self.parameters, self.average, strict=True):
+            parameter.copy_(mean)
+        return True
+
+    def _add(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.averaged += 1
+            if not self.average:
+                self.average = [mean.clone() for mean in self.kept[number]]
+            towards(self.average, self.kept[number], 1 / self.averaged)
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "kind": "swad",
+            "checks_score": SCORED["swad"],
+            "converged": self.valley.lowest is not None,
+            "converge_step": self.valley.converge_step,
+            "threshold": self.valley.threshold,
+            "left": self.valley.left,
+            "last_step": self.valley.next_start - 1,
+            "start_step": self.valley.start_step,
+            "end_step": self.valley.end_step,
+            "segments": len(self.valley.entered),
+            "segment_multiplicity": self.valley.multiplicity,
+        }
+
+
+def build_averaging(algorithm: Algorithm, config: AveragingConfig) -> Averaging:
+    """What averages the weights of an algorithm that is on its device."""
+    match config.kind:
+        case "none":
+            return NoAverage(algorithm, config)
+        case "swad":
+            return ValleyAverage(algorithm, config)
+        case _:
+            return MovingAverage(algorithm, config)
+
+
+def towards(averages: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:
+    """Move averages in place: (1 - share) · average + share · value; what is equal stays as it is, to the bit."""
+    if share == 1:  # an average may start from memory that holds no number
+        torch._foreach_copy_(list(averages), list(values))
+    else:
+        torch._foreach_lerp_(list(averages), list(values), share)
+
+
+def moving_statistics(network: Algorithm) -> list[_BatchNorm]:
+    """The BatchNorm layers whose statistics training moves: those that are not frozen. Leaves it training."""
+    network.train()
+    return [m for m in network.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
+
+
+@contextmanager
+def only_statistics(network: Algorithm, moving: Iterable[_BatchNorm]) -> Iterator[None]:
+    """Within, a pass moves these statistics and is otherwise that of evaluation: nothing is drawn or dropped."""
+    network.eval()
+    for layer in moving:
+        layer.train()
+    try:
+        yield
+    finally:
+        network.eval()
+
+
+@torch.no_grad()
+def estimate_statistics(network: Algorithm, batches: Iterable[Float[Tensor, "_B 3 _H _W"]]) -> None:
+    """Set BatchNorm statistics that are not frozen to the mean over batches; without such, no batch is taken."""
+    moving = moving_statistics(network)
+    momenta = [layer.momentum for layer in moving]
+    for layer in moving:
+        layer.reset_running_stats()
+        layer.momentum = None  # the plain mean
+    if moving:
+        with only_statistics(network, moving):
+            for images in batches:
+                network(images)
+    for layer, momentum in zip(moving, momenta, strict=True):
+        layer.momentum = momentum

@@ -1,0 +1,103 @@
+"""Where a run stands, on disk: written whole, verified when it is read, the one before kept until then.
+
+A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing in
+it is executed when it is read. A damaged one is named, and the one before it is used.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from parse_dg.errors import InputError
+
+FORMAT = 1
+METADATA = "parse_dg_checkpoint"
+CURRENT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """Everything it takes to go on."""
+
+    tensors: dict[str, Tensor]
+    data: dict[str, Any]
+    """Plain JSON."""
+
+
+class _DamagedError(Exception):
+    """What is wrong with a file, in a few words."""
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; whatever interrupts, a whole one is there under one of its two names."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
+    data = json.dumps(checkpoint.data, sort_keys=True, allow_nan=False)
+    header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, data)}
+    writing = folder / f"{CURRENT}.writing"
+    try:
+        save_file(tensors, writing, {METADATA: json.dumps(header)})
+        with writing.open("rb") as file:
+            os.fsync(file.fileno())
+        if (folder / CURRENT).exists():
+            (folder / CURRENT).replace(folder / PREVIOUS)
+        writing.replace(folder / CURRENT)
+    except (OSError, SafetensorError) as error:
+        writing.unlink(missing_ok=True)
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(
+            f"cannot write the checkpoint to {folder} ({reason}): what was saved before is kept; "
+            "make room, and start the same command again"
+        ) from error
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder; None if there is none."""
+    for name in (CURRENT, PREVIOUS):
+        path = folder / name
+        if path.exists():
+            try:
+                return _read(path)
+            except _DamagedError as damage:
+                other = "the one before it is used" if name == CURRENT else "the run starts again"
+                log.warning("%s is damaged (%s): %s", path, damage, other)
+    return None
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """A finished run needs none."""
+    for name in (CURRENT, PREVIOUS, f"{CURRENT}.writing"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        header = json.loads(metadata[METADATA])
+        found, data, digest = header["format"], header["data"], header["sha256"]
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise _DamagedError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+    if found != FORMAT:
+        raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
+    if digest != _digest(tensors, data):
+        raise _DamagedError("its content is not what was written")
+    return Checkpoint(tensors, json.loads(data))
+
+
+def _digest(tensors: Mapping[str, Tensor], data: str) -> str:
+    digest = hashlib.sha256(data.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

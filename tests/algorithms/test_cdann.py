@@ -1,0 +1,111 @@
+"""CDANN: a discriminator that knows the class, and counts classes alike."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms.cdann import Cdann, CdannConfig
+from parse_dg.algorithms.dann import Dann, DannConfig
+from parse_dg.errors import InputError
+from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+
+
+def build(seed: int = 0, **settings: Any) -> Cdann:
+    config = CdannConfig(**{"width": 8, **settings})
+    return Cdann(backbone(), CLASSES, config, domains=DOMAINS, generator=generator(seed))
+
+
+def slow_average(each: Tensor, labels: Tensor) -> float:
+    """Mean within a class, summed over classes, over the largest label plus one."""
+    found = 0.0
+    for label in set(labels.tolist()):
+        own = [value for value, of in zip(each.tolist(), labels.tolist(), strict=True) if of == label]
+        found += sum(own) / len(own)
+    return found / (max(labels.tolist()) + 1)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3, 3, 3], [1, 1, 1, 1, 1, 1], [0, 0, 2, 0, 2, 0], [0] * 6])
+def test_every_class_of_a_batch_counts_the_same(labels: list[int]) -> None:
+    each = torch.rand(6, generator=generator(3))
+    found = build().averaged(each, torch.tensor(labels))
+    assert found.item() == pytest.approx(slow_average(each, torch.tensor(labels)), 1e-6)
+
+
+def test_classes_a_batch_lacks_make_the_loss_smaller_up_to_its_largest_label() -> None:
+    ones = torch.ones(4)
+    assert build().averaged(ones, torch.tensor([0, 1, 2, 3])).item() == pytest.approx(1.0)
+    assert build().averaged(ones, torch.tensor([3, 3, 3, 3])).item() == pytest.approx(0.25)
+    assert build().averaged(ones, torch.tensor([0, 0, 0, 0])).item() == pytest.approx(1.0)
+
+
+def test_the_discriminator_sees_the_features_plus_the_embedding_of_the_class() -> None:
+    cdann = build()
+    features = torch.randn(5, CHANNELS, generator=generator(4))
+    labels = [3, 0, 0, 2, 1]
+    seen = cdann.judged(features, torch.tensor(labels))
+    for row, label in enumerate(labels):
+        assert torch.equal(seen[row], features[row] + cdann.class_embeddings.weight[label])
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+def test_the_discriminators_loss(penalty: float) -> None:
+    cdann, example = build(gradient_penalty=penalty), batch()
+    features = cdann.features(example.images, generator())
+    seen = (features + cdann.class_embeddings(example.labels)).detach().requires_grad_()
+    logs = cdann.discriminator(seen).log_softmax(1)
+    each = torch.stack([-row[domain] for row, domain in zip(logs, example.domains.tolist(), strict=True)])
+    found = cdann.discrimination(features, example)
+    assert found["discriminator"].item() == pytest.approx(slow_average(each, example.labels), 1e-5)
+    (gradient,) = torch.autograd.grad(each.sum(), seen)  # every image alike, whatever its class
+    if penalty:
+        expected = penalty * gradient.square().sum().item() / len(seen)
+        assert found["gradient_penalty"].item() == pytest.approx(expected, 1e-5)
+    else:
+        assert "gradient_penalty" not in found
+
+
+def test_the_embedding_learns_with_the_discriminator() -> None:
+    cdann = build()
+    assert [id(p) for p in cdann.groups()["adversary"]] == [
+        *(id(p) for p in cdann.discriminator.parameters()),
+        id(cdann.class_embeddings.weight),
+    ]
+    before = copy_of(cdann)
+    step(cdann)
+    assert moved(cdann, before) == {"backbone", "head"}
+    before = copy_of(cdann)
+    step(cdann)
+    assert moved(cdann, before) == {"adversary"}
+
+
+def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
+    cdann = build()
+    dann = Dann(backbone(), CLASSES, DannConfig(width=8), domains=DOMAINS)
+    state = {name: value for name, value in cdann.state_dict().items() if not name.startswith("class_embeddings")}
+    dann.load_state_dict(state)
+    torch.nn.init.zeros_(cdann.class_embeddings.weight)
+    example = batch(per_domain=4)._replace(labels=torch.arange(CLASSES).repeat(DOMAINS))
+    ours, theirs = (algorithm.losses(example, generator()) for algorithm in (cdann, dann))
+    assert {name: value.item() for name, value in ours.items()} == pytest.approx(
+        {name: value.item() for name, value in theirs.items()}, 1e-5
+    )
+
+
+def test_the_start_comes_from_the_generator() -> None:
+    one, again, other = (build(seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(value, again[name]) for name, value in one.items())
+    assert not torch.equal(one["class_embeddings.weight"], other["class_embeddings.weight"])
+
+
+def test_losses_are_in_float32_under_mixed_precision() -> None:
+    cdann = build(gradient_penalty=0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        terms = [value for _ in range(2) for value in next(cdann.turns(batch(), generator())).terms.values()]
+    assert {value.dtype for value in terms} == {torch.float32}
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InputError, match=r"algorithm\.weight must be 0 or more, found -1"):
+        CdannConfig(weight=-1)

@@ -1,0 +1,271 @@
+"""DANN: whose turn it is, what each side minimises, and the penalty on the discriminator's gradient."""
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms.adversarial import perceptron
+from parse_dg.algorithms.base import GroupSettings
+from parse_dg.algorithms.dann import Dann, DannConfig
+from parse_dg.errors import InputError
+from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
+from tests.algorithms.golden import constant, trainer_of
+from tests.algorithms.tiny import (
+    CHANNELS,
+    CLASSES,
+    DOMAINS,
+    backbone,
+    batch,
+    copy_of,
+    double,
+    generator,
+    moved,
+    step,
+    total,
+)
+
+
+def build(*, smoothing: float = 0.0, seed: int = 0, **settings: Any) -> Dann:
+    config = DannConfig(**{"width": 8, **settings})
+    return Dann(backbone(), CLASSES, config, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed))
+
+
+def cross_entropy(scores: Tensor, label: int) -> float:
+    """Of one image, from its scores."""
+    values = scores.tolist()
+    return math.log(sum(math.exp(value) for value in values)) - values[label]
+
+
+def scores(dann: Dann, features: Tensor) -> Tensor:
+    """The discriminator, layer by layer."""
+    for layer in dann.discriminator[:-1:2]:
+        features = (layer.weight @ features + layer.bias).clamp(min=0)  # type: ignore[operator,union-attr]
+    last = dann.discriminator[-1]
+    return last.weight @ features + last.bias  # type: ignore[operator,union-attr]
+
+
+# whose turn it is
+
+NETWORK, DISCRIMINATOR = {"backbone", "head"}, {"adversary"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "order"), [(1, "NDNDND"), (2, "DNDDND"), (3, "DDNDDD")], ids=["one", "two", "three"]
+)
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+def test_the_two_sides_take_turns(steps: int, order: str, penalty: float) -> None:
+    dann = build(discriminator_steps=steps, gradient_penalty=penalty)
+    found = ""
+    for _ in order:
+        before = copy_of(dann)
+        (turn,) = dann.turns(batch(), generator())
+        assert moved(dann, before) == set()
+        assert set(turn.groups or ()) in (NETWORK, DISCRIMINATOR)
+        found += "N" if set(turn.groups or ()) == NETWORK else "D"
+    assert found == order
+    assert dann.update_count.tolist() == [len(order)]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+def test_only_the_side_whose_turn_it_is_moves(penalty: float) -> None:
+    dann = build(gradient_penalty=penalty)
+    before = copy_of(dann)
+    assert set(step(dann)[0]) == {"cross_entropy", "adversary", "total"}
+    assert moved(dann, before) == NETWORK
+    before = copy_of(dann)
+    assert set(step(dann)[0]) - {"gradient_penalty"} == {"discriminator", "total"}
+    assert moved(dann, before) == DISCRIMINATOR
+
+
+def test_a_loaded_game_goes_on_where_it_was() -> None:
+    first = build()
+    step(first, 3)
+    second = build(seed=5)
+    second.load_state_dict(first.state_dict())
+    for dann in (first, second, deepcopy(first)):
+        assert set(step(dann)[0]) == {"discriminator", "total"}
+        assert dann.update_count.tolist() == [4]
+
+
+# what is minimised
+
+
+def test_the_discriminator_minimises_the_cross_entropy_of_the_domain() -> None:
+    dann, example = build().double(), double(batch())
+    next(dann.turns(example, generator()))
+    (turn,) = dann.turns(example, generator())
+    features = dann.features(example.images, generator())
+    expected = [
+        cross_entropy(scores(dann, z), int(domain)) for z, domain in zip(features, example.domains, strict=True)
+    ]
+    assert turn.terms["discriminator"].item() == pytest.approx(sum(expected) / len(expected), 1e-9)
+    assert list(turn.terms) == ["discriminator"]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 3.0])
+def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight: float) -> None:
+    dann, example = build(weight=weight, gradient_penalty=0.2).double(), double(batch())
+    (turn,) = dann.turns(example, generator())
+    features = dann.features(example.images, generator())
+    logits = dann.classifier(features)
+    classes = [cross_entropy(each, int(label)) for each, label in zip(logits, example.labels, strict=True)]
+    theirs = total(dann.discrimination(features, example)).item()
+    assert turn.terms["cross_entropy"].item() == pytest.approx(sum(classes) / len(classes), 1e-9)
+    assert turn.terms["adversary"].item() == pytest.approx(-weight * theirs, 1e-9)
+
+
+def test_the_penalty_is_on_the_gradient_by_the_features() -> None:
+    """Against differences: the gradient of an image's cross-entropy by each of its features."""
+    dann, example = build(gradient_penalty=0.25).double(), double(batch(per_domain=2))
+    features = dann.features(example.images, generator()).detach()
+    squares = []
+    for z, domain in zip(features, example.domains.tolist(), strict=True):
+        square = 0.0
+        for dimension in range(CHANNELS):
+            nudge = torch.zeros(CHANNELS, dtype=torch.float64)
+            nudge[dimension] = 1e-5
+            up, down = (cross_entropy(scores(dann, z + sign * nudge), domain) for sign in (1, -1))
+            square += ((up - down) / 2e-5) ** 2
+        squares.append(square)
+    found = dann.discrimination(features.requires_grad_(), example)["gradient_penalty"]
+    assert found.item() == pytest.approx(0.25 * sum(squares) / len(squares), 1e-6)
+
+
+def test_the_penalty_has_a_gradient_for_either_side() -> None:
+    dann, example = build(gradient_penalty=0.25).double(), double(batch(per_domain=2))
+    features = dann.features(example.images, generator()).detach().requires_grad_()
+    weight = dann.discriminator[0].weight
+    assert isinstance(weight, Tensor)
+
+    def penalty() -> Tensor:
+        return dann.discrimination(features, example)["gradient_penalty"]
+
+    gradients = torch.autograd.grad(penalty(), [weight, features])
+    for tensor, gradient in zip((weight, features), gradients, strict=True):
+        place = divmod(int(gradient.abs().argmax()), gradient.shape[1])
+        values = []
+        for nudge in (1e-6, -2e-6):
+            with torch.no_grad():
+                tensor[place] += nudge
+            values.append(penalty().item())
+        assert gradient[place].item() == pytest.approx((values[0] - values[1]) / 2e-6, 1e-4)
+
+
+def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -> None:
+    dann, example = build(gradient_penalty=0.25, discriminator_steps=2), batch()
+    parameters = list(dann.adversary())
+    (turn,) = dann.turns(example, generator())
+    found = torch.autograd.grad(total(turn.terms), parameters)
+    whole = dann.discrimination(dann.features(example.images, generator()), example)
+    for one, other in zip(found, torch.autograd.grad(total(whole), parameters), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_discriminator_learns_to_tell_the_domains() -> None:
+    dann = build(discriminator_steps=100)
+    trainer = trainer_of(dann.train(), constant(0.02))
+    history = [trainer.update(number, batch())["discriminator"].item() for number in range(1, 60)]
+    assert history[-1] < 0.5 * history[0]
+
+
+def test_smoothing_is_for_the_classes() -> None:
+    sharp, smooth = (build(smoothing=smoothing).losses(batch(), generator()) for smoothing in (0.0, 0.2))
+    assert sharp["adversary"].item() == smooth["adversary"].item()
+    assert sharp["cross_entropy"].item() != smooth["cross_entropy"].item()
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
+    dann = build(gradient_penalty=penalty)
+    exact = [next(dann.turns(batch(), generator())).terms for _ in range(2)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = [next(dann.turns(batch(), generator())).terms for _ in range(2)]
+    for one, other in zip(exact, rounded, strict=True):
+        assert {value.dtype for value in other.values()} == {torch.float32}
+        assert [value.item() for value in other.values()] == pytest.approx(
+            [value.item() for value in one.values()], rel=0.1, abs=0.02
+        )
+
+
+# the network
+
+
+def test_prediction_needs_no_discriminator() -> None:
+    dann, example = build(), batch()
+    before = dann(example.images)
+    for parameter in dann.discriminator.parameters():
+        torch.nn.init.constant_(parameter, 7.0)
+    assert torch.equal(dann(example.images), before)
+
+
+def test_the_discriminator_is_a_perceptron() -> None:
+    shapes = [tuple(p.shape) for p in build(width=7, depth=4).discriminator.parameters()]
+    assert shapes == [(7, CHANNELS), (7,), (7, 7), (7,), (7, 7), (7,), (DOMAINS, 7), (DOMAINS,)]
+    assert [tuple(p.shape) for p in perceptron(5, 9, 2, 3).parameters()] == [(9, 5), (9,), (3, 9), (3,)]
+    assert (DannConfig().width, DannConfig().depth) == (256, 3)
+
+
+def test_the_start_comes_from_the_generator() -> None:
+    one, again, other = build(seed=1).state_dict(), build(seed=1).state_dict(), build(seed=2).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in one.items())
+    assert not torch.equal(one["discriminator.0.weight"], other["discriminator.0.weight"])
+
+
+# groups and settings
+
+
+def test_the_discriminator_is_the_adversary() -> None:
+    dann = build()
+    groups = dann.groups()
+    assert [id(p) for p in groups["adversary"]] == [id(p) for p in dann.discriminator.parameters()]
+    assert [id(p) for p in groups["head"]] == [id(p) for p in dann.classifier.parameters()]
+    assert [id(p) for p in groups["backbone"]] == [id(p) for p in dann.backbone.parameters()]
+
+
+def test_both_sides_have_an_adam_of_their_own() -> None:
+    dann = build(beta1=0.3, discriminator_rate=4.0, discriminator_decay=0.125)
+    assert dann.settings() == {
+        "backbone": GroupSettings(1.0, (0.3, 0.9), None),
+        "head": GroupSettings(1.0, (0.3, 0.9), None),
+        "adversary": GroupSettings(4.0, (0.3, 0.9), 0.125),
+    }
+    groups = build_optimizer(
+        dann, OptimizerConfig(backbone_rate=0.5, head_rate=0.25, weight_decay=0.01)
+    ).param_groups
+    found = {group["name"]: (group["lr"], group["weight_decay"], group["betas"]) for group in groups}
+    assert found == {
+        "backbone": (0.5, 0.01, (0.3, 0.9)),
+        "head": (0.25, 0.01, (0.3, 0.9)),
+        "adversary": (1.0, 0.125, (0.3, 0.9)),
+    }
+
+
+WRONG = {
+    "weight": (-1.0, "0 or more"),
+    "gradient_penalty": (-0.5, "0 or more"),
+    "discriminator_rate": (-2.0, "0 or more"),
+    "discriminator_decay": (float("nan"), "0 or more"),
+    "discriminator_steps": (0, "at least 1"),
+    "width": (0, "at least 1"),
+    "depth": (1, "at least 2"),
+    "beta1": (1.0, "between 0 and 1"),
+    "dropout": (-0.1, "between 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_settings_are_checked(field: str) -> None:
+    value, expected = WRONG[field]
+    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
+        replace(DannConfig(), **{field: value})  # type: ignore[arg-type]
+
+
+def test_the_defaults_are_the_published_ones() -> None:
+    config = DannConfig()
+    assert (config.weight, config.discriminator_steps, config.gradient_penalty) == (1.0, 1, 0.0)
+    assert (config.beta1, config.discriminator_rate, config.discriminator_decay) == (0.5, 1.0, 0.0)

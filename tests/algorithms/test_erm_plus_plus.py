@@ -1,0 +1,159 @@
+"""ERM++: against recorded steps of the official code, through the trainer; its two phases."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
+from parse_dg.config import change
+from parse_dg.data.augment import AugmentConfig
+from parse_dg.errors import InputError
+from parse_dg.training.averaging import AveragingConfig, MovingAverage
+from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.algorithms.golden import FlatBackbone, Trace, assert_same, constant, load, renamed
+
+CPU = torch.device("cpu")
+
+
+def trainer(algorithm: ErmPlusPlus, optimizer: OptimizerConfig, **settings: Any) -> Trainer:
+    return Trainer(
+        algorithm,
+        iter(()),
+        [],
+        steps=100,
+        training=TrainingConfig(device="cpu", precision="float32"),
+        optimizer=optimizer,
+        augment=AugmentConfig(),
+        averaging=AveragingConfig(**settings),
+        generator=torch.Generator().manual_seed(0),
+        device=CPU,
+    )
+
+
+# the official code
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return load("ERMPlusPlus")
+
+
+def names(network: str) -> dict[str, str]:
+    return {f"{network}.0.": "backbone.", f"{network}.1.": "classifier."}
+
+
+def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
+    settings = trace.hparams
+    config = ErmPlusPlusConfig(linear_steps=settings["linear_steps"])
+    algorithm = ErmPlusPlus(trace.backbone(), trace.classes, config)
+    algorithm.load_state_dict(renamed(trace.initial(), names("network")), strict=False)
+    rates = constant(settings["lr"], settings["weight_decay"])
+    run = trainer(algorithm, rates, kind="sma", start=settings["sma_start_iter"])
+    algorithm.train()
+    for step in range(trace.steps):
+        alone = step <= settings["linear_steps"]
+        for group in run.optimizer.param_groups:
+            group["lr"] = settings["linear_lr" if alone else "lr"]
+        terms = run.update(step + 1, trace.batch(step))
+        assert float(terms["total"]) == pytest.approx(trace.losses[step]["loss"], 1e-4)
+        with torch.no_grad():
+            assert_same(run.averaging.scored(trace.ones()), trace.prediction(step))
+    assert_same(dict(algorithm.state_dict()), renamed(trace.final(), names("network")))
+    assert_same(dict(run.averaging.scored.state_dict()), renamed(trace.final(), names("network_sma")))
+
+
+# the phases
+
+
+def small(**settings: Any) -> ErmPlusPlus:
+    torch.manual_seed(0)
+    return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
+
+
+def example(seed: int = 0) -> Example:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(6, 3, 2, 2, generator=generator)
+    return Example(images, torch.arange(6) % 5, torch.arange(6) // 2)
+
+
+def moved(before: dict[str, Tensor], algorithm: ErmPlusPlus) -> set[str]:
+    now = algorithm.state_dict()
+    return {name.split(".")[0] for name in before if not torch.equal(before[name], now[name])} - {"update_count"}
+
+
+@pytest.mark.parametrize("linear_steps", [0, 2])
+def test_the_head_moves_alone_for_one_step_more_than_the_setting_says(linear_steps: int) -> None:
+    algorithm = small(linear_steps=linear_steps)
+    run = trainer(algorithm, constant(0.01))
+    algorithm.train()
+    for step in range(1, linear_steps + 4):
+        before = {name: value.clone() for name, value in algorithm.state_dict().items()}
+        run.update(step, example(step))
+        assert moved(before, algorithm) == (
+            {"classifier"} if step <= linear_steps + 1 else {"backbone", "classifier"}
+        )
+        assert int(algorithm.update_count) == algorithm.count == step
+
+
+def test_everything_starts_with_an_optimiser_that_remembers_nothing() -> None:
+    algorithm = small(linear_steps=1)
+    run = trainer(algorithm, constant(0.01))
+    algorithm.train()
+    counted = []
+    for step in range(1, 5):
+        run.update(step, example(step))
+        counted.append(float(run.optimizer.state[algorithm.classifier.weight]["step"]))
+    assert counted == [1, 2, 1, 2]
+
+
+def test_the_gradient_of_the_first_phase_is_that_of_the_head() -> None:
+    algorithm = small(linear_steps=1)
+    (turn,) = algorithm.turns(example(), torch.Generator())
+    assert turn.groups == ("head",)
+    sum(turn.terms.values()).backward()  # type: ignore[union-attr]
+    assert all(parameter.grad is None for parameter in algorithm.backbone.parameters())
+    found = algorithm.classifier.weight.grad
+    algorithm.classifier.weight.grad = None
+    algorithm.losses(example(), torch.Generator())["cross_entropy"].backward()
+    assert found is not None
+    torch.testing.assert_close(found, algorithm.classifier.weight.grad)
+
+
+def test_loaded_weights_go_on_where_they_were() -> None:
+    algorithm, other = small(linear_steps=1), small(linear_steps=1)
+    run = trainer(algorithm, constant(0.01))
+    for step in range(1, 3):
+        run.update(step, example(step))
+    other.load_state_dict(algorithm.state_dict())
+    (turn,) = other.turns(example(), torch.Generator())
+    assert turn.groups is None
+    assert turn.afresh
+
+
+def test_the_average_counts_the_steps_of_the_network() -> None:
+    algorithm = small(linear_steps=1)
+    run = trainer(algorithm, constant(0.01), kind="sma", start=2)
+    for step in range(1, 5):
+        run.update(step, example(step))
+    assert isinstance(run.averaging, MovingAverage)
+    assert int(run.averaging.network.state_dict()["update_count"]) == 4
+
+
+# settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"linear_steps": -1}, r"algorithm\.linear_steps must be 0 or more, found -1"),
+        ({"dropout": 1.0}, r"algorithm\.dropout must be between 0 and 1, found 1\.0"),
+        ({"stages": "3"}, "unknown stages '3': valid are 1, 2"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        change(ErmPlusPlusConfig(), settings)

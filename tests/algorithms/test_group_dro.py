@@ -1,0 +1,120 @@
+"""GroupDRO: the weights of the domains, step by step."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg.algorithms.erm import Erm, ErmConfig
+from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
+from parse_dg.errors import InputError
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+
+
+def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> GroupDro:
+    return GroupDro(backbone(), CLASSES, GroupDroConfig(**settings), domains=domains, generator=generator(seed))
+
+
+def slow_losses(dro: GroupDro, domains: int, number: int) -> list[float]:
+    """The cross-entropy of each domain, from a pass of its own."""
+    found = []
+    for part in batch(domains, seed=number).by_domain(domains):
+        logs = dro(part.images).log_softmax(1).tolist()
+        found.append(-sum(row[label] for row, label in zip(logs, part.labels.tolist(), strict=True)) / len(logs))
+    return found
+
+
+@pytest.mark.parametrize("domains", [1, 2, 3, 5])
+@pytest.mark.parametrize("divide", [False, True])
+def test_the_loss_and_the_weights_of_some_steps(domains: int, divide: bool) -> None:
+    dro = build(domains=domains, eta=0.3, divide=divide)
+    weights = [1.0] * domains
+    for number in range(4):
+        each = slow_losses(dro, domains, number)
+        weights = [weight * math.exp(0.3 * loss) for weight, loss in zip(weights, each, strict=True)]
+        weights = [weight / sum(weights) for weight in weights]
+        (turn,) = dro.turns(batch(domains, seed=number), generator())
+        expected = sum(weight * loss for weight, loss in zip(weights, each, strict=True))
+        found = turn.terms["cross_entropy"].item()
+        assert found == pytest.approx(expected / domains if divide else expected, 1e-5)
+        assert dro.q.tolist() == pytest.approx(weights, 1e-5)
+        assert turn.groups is None
+
+
+def test_the_worst_domain_gains() -> None:
+    dro = build(eta=1.0)
+    each = slow_losses(dro, DOMAINS, 0)
+    next(dro.turns(batch(), generator()))
+    assert dro.q.argmax() == each.index(max(each))
+    assert dro.q.argmin() == each.index(min(each))
+
+
+def test_a_rate_of_zero_is_erm() -> None:
+    dro, erm = build(eta=0.0), Erm(backbone(), CLASSES, ErmConfig(), generator=generator())
+    ours, theirs = step(dro, 3), step(erm, 3)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["cross_entropy"] == pytest.approx(other["cross_entropy"], 1e-5)
+
+
+def test_the_weights_are_no_part_of_the_gradient() -> None:
+    dro = build(eta=0.5)
+    terms = dro.losses(batch(), generator())
+    (found,) = torch.autograd.grad(terms["cross_entropy"], dro.classifier.bias)
+    each = dro.of_domains(batch(), generator())
+    fixed = dro.raised(each).tolist()
+    (expected,) = torch.autograd.grad(
+        sum(q * loss for q, loss in zip(fixed, each, strict=True)), dro.classifier.bias
+    )  # type: ignore[arg-type]
+    torch.testing.assert_close(found, expected)
+
+
+def test_asking_for_the_loss_does_not_move_the_weights() -> None:
+    dro = build(eta=0.5)
+    one, again = (dro.losses(batch(), generator())["cross_entropy"].item() for _ in range(2))
+    assert one == again
+    assert dro.q.tolist() == [1.0] * DOMAINS
+    assert next(dro.turns(batch(), generator())).terms["cross_entropy"].item() == one
+
+
+def test_the_weights_are_saved() -> None:
+    first, second = build(eta=0.5), build(eta=0.5)
+    step(first, 2)
+    assert first.q.tolist() != [1.0] * DOMAINS
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.q, first.q)
+
+
+def test_everything_moves() -> None:
+    dro = build()
+    before = copy_of(dro)
+    step(dro)
+    assert moved(dro, before) == {"backbone", "head"}
+    assert dro.settings() == {}
+
+
+def test_the_loss_is_in_float32_under_mixed_precision() -> None:
+    dro = build(eta=0.1)
+    exact = dro.losses(batch(), generator())["cross_entropy"].item()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = dro.losses(batch(), generator())["cross_entropy"]
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact, 0.05)
+
+
+def test_the_start_comes_from_the_generator() -> None:
+    one, again, other = (build(seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(one["classifier.weight"], again["classifier.weight"])
+    assert not torch.equal(one["classifier.weight"], other["classifier.weight"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"), [("eta", -0.1, "0 or more"), ("dropout", 1.0, "between 0 and 1")]
+)
+def test_settings_are_checked(field: str, value: float, expected: str) -> None:
+    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
+        GroupDroConfig(**{field: value})
+
+
+def test_the_defaults_are_the_published_ones() -> None:
+    assert (GroupDroConfig().eta, GroupDroConfig().divide) == (0.01, False)

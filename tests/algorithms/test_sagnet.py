@@ -1,0 +1,248 @@
+"""SagNet: exchanging style and content, and the three turns of a step."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.algorithms.base import Turn
+from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content, unsureness
+from parse_dg.errors import InputError
+from parse_dg.training.trainer import Trainer
+from tests.algorithms.golden import constant, trainer_of
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+
+GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
+
+
+def build(*, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> SagNet:
+    config = SagNetConfig(**settings)
+    return SagNet(
+        backbone(), CLASSES, config, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)
+    )
+
+
+def features_and_exchange() -> tuple[Tensor, Exchange]:
+    features = torch.randn(5, 7, generator=generator(1), dtype=torch.float64) * 3 + 1
+    return features, Exchange(
+        torch.rand((5, 1), generator=generator(2), dtype=torch.float64), torch.tensor([3, 2, 0, 4, 1])
+    )
+
+
+def style(values: list[float]) -> tuple[float, float]:
+    """Mean and unbiased variance."""
+    mean = sum(values) / len(values)
+    return mean, sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+# style and content
+
+
+def test_style_is_mixed_with_that_of_the_partner() -> None:
+    features, exchange = features_and_exchange()
+    found = mix_style(features, exchange)
+    styles = [style(row) for row in features.tolist()]
+    for row, values in enumerate(features.tolist()):
+        share, partner = exchange.share[row].item(), int(exchange.partner[row])
+        mean, variance = (share * a + (1 - share) * b for a, b in zip(styles[row], styles[partner], strict=True))
+        own_mean, own_variance = styles[row]
+        expected = [
+            (value - own_mean) / math.sqrt(own_variance + 1e-5) * math.sqrt(variance + 1e-5) + mean
+            for value in values
+        ]
+        assert found[row].tolist() == pytest.approx(expected, 1e-9)
+
+
+def test_content_is_swapped_with_that_of_the_partner() -> None:
+    features, exchange = features_and_exchange()
+    found = swap_content(features, exchange)
+    rows = features.tolist()
+    for row in range(len(rows)):
+        other = rows[int(exchange.partner[row])]
+        (mean, variance), (other_mean, other_variance) = style(rows[row]), style(other)
+        expected = [
+            (value - other_mean) / math.sqrt(other_variance + 1e-5) * math.sqrt(variance + 1e-5) + mean
+            for value in other
+        ]
+        assert found[row].tolist() == pytest.approx(expected, 1e-9)
+
+
+def test_an_image_that_keeps_its_own_is_left_alone() -> None:
+    features, exchange = features_and_exchange()
+    alone = torch.arange(5)
+    torch.testing.assert_close(mix_style(features, exchange._replace(partner=alone)), features)
+    torch.testing.assert_close(mix_style(features, exchange._replace(share=torch.ones(5, 1))), features)
+    torch.testing.assert_close(swap_content(features, exchange._replace(partner=alone)), features)
+
+
+def test_the_gradient_of_swapped_content_flows_through_the_style_alone() -> None:
+    features, exchange = features_and_exchange()
+    leaf = features.clone().requires_grad_()
+    weights = torch.randn(5, 7, generator=generator(3), dtype=torch.float64)
+    (found,) = torch.autograd.grad((weights * swap_content(leaf, exchange)).sum(), leaf)
+
+    def with_content_fixed(x: Tensor) -> Tensor:
+        content = (features - features.mean(1, keepdim=True)) / (features.var(1, keepdim=True) + 1e-5).sqrt()
+        std = (x.var(1, keepdim=True) + 1e-5).sqrt()
+        return (weights * (content[exchange.partner] * std + x.mean(1, keepdim=True))).sum()
+
+    leaf = features.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(with_content_fixed(leaf), leaf)
+    torch.testing.assert_close(found, expected)
+    assert found.abs().max() > 0.01
+
+
+def test_the_gradient_of_mixed_style_is_right() -> None:
+    features, exchange = features_and_exchange()
+    assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
+
+
+def test_unsureness_is_least_where_all_classes_are_alike() -> None:
+    assert unsureness(torch.full((3, 8), 2.5)).item() == pytest.approx(math.log(8))
+    logits = torch.randn(6, 8, generator=generator(1))
+    expected = sum(-math.log(p) / 8 for row in logits.double().softmax(1).tolist() for p in row) / 6
+    assert unsureness(logits).item() == pytest.approx(expected, 1e-6)
+    assert expected > math.log(8)
+    assert unsureness(logits.bfloat16()).dtype == torch.float32
+
+
+# the turns
+
+
+def test_a_step_has_three_turns() -> None:
+    turns = list(build(weight=0.3).turns(batch(), generator()))
+    assert [turn.groups for turn in turns] == GROUPS
+    assert [list(turn.terms) for turn in turns] == [["cross_entropy"], ["style"], ["adversary"]]
+    assert not any(turn.afresh for turn in turns)
+
+
+def test_every_turn_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sagnet, seen = build(), []
+    descend = Trainer._descend
+
+    def watched(trainer: Trainer, loss: Tensor, turn: Turn) -> None:
+        before = copy_of(sagnet)
+        descend(trainer, loss, turn)
+        seen.append(moved(sagnet, before))
+
+    monkeypatch.setattr(Trainer, "_descend", watched)
+    step(sagnet, 2)
+    assert seen == [set(groups) for groups in GROUPS] * 2
+
+
+def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each from a pass of its own through the network as the turn before left it."""
+    sagnet, example = build(weight=0.3), batch()
+    drawn = [sagnet.draw(len(example.images), generator(seed)) for seed in range(3)]
+    left = list(drawn)
+    monkeypatch.setattr(sagnet, "draw", lambda size, generator: left.pop(0))
+    optimizer = trainer_of(sagnet, constant(0.05))
+    for number, turn in enumerate(sagnet.turns(example, generator())):
+        features = sagnet.backbone(example.images).mean((2, 3))
+        if number == 0:
+            logits = sagnet.classifier(mix_style(features, drawn[0]))
+        else:
+            logits = sagnet.style_classifier(swap_content(features, drawn[number]))
+        logs = logits.log_softmax(1)
+        of_label = -logs[torch.arange(len(logs)), example.labels].mean().item()
+        expected = [of_label, of_label, 0.3 * -logs.mean().item()][number]
+        (found,) = turn.terms.values()
+        assert found.item() == pytest.approx(expected, 1e-5)
+        optimizer._descend(found, turn)
+    assert left == []
+
+
+def test_the_backbone_makes_two_passes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    sagnet, sizes = build(), []
+    plain = sagnet.backbone.forward
+
+    def counted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        sizes.append(len(images))
+        return plain(images, generator)
+
+    monkeypatch.setattr(sagnet.backbone, "forward", counted)
+    step(sagnet)
+    assert sizes == [15, 15]
+
+
+def test_a_weight_of_zero_leaves_the_style_as_it_is() -> None:
+    (turn,) = [turn for turn in build(weight=0.0).turns(batch(), generator()) if turn.groups == ("backbone",)]
+    assert turn.terms["adversary"].item() == 0
+
+
+def test_smoothing_is_for_the_labels() -> None:
+    sharp, smooth = (
+        [next(iter(turn.terms.values())).item() for turn in build(smoothing=s).turns(batch(), generator())]
+        for s in (0.0, 0.2)
+    )
+    assert [a == b for a, b in zip(sharp, smooth, strict=True)] == [False, False, True]
+
+
+# draws
+
+
+def test_draws_come_from_the_generator() -> None:
+    one, again, other = (
+        [next(iter(turn.terms.values())).item() for turn in build().turns(batch(), generator(seed))]
+        for seed in (5, 5, 6)
+    )
+    assert one == again
+    assert all(a != b for a, b in zip(one, other, strict=True))
+
+
+def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
+    sagnet, draws = build(), generator(3)
+    one, other = sagnet.draw(200, draws), sagnet.draw(200, draws)
+    assert one.share.shape == (200, 1)
+    assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
+    assert sorted(one.partner.tolist()) == list(range(200))
+    assert not torch.equal(one.partner, other.partner)
+
+
+# the network
+
+
+def test_prediction_needs_no_style() -> None:
+    sagnet, example = build(), batch()
+    before = sagnet(example.images)
+    torch.nn.init.constant_(sagnet.style_classifier.weight, 7.0)
+    assert torch.equal(sagnet(example.images), before)
+    assert torch.equal(before, sagnet.classifier(sagnet.backbone(example.images).mean((2, 3))))
+
+
+def test_the_style_classifier_is_the_adversary() -> None:
+    sagnet = build()
+    groups = sagnet.groups()
+    assert [id(p) for p in groups["adversary"]] == [id(p) for p in sagnet.style_classifier.parameters()]
+    assert [id(p) for p in groups["head"]] == [id(p) for p in sagnet.classifier.parameters()]
+    assert sagnet.settings() == {}
+
+
+def test_the_start_comes_from_the_generator() -> None:
+    one, again, other = (build(seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(value, again[name]) for name, value in one.items())
+    assert not torch.equal(one["style_classifier.weight"], other["style_classifier.weight"])
+    assert not torch.equal(one["style_classifier.weight"], one["classifier.weight"])
+
+
+def test_losses_are_in_float32_under_mixed_precision() -> None:
+    sagnet = build()
+    exact = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
+    assert {value.dtype for value in found} == {torch.float32}
+    assert [v.item() for v in found] == pytest.approx([v.item() for v in exact], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"), [("weight", -0.1, "0 or more"), ("dropout", 1.0, "between 0 and 1")]
+)
+def test_settings_are_checked(field: str, value: float, expected: str) -> None:
+    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
+        SagNetConfig(**{field: value})
+
+
+def test_the_default_is_the_published_one() -> None:
+    assert SagNetConfig().weight == 0.1

@@ -1,0 +1,140 @@
+"""Checkpoints: whole or not there, verified, and the one before is used where the last is damaged."""
+
+import errno
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg.errors import InputError
+from parse_dg.training import checkpoint as module
+from parse_dg.training.checkpoint import (
+    CURRENT,
+    PREVIOUS,
+    Checkpoint,
+    read_checkpoint,
+    remove_checkpoints,
+    write_checkpoint,
+)
+
+
+def numbered(number: int) -> Checkpoint:
+    tensors = {
+        "weights": torch.full((3, 4), float(number)),
+        "half": torch.arange(5).to(torch.bfloat16) + number,
+        "state": torch.Generator().manual_seed(number).get_state(),
+        "count": torch.tensor(number),
+        "none": torch.empty(0, dtype=torch.long),
+        "turned": torch.arange(6.0).view(2, 3).T,
+    }
+    return Checkpoint(tensors, {"step": number, "words": ["Λ", None, 0.1]})
+
+
+def same(one: Checkpoint | None, other: Checkpoint) -> bool:
+    assert one is not None
+    assert one.data == other.data
+    assert set(one.tensors) == set(other.tensors)
+    return all(
+        value.dtype == other.tensors[name].dtype and torch.equal(value, other.tensors[name])
+        for name, value in one.tensors.items()
+    )
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    assert read_checkpoint(tmp_path) is None
+    for number in (1, 2, 3):
+        write_checkpoint(tmp_path, numbered(number))
+        assert same(read_checkpoint(tmp_path), numbered(number))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CURRENT, PREVIOUS])
+    remove_checkpoints(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def damage_cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def damage_flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def damage_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def damage_replace(path: Path) -> None:
+    path.write_bytes(b"something else entirely")
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty, damage_replace])
+def test_a_damaged_one_is_named_and_the_one_before_is_used(
+    damage: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_checkpoint(tmp_path, numbered(1))
+    write_checkpoint(tmp_path, numbered(2))
+    damage(tmp_path / CURRENT)
+    with caplog.at_level(logging.WARNING):
+        assert same(read_checkpoint(tmp_path), numbered(1))
+    (message,) = caplog.messages
+    assert str(tmp_path / CURRENT) in message
+    assert message.endswith("the one before it is used")
+    damage(tmp_path / PREVIOUS)
+    assert read_checkpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize("when", ["save_file", "fsync", "first rename", "second rename"])
+def test_whatever_interrupts_a_whole_one_is_there(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path, numbered(1))
+    write_checkpoint(tmp_path, numbered(2))
+    calls = []
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    def replace(self: Path, target: Path) -> Path:
+        calls.append(self)
+        if len(calls) == (1 if when == "first rename" else 2):
+            raise KeyboardInterrupt
+        return Path(shutil.move(self, target))
+
+    with monkeypatch.context() as patch:
+        if when == "save_file":
+            patch.setattr(module, "save_file", stop)
+        elif when == "fsync":
+            patch.setattr(module.os, "fsync", stop)
+        else:
+            patch.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            write_checkpoint(tmp_path, numbered(3))
+    assert same(read_checkpoint(tmp_path), numbered(2))
+    write_checkpoint(tmp_path, numbered(4))
+    assert same(read_checkpoint(tmp_path), numbered(4))
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint(tmp_path, numbered(1))
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "save_file", full)
+        with pytest.raises(InputError, match=r"No space left on device.*what was saved before is kept") as caught:
+            write_checkpoint(tmp_path, numbered(2))
+    assert "\n" not in str(caught.value)
+    assert same(read_checkpoint(tmp_path), numbered(1))
+
+
+def test_a_newer_format_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FORMAT", 2)
+        write_checkpoint(tmp_path, numbered(1))
+    with pytest.raises(InputError, match="has format 2, this version reads format 1"):
+        read_checkpoint(tmp_path)
