@@ -24,7 +24,6 @@ from parse_dg.evaluation.accuracy import predict
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.display import (
     compact_with_display,
-    percent,
     print_compaction,
     print_path,
     run_with_display,
@@ -34,6 +33,7 @@ from parse_dg.experiments.run import Result
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet, require_matplotlib
 from parse_dg.explain.localisation import primitive_places
+from parse_dg.wording import percent
 
 IMAGES_PER_DOMAIN = 2
 FOLLOWS = 0.5

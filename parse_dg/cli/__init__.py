@@ -10,10 +10,10 @@ from rich.console import Console
 
 from parse_dg._version import __version__
 from parse_dg.cli import data, runs, tables
-from parse_dg.data.images import UNPRINTABLE
 from parse_dg.errors import InputError
 from parse_dg.experiments.compact import NotLosslessError
 from parse_dg.training.trainer import NonFiniteLossError
+from parse_dg.wording import UNPRINTABLE
 
 EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 

@@ -60,19 +60,19 @@ def check(options: argparse.Namespace, console: Console) -> None:
 
 def list_all(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data list`."""
-    from parse_dg.data.library import added, open_manifest
+    from parse_dg.data.library import added, manifest_path
+    from parse_dg.data.manifest_file import read_summary
 
     table = Table("name", "domains", "classes", "images", "where")
     table.add_row("blueprints", "photo, cartoon, sketch, paint", "8", "7,680", "drawn on first use")
     for name in added():
         try:
-            manifest = open_manifest(name)
+            found = read_summary(manifest_path(name))
         except InputError as error:
             table.add_row(name, "", "", "", escape(str(error)))
             continue
-        domains = ", ".join(manifest.domains)
-        images = f"{len(manifest.images):,}"
-        table.add_row(name, escape(domains), str(len(manifest.classes)), images, escape(str(manifest.root)))
+        domains = escape(", ".join(found.domains))
+        table.add_row(name, domains, str(len(found.classes)), f"{found.images:,}", escape(str(found.root)))
     for name, known in DATA_SETS.items():
         if name not in added():
             counts = f"{known.published_images:,} published"

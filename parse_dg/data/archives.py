@@ -9,27 +9,21 @@ import bz2
 import gzip
 import io
 import lzma
-import os
-import re
 import shutil
 import stat
-import struct
 import tarfile
-import unicodedata
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
+from parse_dg.data.archive_writer import CHUNK, DAMAGE, ArchiveWriter, Limits
 from parse_dg.data.listing import Problem, Progress
 from parse_dg.errors import InputError
 
-CHUNK = 1 << 20
 LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -38,30 +32,6 @@ _COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\0": lzma.open,
 }
-_DAMAGE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    NotImplementedError,
-    ValueError,
-)
-"""What reading damaged or malicious bytes can raise, besides an OSError without a number."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What an archive may hold at most."""
-
-    bytes: int = 200 << 30  # of all members together, unpacked
-    members: int = 5_000_000
-    ratio: int = 200  # unpacked / packed, of a member larger than `ratio_from`
-    ratio_from: int = 10 << 20
 
 
 def is_archive(path: Path) -> bool:
@@ -88,7 +58,7 @@ def extract(
     total = sum(archive.stat().st_size for archive in archives)
     done = 0
     with _temporary(folder) as temporary:
-        writer = _Writer(temporary, limits or Limits())
+        writer = ArchiveWriter(temporary, limits or Limits())
         writer.expect(sum(_least(archive, kind) for archive, kind in zip(archives, kinds, strict=True)))
         for archive, kind in zip(archives, kinds, strict=True):
 
@@ -118,7 +88,7 @@ def _kind(path: Path) -> str | None:
         with _decompressed(path, tarfile.BLOCKSIZE) as (_, stream):
             tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
             return "tar"
-    except (OSError, *_DAMAGE):
+    except (OSError, *DAMAGE):
         return None
 
 
@@ -141,7 +111,7 @@ def _least(path: Path, kind: str) -> int:
     try:
         with zipfile.ZipFile(path) as archive:
             return sum(info.file_size for info in archive.infolist())
-    except (OSError, *_DAMAGE):
+    except (OSError, *DAMAGE):
         return 0  # it will be named when it is unpacked
 
 
@@ -164,106 +134,6 @@ def _temporary(folder: Path) -> Iterator[Path]:
         raise InputError(f"another process is unpacking into {folder}: wait until it has finished") from error
     except OSError as error:
         raise InputError(f"cannot write next to {folder} ({error.strerror}): choose another folder") from error
-
-
-# Writing
-
-
-class _Writer:
-    """Writes members below one folder, and refuses those that should not be written."""
-
-    def __init__(self, root: Path, limits: Limits) -> None:
-        self.root, self.limits = root, limits
-        self.bytes = self.members = self.junk = 0
-        self.archive, self.member = Path(), ""
-        self.problems: list[Problem] = []
-
-    @contextmanager
-    def opened(self, archive: Path) -> Iterator[None]:
-        """While members of `archive` are written: whatever is raised names it, and the member."""
-        self.archive, self.member, self.junk = archive, "", 0
-        try:
-            yield
-        except InputError:
-            raise
-        except (OSError, *_DAMAGE) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # others are of bz2 and gzip, on damage
-                raise self.refuse(f"cannot be unpacked ({error.strerror})") from error
-            reason = str(error).strip() or type(error).__name__
-            raise self.refuse(f"is damaged or cut off ({reason.splitlines()[0]}): download it again") from error
-        if self.junk:
-            self.problems.append(Problem(str(archive), f"{self.junk} members that macOS adds were passed over"))
-
-    def refuse(self, reason: str) -> InputError:
-        """The error that the current member (or the archive, before there is one) `reason`."""
-        shown = repr(self.member if len(self.member) <= 120 else self.member[:117] + "...")
-        member = f": member {shown}" if self.member else ""
-        return InputError(f"archive {self.archive}{member} {reason}; nothing was unpacked")
-
-    def expect(self, size: int) -> None:
-        """Refuses, before anything is unpacked, what cannot fit on the disk."""
-        if size > (free := shutil.disk_usage(self.root).free):
-            raise InputError(f"the archives need {size:,} bytes unpacked, {self.root.parent} has {free:,} free")
-
-    def place(self, name: str, size: int) -> Path | None:
-        """Where a member goes; None for one that macOS added. Counts it."""
-        self.member = name
-        self.members += 1
-        self.bytes += size
-        if self.members > self.limits.members:
-            raise self.refuse(f"is one of more than {self.limits.members:,} members")
-        if size < 0 or self.bytes > self.limits.bytes:
-            raise self.refuse(f"of {size:,} bytes makes more than the {self.limits.bytes:,} allowed")
-        if size > (free := shutil.disk_usage(self.root).free):
-            raise self.refuse(f"of {size:,} bytes does not fit on the disk, {free:,} are free")
-        if any(unicodedata.category(letter) == "Cc" for letter in name):
-            raise self.refuse("has a control character in its name")
-        slashed = name.replace("\\", "/")  # as some programs on Windows write it
-        if slashed.startswith("/") or re.match("[A-Za-z]:", slashed):
-            raise self.refuse("has an absolute path, expected one inside the archive")
-        parts = [part for part in slashed.split("/") if part not in ("", ".")]
-        if ".." in parts:
-            raise self.refuse("has a path that leads out of the folder")
-        if "__MACOSX" in parts or (parts and (parts[-1] == ".DS_Store" or parts[-1].startswith("._"))):
-            self.junk += 1
-            return None
-        return self.root.joinpath(*parts)
-
-    def folder(self, path: Path) -> None:
-        if path.is_dir():
-            return
-        self.folder(path.parent)  # not by mkdir's parents, which get another mode
-        try:
-            path.mkdir(mode=0o755)
-        except (FileExistsError, NotADirectoryError):
-            raise self.refuse("needs a folder where the archive has a file") from None
-
-    def file(self, path: Path, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> None:
-        """Copies `source`, which declares `size` bytes; `packed` says how many have been read of it, as packed."""
-        if path == self.root or path.is_dir():
-            raise self.refuse("is a file where the archive has a folder")
-        chunks = self._chunks(source, size, packed)
-        self.folder(path.parent)
-        if not path.exists():
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-            return
-        with path.open("rb") as file:  # parts of one data set may share files
-            if not all(file.read(len(chunk)) == chunk for chunk in chunks) or file.read(1):
-                raise self.refuse("comes twice, with different content")
-
-    def _chunks(self, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> Iterator[bytes]:
-        done = 0
-        while chunk := source.read(CHUNK):
-            done += len(chunk)
-            if done > size:
-                break
-            if done > self.limits.ratio_from and done > self.limits.ratio * packed():
-                raise self.refuse(f"unpacks to more than {self.limits.ratio} times its packed size")
-            yield chunk
-        if done != size:
-            raise self.refuse(f"declares {size:,} bytes and holds {'more' if done > size else f'{done:,}'}")
 
 
 # Reading
@@ -293,7 +163,7 @@ def _decompressed(path: Path, ahead: int = CHUNK) -> Iterator[tuple[io.FileIO, _
         yield raw, stack.enter_context(closing(_Stream(inner, ahead)))
 
 
-def _unpack_tar(path: Path, writer: _Writer, report: Callable[[int], None]) -> None:
+def _unpack_tar(path: Path, writer: ArchiveWriter, report: Callable[[int], None]) -> None:
     with _decompressed(path) as (raw, stream), tarfile.TarFile(fileobj=stream, errorlevel=2) as tar:
         member = tar.next()
         while member is not None:
@@ -304,7 +174,7 @@ def _unpack_tar(path: Path, writer: _Writer, report: Callable[[int], None]) -> N
             writer.problems.append(Problem(str(path), "what follows the end of the tar was passed over"))
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: _Writer, raw: io.FileIO) -> None:
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: ArchiveWriter, raw: io.FileIO) -> None:
     place = writer.place(member.name, member.size)
     if place is None:
         return
@@ -335,7 +205,7 @@ def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | Non
         raise tarfile.ReadError(f"after this member: {error}") from error
 
 
-def _unpack_zip(path: Path, writer: _Writer, report: Callable[[int], None]) -> None:
+def _unpack_zip(path: Path, writer: ArchiveWriter, report: Callable[[int], None]) -> None:
     read = 0
     with zipfile.ZipFile(path) as archive:
         declared = sum(info.file_size for info in archive.infolist())
@@ -349,7 +219,7 @@ def _unpack_zip(path: Path, writer: _Writer, report: Callable[[int], None]) -> N
             report(read)
 
 
-def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, writer: _Writer) -> None:
+def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, writer: ArchiveWriter) -> None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind == stat.S_IFLNK:
         raise writer.refuse("is a link: expected files and folders only")

@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.errors import InputError
+from parse_dg.wording import plural
 
 ROWS = 12
 """Classes on a sheet, at most."""
@@ -49,11 +50,11 @@ def contact_sheet(
     if not len(classes) == len(rows) == (len(classes) if counts is None else len(counts)):
         raise InputError(f"a contact sheet of {len(classes)} classes needs as many rows and counts")
     chosen = spread(len(classes))
-    names = [_printable(classes[index]) for index in chosen]
+    names = [_drawable(classes[index]) for index in chosen]
     shown = [rows[index][:COLUMNS] for index in chosen]
-    below = ["" if counts is None else _plural(counts[index], "image") for index in chosen]
+    below = ["" if counts is None else plural(counts[index], "image") for index in chosen]
     large, medium, small = (ImageFont.load_default(size) for size in (28, 18, 14))
-    heading = _fit(_printable(title), large, LABEL + 4 * cell)
+    heading = _fit(_drawable(title), large, LABEL + 4 * cell)
     subtitle = _subtitle(len(chosen), of or len(classes), counts)
     label = max(
         [0, *(min(_width(name, medium), LABEL) for name in names), *(_width(text, small) for text in below)]
@@ -85,16 +86,11 @@ def contact_sheet(
 
 def _subtitle(shown: int, of: int, counts: Sequence[int] | None) -> str:
     if shown < of:
-        return f"{shown} of {_plural(of, 'class')}"
-    return _plural(of, "class") if counts is None else f"{_plural(of, 'class')}, {_plural(sum(counts), 'image')}"
+        return f"{shown} of {plural(of, 'class')}"
+    return plural(of, "class") if counts is None else f"{plural(of, 'class')}, {plural(sum(counts), 'image')}"
 
 
-def _plural(count: int, noun: str) -> str:
-    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
-    return f"{count:,} {noun}{ending}"
-
-
-def _printable(text: str) -> str:
+def _drawable(text: str) -> str:
     """A name on one line, without what cannot be drawn: a file may be called anything.
 
     Pillow's own font has no accents, so letters lose theirs; what else it lacks, it draws as boxes.

@@ -18,6 +18,7 @@ from jaxtyping import Int
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest
 from parse_dg.errors import InputError
+from parse_dg.wording import some
 
 SOURCES = 3
 LISTS = (*(f"{kind}{n}" for kind in ("train", "valid") for n in range(SOURCES)), "test")
@@ -78,11 +79,13 @@ def read_split(path: Path, ids: Sequence[str]) -> GvrtSplit:
     for name, numbers in lists.items():
         unknown = [number for number in numbers if number not in names]
         if unknown:
-            raise InputError(f"{path}: {name} has numbers that no image has: {_some(unknown)}")
+            raise InputError(f"{path}: {name} has numbers that no image has: {some(unknown, _SHOWN)}")
         missing += [names[number] for number in numbers if names[number] not in positions]
         found = sorted(positions[names[number]] for number in numbers if names[number] in positions)
         if not found:
-            raise InputError(f"{path}: expected images such as {names[numbers[0]]}, found {_some(ids) or 'none'}")
+            raise InputError(
+                f"{path}: expected images such as {names[numbers[0]]}, found {some(ids, _SHOWN) or 'none'}"
+            )
         result[name] = np.array(found, dtype=np.int64)
     return GvrtSplit(result, tuple(sorted(set(missing))), notes)
 
@@ -127,11 +130,13 @@ def _check_overlaps(path: Path, lists: Mapping[str, list[int]]) -> tuple[str, ..
         for one, other in ((f"train{n}", f"valid{n}"), (f"train{n}", "test"), (f"valid{n}", "test")):
             both = sorted(set(lists[one]) & set(lists[other]))
             if both:
-                raise InputError(f"{path}: {one} and {other} share images, which they must not: {_some(both)}")
+                raise InputError(
+                    f"{path}: {one} and {other} share images, which they must not: {some(both, _SHOWN)}"
+                )
         for m in range(SOURCES):
             both = sorted(set(lists[f"train{n}"]) & set(lists[f"valid{m}"]))
             if both:
-                notes.append(f"train{n} and valid{m} share {len(both):,} photographs: {_some(both)}")
+                notes.append(f"train{n} and valid{m} share {len(both):,} photographs: {some(both, _SHOWN)}")
     return tuple(notes)
 
 
@@ -209,8 +214,3 @@ def _read_json(path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from error
-
-
-def _some(things: Sequence[object]) -> str:
-    more = f" and {len(things) - _SHOWN:,} more" if len(things) > _SHOWN else ""
-    return ", ".join(str(thing) for thing in things[:_SHOWN]) + more

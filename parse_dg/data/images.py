@@ -7,7 +7,6 @@ Pillow would clip it.
 """
 
 import logging
-import re
 import stat
 import threading
 import warnings
@@ -20,6 +19,7 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from parse_dg.errors import InputError
+from parse_dg.wording import printable
 
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 """All that is tried: no format that would start another program."""
@@ -27,8 +27,6 @@ MAX_PIXELS = 50_000_000
 """Images that claim more are refused before any pixel is decoded."""
 MAX_BYTES = 2**29
 """Longer files are not read: no image within MAX_PIXELS needs as much."""
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Control characters, ends of lines, and the halves of characters that stand for bytes that are no UTF-8."""
 
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 
@@ -57,11 +55,6 @@ class ImageError(InputError):
 
     def __str__(self) -> str:
         return f"cannot read {printable(str(self.path))}: {self.reason}"
-
-
-def printable(text: str) -> str:
-    """The text if it can be shown on one line, else with escapes in quotes."""
-    return ascii(text) if UNPRINTABLE.search(text) else text
 
 
 class _Quiet:
@@ -94,11 +87,13 @@ class _Quiet:
 _quiet = _Quiet()
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; never waits for a pipe or a device."""
+def read_file(path: Path, *, first_line: bool = False) -> bytes:
+    """The bytes of a regular file, or of its first line alone; never waits for a pipe or a device."""
+    data = None
     try:
         status = path.stat()
-        data = path.read_bytes() if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES else None
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
+            data = _first_line(path) if first_line else path.read_bytes()
     except OSError as error:
         raise ImageError(path, (error.strerror or str(error)).lower()) from error
     except ValueError as error:  # a null character, or a lone half of a character
@@ -154,6 +149,11 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False) -> Image.I
         raise
     except Exception as error:  # Pillow has no base class for what a broken file makes it raise
         raise ImageError(path, _reason(error)) from error
+
+
+def _first_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline()
 
 
 def _load(image: ImageFile.ImageFile, keep_truncated: bool) -> None:

@@ -15,9 +15,9 @@ from parse_dg.data.camera_traps import list_camera_traps
 from parse_dg.data.catalogue import DataSet, spelling
 from parse_dg.data.duplicates import Duplicates, find_duplicates
 from parse_dg.data.folders import Folder, FolderReader
-from parse_dg.data.images import UNPRINTABLE
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.errors import InputError
+from parse_dg.wording import UNPRINTABLE, some
 
 _DEPTH = 3
 """How many levels below the folder that was given the domains may be."""
@@ -130,7 +130,7 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
             below += [one for one in folders if spelling(one.name) not in numbers]
         level = below
     expected = f"expected folders of the domains {', '.join(data_set.domains)} of {data_set.title} in {folder}"
-    found_instead = f"found {_some(seen) or 'no folder'}"
+    found_instead = f"found {some(seen) or 'no folder'}"
     if best:
         missing = [name for number, name in enumerate(data_set.domains) if number not in best]
         found_instead = f"no folder for {', '.join(missing)}"
@@ -171,10 +171,10 @@ def _class_folders(
     parts = [(labels[spelling(one.name)], one) for one in folders if spelling(one.name) in labels]
     strangers = [one for one in folders if spelling(one.name) not in labels]
     if not parts:
-        expected = f"expected class folders such as {_some(data_set.classes)} in {reader.root / domain.path}"
+        expected = f"expected class folders such as {some(data_set.classes)} in {reader.root / domain.path}"
         unread = [problem.reason for problem in reader.problems if problem.path == domain.path]
         raise InputError(
-            f"{expected}; found {_some([one.name for one in strangers]) or ', '.join(unread) or 'none'}"
+            f"{expected}; found {some([one.name for one in strangers]) or ', '.join(unread) or 'none'}"
         )
     reader.problems += [Problem(one.path, f"not a class of {data_set.title}") for one in strangers]
     return parts, splits
@@ -229,7 +229,7 @@ def _with_ids(number: int, found: list[_Found], ids: list[str]) -> list[ListedIm
 def _missing_classes(domain: str, classes: tuple[str, ...], found: list[_Found]) -> list[str]:
     present = {one.label for one in found}
     missing = [name for label, name in enumerate(classes) if label not in present]
-    return [f"{domain} has no image of {_some(missing)}"] if missing else []
+    return [f"{domain} has no image of {some(missing)}"] if missing else []
 
 
 def _layout(data_set: DataSet, base: Path, split: bool) -> str:
@@ -258,7 +258,7 @@ def _require_names(domain: Folder, classes: Mapping[str, list[_Found]]) -> None:
 def _require_domains(folder: Path, domains: tuple[str, ...], reader: FolderReader) -> None:
     if not domains:
         names = [problem.path for problem in reader.problems]
-        raise InputError(f"expected domain/class/image in {folder}; found {_some(names) or 'no folder'}, no images")
+        raise InputError(f"expected domain/class/image in {folder}; found {some(names) or 'no folder'}, no images")
     if len(domains) == 1:
         raise InputError(
             f"expected at least two domain folders in {folder}, found only {domains[0]}; "
@@ -277,9 +277,3 @@ def _not_empty(listing: Listing) -> Listing:
 def _stem(path: str) -> str:
     """A path without the extension that every image has."""
     return path.rpartition(".")[0]
-
-
-def _some(names: tuple[str, ...] | list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -20,13 +20,14 @@ from parse_dg.data.archives import extract, is_archive
 from parse_dg.data.cache import cannot_write, data_folder, make_folder
 from parse_dg.data.catalogue import DATA_SETS, find_data_set
 from parse_dg.data.download import download as fetch
-from parse_dg.data.images import printable
 from parse_dg.data.layouts import list_images, list_own
 from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.lists import READERS, read_list
-from parse_dg.data.manifest import Manifest, index, read_manifest, signature, verify, write_manifest
+from parse_dg.data.manifest import Manifest, index, signature, verify
+from parse_dg.data.manifest_file import read_manifest, read_summary, write_manifest
 from parse_dg.data.report import describe_data
 from parse_dg.errors import InputError
+from parse_dg.wording import printable
 
 BY_PATH = "by-path"
 """The folder, beside the named data sets, of those that are used by path."""
@@ -142,7 +143,7 @@ def open_manifest(name: str, progress: Progress | None = None) -> Manifest:
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
-        return read_manifest(manifest_path(name)).domains
+        return read_summary(manifest_path(name)).domains
     path = find_path(name)
     if path is None:
         raise _not_here(name)

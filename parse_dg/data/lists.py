@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.data.images import UNPRINTABLE, printable, read_file
+from parse_dg.data.images import read_file
 from parse_dg.data.listing import ListedImage, Listing
 from parse_dg.errors import InputError, unknown
+from parse_dg.wording import UNPRINTABLE, printable
 
 COLUMNS = ("path", "domain", "class")
 DELIMITERS = (",", ";", "\t")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from parse_dg.data.catalogue import DATA_SETS, compare_counts
-from parse_dg.data.images import printable
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Duplicates, Manifest
+from parse_dg.wording import plural, printable, some
 
 NAMED = 8
 """How many files of a kind are named; the others are counted."""
@@ -54,8 +54,8 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
 def _files(what: str, problems: tuple[Problem, ...]) -> list[str]:
     if not problems:
         return []
-    named = [f"{printable(problem.path)} ({problem.reason})" for problem in problems[:NAMED]]
-    return [f"{_count(len(problems), 'file')} {what}: {_list(named, len(problems))}"]
+    named = [f"{printable(problem.path)} ({problem.reason})" for problem in problems]
+    return [f"{plural(len(problems), 'file')} {what}: {some(named, NAMED, '; ')}"]
 
 
 def _skipped(manifest: Manifest) -> list[str]:
@@ -64,7 +64,7 @@ def _skipped(manifest: Manifest) -> list[str]:
     for problem in manifest.skipped:
         by_reason.setdefault(problem.reason, []).append(printable(problem.path))
     return [
-        f"{_count(len(paths), 'file')} passed over, {reason}: {_list(paths[:NAMED], len(paths))}"
+        f"{plural(len(paths), 'file')} passed over, {reason}: {some(paths, NAMED, '; ')}"
         for reason, paths in by_reason.items()
     ]
 
@@ -79,8 +79,8 @@ def _duplicates(manifest: Manifest) -> list[str]:
     remarks = []
     for what, found in kinds.items():
         if found:
-            pairs = [" = ".join(_paths(group)) for group in found[:NAMED]]
-            remarks.append(f"{_count(len(found), 'image')} {what}: {_list(pairs, len(found))}")
+            pairs = [" = ".join(_paths(group)) for group in found]
+            remarks.append(f"{plural(len(found), 'image')} {what}: {some(pairs, NAMED, '; ')}")
     return remarks
 
 
@@ -93,14 +93,5 @@ def _several_classes(manifest: Manifest) -> list[str]:
     found = manifest.several_classes
     if not found:
         return []
-    named = [f"{printable(path)} ({', '.join(names)})" for path, names in list(found.items())[:NAMED]]
-    return [f"{_count(len(found), 'file')} of several classes, an image of each: {_list(named, len(found))}"]
-
-
-def _list(named: list[str], count: int) -> str:
-    more = f" and {count - len(named):,} more" if count > len(named) else ""
-    return "; ".join(named) + more
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    named = [f"{printable(path)} ({', '.join(names)})" for path, names in found.items()]
+    return [f"{plural(len(found), 'file')} of several classes, an image of each: {some(named, NAMED, '; ')}"]

@@ -17,6 +17,7 @@ from parse_dg.config import check_choices, require
 from parse_dg.data.augment import AugmentConfig, AugmentDraws, draw_augment
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
+from parse_dg.wording import first_line
 
 State = dict[str, Tensor]
 
@@ -153,7 +154,7 @@ def _check_generator(part: str, state: Tensor) -> None:
     try:
         torch.Generator().set_state(state)
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"the saved generator {part!r} is damaged: {str(error).splitlines()[0]}") from error
+        raise InputError(f"the saved generator {part!r} is damaged: {first_line(error)}") from error
 
 
 def _make_pass(source: Subset, sampling: SamplingConfig, per_domain: int) -> Callable[[torch.Generator], Tensor]:

@@ -6,6 +6,7 @@ from statistics import mean
 
 from parse_dg.evaluation.tables import csv_table, markdown_table
 from parse_dg.experiments.compact import CompactionOutcome
+from parse_dg.wording import percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +42,11 @@ CELLS: dict[str, Callable[[Row], str]] = {
     "seed": lambda row: row.seed,
     "parameters": lambda row: _change(row.model_parameters_before, row.model_parameters_after, _count),
     "parameters of Λ": lambda row: _change(row.lambda_parameters_before, row.lambda_parameters_after, _count),
-    "reduction of Λ": lambda row: _percent(row.reduction),
+    "reduction of Λ": lambda row: percent(row.reduction),
     "applications": lambda row: _change(row.applications_before, row.applications_after, _count),
     "GFLOPs": lambda row: _change(row.gflops_before, row.gflops_after, _gflops),
     "same prediction": lambda row: f"{_count(row.same_prediction)} of {_count(row.images)}",
-    "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, _percent),
+    "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
 }
 """Heading → what stands below it."""
 FOOTNOTE = (
@@ -118,7 +119,3 @@ def _count(number: float) -> str:
 
 def _gflops(number: float) -> str:
     return f"{number:.4f}"
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}%"

@@ -18,6 +18,7 @@ from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.evaluate import NamedAccuracy
 from parse_dg.experiments.run import Result, count_steps, execute, prepare, read_finished
 from parse_dg.training.progress import counting_display, training_display
+from parse_dg.wording import percent
 
 
 def default_folder(config: RunConfig) -> Path:
@@ -151,7 +152,7 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
     console.print(table)
     _print_comparisons(console, outcome)
     console.print(
-        f"{100 * report.reduction:.1f}% of Λ's parameters are gone; the predicted class is the same on "
+        f"{percent(report.reduction)} of Λ's parameters are gone; the predicted class is the same on "
         f"{outcome.same_prediction:,} of all {outcome.images:,} images, the largest difference of a logit is "
         f"{outcome.largest_difference:.2g}"
     )
@@ -179,8 +180,3 @@ def _print_comparisons(console: Console, outcome: CompactionOutcome) -> None:
 def print_path(console: Console, what: str, path: Path) -> None:
     """A path on one line, to be copied whole."""
     console.print(f"{what} {path}", markup=False, soft_wrap=True)
-
-
-def percent(fraction: float) -> str:
-    """0.8125 → 81.2%."""
-    return f"{100 * fraction:.1f}%"

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.resnet import SHAPES, Backbone, Bottleneck, ResNet, StrideAt
-from parse_dg.model.weights import download_weights, first_line, load_weights, read_weights
+from parse_dg.model.weights import download_weights, load_weights, read_weights
+from parse_dg.wording import first_line
 
 __all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone"]
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from parse_dg.errors import InputError
+from parse_dg.wording import first_line
 
 PUBLISHED = {
     "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
@@ -116,11 +117,6 @@ def load_weights(
     if problems:
         raise InputError(f"weights {source} do not fit {name}: {'; '.join(problems)}")
     network.load_state_dict(found, strict=False)  # strict was done above, with a better message
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _rename(

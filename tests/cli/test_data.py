@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from parse_dg.data import benchmarks
-from parse_dg.data import download as fetching
+from parse_dg.data import benchmarks, http_transfer
 from parse_dg.data.blueprints import BlueprintsConfig
 from parse_dg.data.catalogue import DATA_SETS, Address
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 from tests.conftest import TINY
 from tests.data.damage import encoded, picture
-from tests.data.test_download import PAGE, Handler, Server, fixed, good
+from tests.data.server import PAGE, Server, fixed, good, serving
 from tests.data.test_library import CLASSES, DOMAINS, a_link, broken, camera_traps, pack, plant, write_list
 
 PACS = DATA_SETS["pacs"]
@@ -179,6 +178,16 @@ def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None
     assert f"{data / 'damaged' / 'manifest.jsonl'}, line 1: it is cut short" in said.out
 
 
+def test_listing_reads_the_first_line_of_a_manifest_alone(run: Run, own: Path, data: Path) -> None:
+    """DomainNet's has 586,575 more."""
+    run("data", "add", "mine", own)
+    before = run("data", "list").out
+    path = data / "mine" / "manifest.jsonl"
+    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnothing")
+    assert run("data", "list").out == before
+    assert_refused(run("data", "check", "mine"), "manifest.jsonl, line 2: it is cut short")
+
+
 # check
 
 
@@ -309,16 +318,9 @@ def test_a_data_set_is_forgotten(run: Run, own: Path, data: Path, tmp_path: Path
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server on this machine; what fails there is tried again at once."""
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(fetching.time, "sleep", lambda seconds: None)
-    made = Server(("127.0.0.1", 0), Handler)
-    made.answers, made.requests, made.gone = [good()], [], threading.Event()
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.gone.set()
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with serving() as made:
+        yield made
 
 
 @pytest.fixture
@@ -395,7 +397,7 @@ def test_an_address_that_is_dead(run: Run, data: Path, monkeypatch: pytest.Monke
 
 def test_google_drive_sends_a_page(run: Run, server: Server, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, Address(server.url("PACS.zip"), "PACS.zip"))
-    monkeypatch.setattr(fetching, "GOOGLE", ("127.0.0.1",))
+    monkeypatch.setattr(http_transfer, "GOOGLE", ("127.0.0.1",))
     server.answers = [fixed(PAGE, Content_Type="text/html; charset=utf-8")]
     said = run("data", "download", "pacs")
     assert_refused(

@@ -16,7 +16,8 @@ import pytest
 from parse_dg.data.images import ImageError, decode, open_image
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.lists import read_list
-from parse_dg.data.manifest import Manifest, index, read_manifest, write_manifest
+from parse_dg.data.manifest import Manifest, index
+from parse_dg.data.manifest_file import ManifestSummary, read_manifest, read_summary, write_manifest
 from parse_dg.errors import InputError
 from tests.data.damage import ROWS, Case, broken_manifests, encoded, image_cases, list_cases, picture
 
@@ -239,6 +240,22 @@ def test_a_broken_manifest_is_refused_or_says_what_it_said(
     assert all(isinstance(each, str) or each == manifest for each in found)
     assert sum(isinstance(each, str) for each in found) > 0.95 * len(broken)
     assert len(broken) > 500
+
+
+def test_the_summary_of_a_broken_manifest_is_one_or_is_refused(
+    manifest: Manifest, broken: list[Case], tmp_path: Path
+) -> None:
+    def read(case: Case) -> ManifestSummary | None:
+        path = tmp_path / case.name
+        path.write_bytes(case.data)
+        try:
+            return read_summary(path)
+        except InputError:
+            return None
+
+    found = watched(read, broken, lambda case: f"{case.name}: {case.data[:80]!r}")
+    assert any(each is None for each in found)
+    assert any(each is not None and each.fingerprint == manifest.fingerprint for each in found)
 
 
 def test_a_list_is_read_as_it_was_meant_or_refused(tmp_path: Path) -> None:

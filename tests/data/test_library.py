@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from parse_dg.data import archives, library
+from parse_dg.data import archive_writer, library
 from parse_dg.data.catalogue import DATA_SETS
 from parse_dg.data.library import add, added, check, domain_names, find_path, manifest_path, open_manifest, remove
 from parse_dg.data.manifest import verify
@@ -106,6 +106,15 @@ def test_a_folder_is_indexed_where_it_is(own: Path, data: Path) -> None:
     assert open_manifest("mine") == manifest
     assert domain_names("mine") == DOMAINS
     assert added() == ["mine"]
+
+
+def test_the_domains_are_read_without_the_images(own: Path) -> None:
+    add("mine", [own])
+    path = manifest_path("mine")
+    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnothing")
+    assert domain_names("mine") == DOMAINS
+    with pytest.raises(InputError, match="line 2: it is cut short"):
+        open_manifest("mine")
 
 
 def one_tar(own: Path, folder: Path) -> list[Path]:
@@ -321,7 +330,7 @@ def disk_full_while_unpacking(patch: pytest.MonkeyPatch) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
 
-    patch.setattr(archives._Writer, "file", file)
+    patch.setattr(archive_writer.ArchiveWriter, "file", file)
 
 
 def disk_full_at_the_end(patch: pytest.MonkeyPatch) -> None:

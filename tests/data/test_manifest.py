@@ -1,7 +1,6 @@
-"""The manifest: every file opened once, in order, the same wherever it lies, and never taken on trust."""
+"""The manifest: every file opened once, in order, and the same wherever it lies."""
 
 import hashlib
-import json
 import os
 import time
 from dataclasses import replace
@@ -13,15 +12,7 @@ from PIL import Image, ImageFile
 
 from parse_dg.data import manifest as module
 from parse_dg.data.listing import ListedImage, Listing, Problem
-from parse_dg.data.manifest import (
-    Manifest,
-    ManifestImage,
-    index,
-    read_manifest,
-    signature,
-    verify,
-    write_manifest,
-)
+from parse_dg.data.manifest import Manifest, index, signature, verify
 from parse_dg.errors import InputError
 from tests.data.damage import encoded, exif, picture
 
@@ -51,14 +42,6 @@ def listing(tmp_path: Path) -> Listing:
 @pytest.fixture
 def manifest(listing: Listing) -> Manifest:
     return index("mine", listing, workers=2)
-
-
-@pytest.fixture
-def written(manifest: Manifest, tmp_path: Path) -> Path:
-    """The manifest as a file."""
-    path = tmp_path / "manifest.jsonl"
-    write_manifest(manifest, path)
-    return path
 
 
 # indexing
@@ -259,126 +242,6 @@ def test_verifying_names_what_is_missing_or_changed(manifest: Manifest) -> None:
         Problem("art/cat/1.png", "it has changed: other bytes than when it was indexed"),
         Problem("art/dog/0.png", "no such file or directory"),
     )
-
-
-# the file
-
-
-def test_what_is_read_is_what_was_written(manifest: Manifest, written: Path) -> None:
-    assert read_manifest(written) == manifest
-    lines = written.read_text().splitlines()
-    assert len(lines) == 13
-    assert json.loads(lines[0])["counts"] == {"art": 6, "photo": 6}
-    assert json.loads(lines[1]) == list(manifest.images[0])
-
-
-def test_names_and_problems_of_all_kinds_come_back(manifest: Manifest, tmp_path: Path) -> None:
-    first, *rest = manifest.images
-    odd = replace(
-        manifest,
-        name="mäine",
-        domains=("ä\n", "\udcff"),
-        images=(first._replace(path="a:b\\\udcff \u2028.png", id="\n"), *rest),
-        unreadable=(Problem("ü\n", "it is empty"),),
-        keep_truncated=True,
-    )
-    write_manifest(odd, tmp_path / "odd.jsonl")
-    assert read_manifest(tmp_path / "odd.jsonl") == odd
-
-
-def test_a_manifest_is_written_whole_or_not_at_all(
-    manifest: Manifest, written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = written.read_bytes()
-
-    def full(self: Path, data: bytes) -> None:
-        with self.open("wb") as handle:
-            handle.write(data[:100])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_manifest(manifest, written)
-    assert written.read_bytes() == before
-    assert [path.name for path in written.parent.iterdir() if "writing" in path.name] == []
-
-
-def change(path: Path, line: int, values: dict[str, Any]) -> None:
-    """Replaces values of the header (line 1) or of an image in a manifest."""
-    lines = [json.loads(text) for text in path.read_text().splitlines()]
-    for name, value in values.items():
-        lines[line - 1][name if line == 1 else ManifestImage._fields.index(name)] = value
-    path.write_text("".join(json.dumps(text) + "\n" for text in lines))
-
-
-@pytest.mark.parametrize(
-    ("line", "values", "what"),
-    [
-        (1, {"format": 2}, "line 1: it has format 2, this version reads format 1"),
-        (1, {"domains": ["art"]}, "line 8: expected a domain below 1 and a label below 3, found 1 and 0"),
-        (1, {"domains": ["art", "art"]}, "line 1: its entry 'domains' is damaged"),
-        (1, {"classes": []}, "line 1: its entry 'classes' is damaged"),
-        (1, {"skipped": [["x"]]}, "line 1: its entry 'skipped' is damaged"),
-        (1, {"keep_truncated": 1}, "line 1: its entry 'keep_truncated' is damaged"),
-        (1, {"counts": {"art": 6, "photo": 7}}, "line 1: its counts are not those of the 12 images below"),
-        (1, {"fingerprint": "0" * 64}, "line 1: its fingerprint is not that of the images"),
-        (1, {"name": "yours"}, "line 1: its checksum is not that of the file"),
-        (1, {"more": 1}, "line 1: expected the entries format, name"),
-        (5, {"path": "../x.png"}, "line 5: expected a path inside the root, found ../x.png"),
-        (5, {"path": "a/../../x.png"}, "line 5: expected a path inside the root"),
-        (5, {"path": "/etc/passwd"}, "line 5: expected a path inside the root, found /etc/passwd"),
-        (5, {"path": ""}, "line 5: expected a path inside the root"),
-        (5, {"path": "a\0b"}, r"line 5: expected a path inside the root, found 'a\\x00b'"),
-        (5, {"path": "art/cat/0.png"}, "line 5: art/cat/0.png is there twice"),
-        (5, {"domain": 2}, "line 5: expected a domain below 2"),
-        (5, {"label": -1}, "line 5: expected a domain below 2 and a label below 3, found 0 and -1"),
-        (5, {"label": True}, "line 5: expected a list of path, domain"),
-        (5, {"label": 1.0}, "line 5: expected a list of path, domain"),
-        (5, {"id": None}, "line 5: expected a list of path, domain"),
-        (5, {"width": 0}, "line 5: expected a width"),
-        (5, {"digest": "F" * 64}, "line 5: expected a width"),
-        (5, {"digest": "0" * 64}, "line 1: its fingerprint"),
-        (5, {"width": 9}, "line 1: its checksum"),
-    ],
-)
-def test_a_changed_value_is_refused_with_its_line(
-    line: int, values: dict[str, Any], what: str, written: Path
-) -> None:
-    change(written, line, values)
-    with pytest.raises(InputError, match=rf"manifest.jsonl, {what}.*; index the data set again"):
-        read_manifest(written)
-
-
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (b"", "it is empty"),
-        (b"\n", "line 1: no JSON"),
-        (b"{}\n", "line 1: expected the description of a data set"),
-        (b"[1]\n", "line 1: expected the description of a data set"),
-        (b"\xff\xfe\n", "line 1: no JSON"),
-        (b"[" * 100_000 + b"\n", "line 1: no JSON"),
-        (b'{"format": 1}', "line 1: it is cut short"),
-    ],
-)
-def test_what_is_no_manifest_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
-    path = tmp_path / "manifest.jsonl"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"manifest.jsonl(:|,) {what}"):
-        read_manifest(path)
-
-
-def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
-    data = written.read_bytes()
-    for end in range(0, len(data), 97):
-        written.write_bytes(data[:end])
-        with pytest.raises(InputError, match=r"manifest\.jsonl"):
-            read_manifest(written)
-
-
-def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
-        read_manifest(tmp_path / "missing.jsonl")
 
 
 def test_no_setting_of_pillow_is_left_changed(listing: Listing) -> None:
