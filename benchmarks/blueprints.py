@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1, help="runs at a time; the cores are shared among them")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--methods", nargs="+", default=list(ALGORITHMS), choices=list(ALGORITHMS))
+    parser.add_argument("--methods", nargs="+", default=["erm", "no_relations", "parse"], choices=list(ALGORITHMS))
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="as in parse-dg train")
     parser.add_argument("--out", type=Path, default=Path("runs/table"))
     return parser.parse_args()

@@ -67,37 +67,29 @@ def build_algorithm(
 ) -> Algorithm:
     """The method of `config` on a built backbone.
 
-    `domains` is how many source domains there are, `vocabulary` the words of their captions, for a method that reads
-    them; `columns` are those of a compacted PARSE.
+    `domains` is how many source domains there are, `vocabulary` the words of their captions, for a method that
+    reads them; `columns` are those of a compacted PARSE.
     """
     smoothing = label_smoothing
     match config:
         case ErmConfig():
             return Erm(backbone, classes, config, label_smoothing=smoothing, generator=generator)
         case DannConfig():
-            return Dann(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
+            return Dann(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
         case CdannConfig():
-            return Cdann(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
+            return Cdann(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
         case GroupDroConfig():
             return GroupDro(
                 backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
             )
         case MixupConfig():
-            return Mixup(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
+            return Mixup(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
         case SagNetConfig():
             return SagNet(
                 backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
             )
         case CoralConfig():
-            return Coral(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
+            return Coral(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
         case GvrtConfig():
             return Gvrt(
                 backbone,
@@ -115,6 +107,4 @@ def build_algorithm(
         case NoRelationsConfig():
             return NoRelations(backbone, classes, config, label_smoothing=smoothing, generator=generator)
         case ParseConfig():
-            return Parse(
-                backbone, classes, config, label_smoothing=smoothing, generator=generator, columns=columns
-            )
+            return Parse(backbone, classes, config, label_smoothing=smoothing, generator=generator, columns=columns)

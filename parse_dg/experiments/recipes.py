@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
+from parse_dg.algorithms.gvrt import GvrtConfig
 from parse_dg.algorithms.miro import TUNED as MIRO_TUNED
 from parse_dg.algorithms.miro import MiroConfig, Tuned
 from parse_dg.algorithms.no_relations import NoRelationsConfig
@@ -57,6 +58,8 @@ def blueprints(algorithm: str) -> RunConfig:
             if algorithm == "erm_plus_plus":  # its phases are as long, of 800 steps, as its authors' are of 5,000
                 short = ErmPlusPlusConfig(linear_steps=80)
                 return replace(plain, algorithm=short, averaging=AveragingConfig(kind="sma", start=96))
+            if algorithm == "gvrt":  # captions here are short
+                return replace(plain, algorithm=GvrtConfig(sample_length=24))
             return plain
 
 
@@ -134,7 +137,8 @@ def default_recipe(data: str) -> str:
 
 def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunConfig:
     """The configuration of a recipe for an algorithm: on photographs `paper` has the paper's backbone, and a method
-    that its authors tuned for a benchmark has their values there."""
+    that its authors tuned for a benchmark has their values there.
+    """
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, RECIPES)
     config = RECIPES[recipe](algorithm)

@@ -22,6 +22,7 @@ import torch
 from parse_dg._version import __version__
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
+from parse_dg.algorithms.gvrt import learn_vocabulary
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -112,6 +113,7 @@ def build_trainer(
         torch.Generator().manual_seed(seed_hash(config.seed, purpose))
         for purpose in ("start", "order", "augment", "draws")
     )
+    vocabulary = learn_vocabulary(config.algorithm, split.training)
     algorithm = build_algorithm(
         build_backbone(config.backbone, config.mixstyle, start),
         len(benchmark.classes),
@@ -119,6 +121,7 @@ def build_trainer(
         label_smoothing=config.training.label_smoothing,
         generator=start,
         domains=len(split.training),
+        vocabulary=vocabulary,
     )
     sampler = Sampler(
         split.training,
@@ -127,10 +130,11 @@ def build_trainer(
         config.augment,
         order=order,
         draws=augment,
+        captions=vocabulary is not None,
     )
     return Trainer(
         algorithm,
-        TrainingBatches(sampler, benchmark.image_size, device),
+        TrainingBatches(sampler, benchmark.image_size, device, vocabulary),
         (split.validation_domain,) if split.validation_domain else split.validation,
         steps=count_steps(config, split) if steps is None else steps,
         training=config.training,

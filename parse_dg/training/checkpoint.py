@@ -1,7 +1,7 @@
 """Where a run stands, on disk: written whole, verified when it is read, the one before kept until then.
 
-A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing in
-it is executed when it is read. A damaged one is named, and the one before it is used.
+A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing
+in it is executed when it is read. A damaged one is named, and the one before it is used.
 """
 
 import hashlib

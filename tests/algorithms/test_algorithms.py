@@ -29,9 +29,7 @@ def build(name: str, *, smoothing: float = 0.0, seed: int = 0, stages: tuple[int
     start = generator(seed)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), start)
     config = ALGORITHMS[name][1]()
-    return build_algorithm(
-        backbone, CLASSES, config, label_smoothing=smoothing, generator=start, domains=DOMAINS
-    )
+    return build_algorithm(backbone, CLASSES, config, label_smoothing=smoothing, generator=start, domains=DOMAINS)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +224,7 @@ def gradients(algorithm: Algorithm, example: Example, only: tuple[str, ...] = ()
     return {name: parameter.grad for name, parameter in algorithm.named_parameters()}
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "gvrt"])  # its texts have losses of their own
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "gvrt"])  # its texts have other losses
 def test_every_parameter_receives_a_gradient_from_the_classes_alone(name: str, example: Example) -> None:
     """Every one of the network: adversaries and encoders have losses of their own."""
     algorithm = build(name)

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from parse_dg import demo
-from parse_dg.algorithms import ALGORITHMS
 from parse_dg.algorithms.erm import Erm
 from parse_dg.config import change
 from parse_dg.deploy.model_file import load_model
@@ -48,7 +47,7 @@ def test_the_demonstration_compares_compacts_and_draws(finished_demo: tuple[Path
     folder, said = finished_demo
     assert said.code == 0
     assert said.err == ""
-    results = {name: result_of(folder / name) for name in ALGORITHMS}
+    results = {name: result_of(folder / name) for name in demo.METHODS}
     assert all(result["steps"] == 3 and result["target"]["domain"] == "cartoon" for result in results.values())
     rows = {row[0]: row[1:] for row in table(said.out)}
     assert rows["method"] == ["source validation accuracy", "accuracy on cartoon (never seen)"]
@@ -65,11 +64,11 @@ def test_the_demonstration_compares_compacts_and_draws(finished_demo: tuple[Path
 
 def test_a_second_demonstration_trains_nothing(finished_demo: tuple[Path, Said], run: Run) -> None:
     folder, _ = finished_demo
-    models = {name: (folder / name / "model.safetensors").read_bytes() for name in ALGORITHMS}
+    models = {name: (folder / name / "model.safetensors").read_bytes() for name in demo.METHODS}
     said = run("demo", "--steps", "3", "--target", "cartoon", "--out", folder)
     assert said.code == 0
     assert said.out.count("finished: nothing to do") == 3
-    assert models == {name: (folder / name / "model.safetensors").read_bytes() for name in ALGORITHMS}
+    assert models == {name: (folder / name / "model.safetensors").read_bytes() for name in demo.METHODS}
 
 
 def test_a_demonstration_in_which_nothing_is_right_does_not_say_that_it_is(

@@ -32,8 +32,9 @@ def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_pa
     assert result["target"]["domain"] == "paint"
     rows = {row[0]: row[1:] for row in table(said.out)}
     assert rows["paint, all images (target: the result)"] == shown(result["target"])
+    part = result["validation_part"]
     for domain in ("photo", "cartoon", "sketch"):
-        assert rows[f"{domain}, held-out images (source)"] == shown(result["validation"][domain])
+        assert rows[f"{domain}, {part} (source)"] == shown(result["validation"][domain])
     assert rows["mean of the source domains"][0] == f"{100 * result['validation_mean_accuracy']:.1f}%"
     assert f"weights of step {result['selected_step']} of 4" in said.out
     assert str(folder.relative_to(tmp_path)) in said.out

@@ -174,7 +174,9 @@ def test_a_repeated_run_is_the_same_to_the_byte(two_stage_run: Path, tiny: Tiny,
     assert repeated(tmp_path / "again") == repeated(two_stage_run)
 
 
-def test_rates_that_fall_in_stage_1_fall_in_stage_2(tiny: Tiny, tmp_path: Path, monkeypatch: Any) -> None:
+def test_rates_that_fall_in_stage_1_fall_in_stage_2(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With no step of any size the loss stands still: rates fall at every second check."""
     still = {"optimizer__head_rate": 0.0, "optimizer__backbone_rate": 0.0, "backbone__freeze_batchnorm": True}
     config = tiny("erm_plus_plus", **{**SETTINGS, **still, "training__steps": 40, "training__check_every": 1})
@@ -203,10 +205,26 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(tiny: Tiny, tmp_path: Path, 
     assert [trainer.steps for trainer in built] == [40, 40]
 
 
-def test_epochs_are_those_of_stage_1(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("erm_plus_plus", **{**SETTINGS, "training__epochs": 0.5})
-    result = execute(config, tmp_path / "run", quiet)
+def test_stage_2_has_the_steps_and_rates_of_stage_1_though_its_epochs_are_longer(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    settings = {"training__epochs": 0.5, "training__check_every": 1, "optimizer__schedule": "cosine"}
+    result = execute(tiny("erm_plus_plus", **{**SETTINGS, **settings}), tmp_path / "run", quiet)
     assert result["steps"] == result["stages"][1]["steps"] == 4  # 96 training images, 12 a batch
+    rates = [line["rates"] for line in checks(tmp_path / "run")]
+    assert rates[:4] == rates[4:]
+
+
+def test_leakage_counts_what_stage_2_trains_on(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def leakage(split: LeaveOneOut) -> dict[str, Any]:
+        sizes.extend(len(subset.indices) for subset in split.training)
+        return {"images": 0}
+
+    monkeypatch.setattr(run_module, "leakage", leakage)
+    execute(tiny("erm_plus_plus", **{**SETTINGS, "training__steps": 1}), tmp_path / "run", quiet)
+    assert sizes == [40, 40, 40]
 
 
 def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, tmp_path: Path) -> None:

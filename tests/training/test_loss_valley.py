@@ -1,17 +1,14 @@
 """The loss valley: against what the authors' program does with the same losses, and case by case."""
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from parse_dg.training.loss_valley import LossValley
+from tests.algorithms.golden import records
 
-GOLDEN = Path(os.environ.get("PARSE_DG_GOLDEN", Path(__file__).parent.parent / "golden"))
-RECORDS: list[dict[str, Any]] = json.loads((GOLDEN / "SWAD.json").read_text())
+RECORDS: list[dict[str, Any]] = records("SWAD")
 
 
 def run(losses: list[float], *settings: Any, every: int = 100, first: int = 0) -> tuple[LossValley, int | None]:
@@ -80,6 +77,13 @@ def test_the_valley_is_left_once_every_recent_loss_is_above_the_threshold(conver
     assert left == 10 + tolerance  # the last low loss, and as many high ones as are looked at
     assert valley.end_step == 1000
     assert valley.observe(5000, 0.1) == []
+
+
+def test_a_run_that_ends_as_the_valley_begins_averages_all_that_waits() -> None:
+    """The authors' program then takes segments above the threshold too, and names the first by its last step."""
+    valley, _ = run([9.2, 9.1, 9.0, 0.5, 0.6, 0.6])
+    assert valley.entered == [1, 2, 3, 4, 5]
+    assert (valley.start_step, valley.end_step, valley.converge_step) == (100, 500, 300)
 
 
 def test_equal_losses_are_a_valley() -> None:
