@@ -54,6 +54,13 @@ class RunConfig:
         require(kind != "swad", "averaging.kind", kind, f"sma, ema or none, {hint}")
 
     @property
+    def method(self) -> str:
+        """The name in tables: averaged weights make a method another, except where they are part of it."""
+        own = "sma" if self.algorithm.name == "erm_plus_plus" else "none"
+        kind = self.averaging.kind
+        return self.algorithm.name if kind == own else f"{self.algorithm.name}+{kind}"
+
+    @property
     def trial(self) -> int:
         """The seed of the hold-out: what tells repetitions of one experiment apart."""
         return self.seed if self.split.seed is None else self.split.seed

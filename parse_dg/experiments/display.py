@@ -22,9 +22,9 @@ from parse_dg.wording import percent
 
 
 def default_folder(config: RunConfig) -> Path:
-    """runs/DATA/ALGORITHM/TARGET/seedN; a data set used by path goes by the last part of the path."""
+    """runs/DATA/METHOD/TARGET/seedN; a data set used by path goes by the last part of the path."""
     data = Path(config.data.benchmark).name or "data"
-    parts = (data, config.algorithm.name, config.data.target, f"seed{config.trial}")
+    parts = (data, config.method, config.data.target, f"seed{config.trial}")
     return Path("runs").joinpath(*parts)
 
 

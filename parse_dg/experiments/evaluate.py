@@ -10,6 +10,7 @@ from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.parts import target_part, validation_part
 from parse_dg.experiments.run import read_config, require_same_images
+from parse_dg.experiments.two_stage import all_of_sources, has_two_stages
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ def evaluate_run(
     benchmark = open_benchmark(config.data)
     require_same_images(folder, benchmark)
     split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
+    if has_two_stages(config):
+        split = all_of_sources(split)
     if domain is not None:
         everything = whole(benchmark.domain(domain))
         subsets = [(everything, f"{_role(config, domain)}: all images, {_seen(split, everything)}")]

@@ -13,6 +13,7 @@ from parse_dg.errors import InputError
 from parse_dg.evaluation.selection import Record, find_selection
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.run import Result, read_config, read_result
+from parse_dg.experiments.two_stage import has_two_stages
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,9 @@ def read_run(folder: Path) -> FinishedRun | None:
         return None
     try:
         checks = [_check(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        every_check = bool(config.split.validation_domain) or config.protocol.checks != "validation"
+        at_the_end = config.averaging.kind == "swad" or has_two_stages(config)  # of no check's weights
+        asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
+        every_check = asked and not at_the_end
         records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))
         fingerprint = str(result["benchmark"]["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -124,7 +127,7 @@ def _records(config: RunConfig, result: Result, checks: Sequence[Check]) -> Iter
     target, unseen = config.data.target, config.split.validation_domain
     base = Record(
         data_set=result["benchmark"]["name"],
-        algorithm=result["algorithm"],
+        algorithm=config.method,
         domains=tuple(result["domains"]),
         held_out=(target, unseen) if unseen else (target,),
         trial=result["trial"],

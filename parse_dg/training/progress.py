@@ -55,8 +55,10 @@ def describe(check: Check) -> str:
     """Three lines on a check: accuracy, loss and its terms, rates."""
     terms = " + ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
     rates = ", ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())
-    return (
-        f"  step {check.step}: source validation {100 * check.mean_accuracy:.1f}%\n"
-        f"  loss {check.losses['total']:.3f} = {terms}\n"
-        f"  rate {rates}"
-    )
+    return f"  step {check.step}: {_accuracy(check)}\n  loss {check.losses['total']:.3f} = {terms}\n  rate {rates}"
+
+
+def _accuracy(check: Check) -> str:
+    if not check.validation:
+        return "trained on all source images, none held out"
+    return f"source validation {100 * check.mean_accuracy:.1f}%"
