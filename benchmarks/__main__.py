@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from benchmarks import data_path, growth, inference, optimiser, sparsemax, step, structural_layer
+from benchmarks import data_path, growth, inference, methods, optimiser, sparsemax, step, structural_layer
 from benchmarks.report import LEGEND, Row, Section, Skipped, line, table, write
 from benchmarks.setting import QUICK, Setting, Sizes
 
@@ -40,6 +40,7 @@ QUESTIONS: dict[str, Question] = {
     "optimiser": Question(optimiser.TITLE, optimiser.rows),
     "growth": Question(growth.TITLE, growth.rows),
     "data": Question(data_path.TITLE, data_path.rows),
+    "methods": Question(methods.TITLE, methods.rows),
     "inference": Question(inference.TITLE, inference.rows),  # last: its CUDA graphs may leave a GPU unusable
 }
 

@@ -34,7 +34,9 @@ def test_the_name_of_a_method(algorithm: str, averaging: str, name: str) -> None
 def test_averaged_and_plain_runs_are_two_rows_of_a_table(erm_run: Path, tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm", averaging__kind="swad", training__check_every=1)
     result = execute(config, tmp_path / "swad", quiet)
-    (table,) = selection_tables(read_runs([erm_run, tmp_path / "swad"], "training-domain"), "training-domain").tables
+    (table,) = selection_tables(
+        read_runs([erm_run, tmp_path / "swad"], "training-domain"), "training-domain"
+    ).tables
     assert set(table.cells) == {"erm", "erm+swad"}
     assert table.cells["erm+swad"]["sketch"].mean == result["target"]["accuracy"]
 
