@@ -111,14 +111,14 @@ def _composed(what: str, parse_head: Laps, erm_head: Laps, erm_step: Laps, note:
 class FixedFeatures(Backbone):
     """Stands for a backbone whose features are given; they receive a gradient, as a backbone's would."""
 
-    features: Tensor
+    fixed: Tensor
 
     def __init__(self, features: Tensor):
         super().__init__(channels=features.shape[1], freeze_batchnorm=False)
-        self.register_buffer("features", features, persistent=False)
+        self.register_buffer("fixed", features, persistent=False)
 
     def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return self.features.detach().requires_grad_()
+        return self.fixed.detach().requires_grad_()
 
 
 def resnet(setting: Setting) -> Backbone:
@@ -170,7 +170,7 @@ def _whole_erm_step(setting: Setting, backbone: Backbone) -> Laps:
     classes = setting.sizes.classes[0]
     erm = build_algorithm(backbone, classes, ErmConfig())
     batch = example(setting, setting.sizes.images, classes)
-    update(setting, erm, Example(*(part[:8] for part in batch)))()
+    update(setting, erm, Example(*(part[:8] for part in batch[:3])))()
     budget = Budget(rounds=2, least=1, seconds=20, warm_up=False)
     (laps,) = in_turns(setting.device, budget, update(setting, erm, batch))
     return laps

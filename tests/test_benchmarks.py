@@ -133,16 +133,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_every_section_is_answered(report: dict[str, Any]) -> None:
-    assert list(report["sections"]) == [
-        "step",
-        "layer",
-        "sparsemax",
-        "optimiser",
-        "growth",
-        "data",
-        "methods",
-        "inference",
-    ]
+    expected = ["step", "layer", "sparsemax", "optimiser", "growth", "data", "methods", "inference"]
+    assert list(report["sections"]) == expected
     assert all(section["rows"] and section["error"] is None for section in report["sections"].values())
     assert report["hardware"]["precision"] == "float32"
     assert len(report["sections"]["step"]["rows"]) == 2 * len(QUICK.classes) * 2
