@@ -72,7 +72,7 @@ class Comparison:
         erm = self._algorithm(classes, ErmConfig())
         parse = self._algorithm(classes, parse_config(primitives, enumeration))
         assert isinstance(parse, Parse)
-        batch = example(self.setting, self.setting.sizes.images if self.setting.on_gpu else 0, classes)
+        batch = example(self.setting, classes)
         calls = update(self.setting, parse, batch), update(self.setting, erm, batch)
         what = f"C = {classes}, K = {primitives}, {enumeration}"
         layer = parse.network.structure
@@ -141,11 +141,11 @@ def random_images(setting: Setting, count: int) -> Tensor:
     return images.to(setting.device).contiguous(memory_format=torch.channels_last)
 
 
-def example(setting: Setting, images: int, classes: int) -> Example:
-    """A batch of the training size; of its images, `images` are there (fixed features need none)."""
+def example(setting: Setting, classes: int) -> Example:
+    """A batch of the training size."""
     count = setting.sizes.images
     labels = torch.arange(count, device=setting.device)
-    return Example(random_images(setting, images), labels % classes, labels * 3 // count)
+    return Example(random_images(setting, count), labels % classes, labels * 3 // count)
 
 
 def update(setting: Setting, algorithm: Algorithm, batch: Example) -> Call:
@@ -169,7 +169,7 @@ def _whole_erm_step(setting: Setting, backbone: Backbone) -> Laps:
     """One or two steps, after one on a few images: each may take half a minute."""
     classes = setting.sizes.classes[0]
     erm = build_algorithm(backbone, classes, ErmConfig())
-    batch = example(setting, setting.sizes.images, classes)
+    batch = example(setting, classes)
     update(setting, erm, Example(*(part[:8] for part in batch[:3])))()
     budget = Budget(rounds=2, least=1, seconds=20, warm_up=False)
     (laps,) = in_turns(setting.device, budget, update(setting, erm, batch))
