@@ -111,7 +111,7 @@ def test_the_support_stays_while_steps_are_timed() -> None:
     make_trained(parse.network.structure, QUICK)
     weight = parse.network.structure.composition.weight
     before = weight.detach().clone()
-    update = step.update(TINY, parse, step.example(TINY, 0, 4))
+    update = step.update(TINY, parse, step.example(TINY, 4))
     for _ in range(30):
         update()
     torch.testing.assert_close(weight.detach(), before, rtol=0, atol=1e-7)
