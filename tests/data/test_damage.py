@@ -94,7 +94,7 @@ def reasons(folder: Path) -> dict[str, str | None]:
     """Why each image cannot be used, by name; found one by one."""
     start, before = time.monotonic(), list(warnings.filters)
     found = watched(lambda case: attempt(case, folder, False), IMAGES, lambda case: case.name)
-    assert time.monotonic() - start < 25
+    assert time.monotonic() - start < 60
     assert list(warnings.filters) == before
     return dict(zip((case.name for case in IMAGES), found, strict=True))
 
@@ -137,7 +137,7 @@ def test_indexing_keeps_every_good_image_and_names_every_bad_one(
     (manifest,) = watched(
         lambda each: index("damaged", each, workers=2), [listing], lambda each: "the whole folder"
     )
-    assert time.monotonic() - start < 25
+    assert time.monotonic() - start < 60
     used = [name for name in names if reasons.get(name) is None]
     assert [image.path for image in manifest.images] == used
     assert manifest.unreadable == tuple(

@@ -203,7 +203,7 @@ def test_a_bomb_is_refused_before_a_pixel_is_decoded(
     monkeypatch.setattr(images, "_load", lambda *rest: pytest.fail("decoded"))
     start = time.perf_counter()
     refused(file(data, name), "10000 × 10000 pixels, at most 50,000,000")
-    assert time.perf_counter() - start < 0.5
+    assert time.perf_counter() - start < 3  # decoded it would take longer
 
 
 def test_a_bomb_that_pillow_refuses_itself_is_refused_in_our_words(file: Any) -> None:
@@ -223,7 +223,7 @@ def test_a_comment_that_unfolds_to_100_megabytes_is_refused(file: Any) -> None:
     path = file(text_bomb())
     start = time.perf_counter()
     refused(path, "damaged")
-    assert time.perf_counter() - start < 0.5
+    assert time.perf_counter() - start < 3  # decoded it would take longer
 
 
 def test_nothing_that_would_start_a_program_is_tried(file: Any) -> None:

@@ -203,4 +203,4 @@ def test_a_long_list_takes_time_in_proportion(listed: Any) -> None:
         assert len(listed("path,domain,class\n" + rows).images) == count
         return time.process_time() - start
 
-    assert seconds(10_000) < 12 * seconds(2_000) + 0.1
+    assert seconds(20_000) < 10  # a second at most; in proportion to the square it would be minutes
