@@ -21,8 +21,9 @@ from parse_dg.config import change
 from parse_dg.data.blueprints import DOMAINS
 from parse_dg.evaluation.tables import accuracy_table
 from parse_dg.experiments.display import open_with_display
+from parse_dg.experiments.folder import Result, write_json
 from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import Result, execute, write_json
+from parse_dg.experiments.run import execute
 
 
 def main() -> None:

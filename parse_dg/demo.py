@@ -27,8 +27,8 @@ from parse_dg.experiments.display import (
     print_path,
     run_with_display,
 )
+from parse_dg.experiments.folder import Result
 from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import Result
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet, require_matplotlib
 from parse_dg.explain.localisation import primitive_places

@@ -60,7 +60,7 @@ def info(options: argparse.Namespace, console: Console) -> None:
     import torch
 
     from parse_dg.data.cache import cache_folder, data_folder
-    from parse_dg.experiments.run import device_name, environment
+    from parse_dg.experiments.outcome import device_name, environment
 
     table = Table(show_header=False, box=None)
     for name, version in environment().items():

@@ -16,7 +16,8 @@ from parse_dg.experiments.compact import CompactionOutcome, compact_runs
 from parse_dg.experiments.compact_table import CELLS, FOOTNOTE, NAMES, as_csv, as_markdown, table_rows, text_cells
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.evaluate import NamedAccuracy
-from parse_dg.experiments.run import Result, count_steps, execute, prepare, read_finished
+from parse_dg.experiments.folder import Result, read_finished
+from parse_dg.experiments.run import count_steps, execute, prepare
 from parse_dg.training.progress import counting_display, training_display
 from parse_dg.wording import percent
 

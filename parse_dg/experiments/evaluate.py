@@ -8,8 +8,8 @@ from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, who
 from parse_dg.deploy.model_file import load_model, pick_device
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.folder import read_config, require_same_images
 from parse_dg.experiments.parts import target_part, validation_part
-from parse_dg.experiments.run import read_config, require_same_images
 from parse_dg.experiments.two_stage import all_of_sources, has_two_stages
 
 

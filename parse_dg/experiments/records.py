@@ -12,7 +12,7 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.evaluation.selection import Record, find_selection
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import Result, read_config, read_result
+from parse_dg.experiments.folder import Result, read_config, read_result
 from parse_dg.experiments.two_stage import has_two_stages
 
 log = logging.getLogger(__name__)

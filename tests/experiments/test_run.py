@@ -14,7 +14,8 @@ from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import count_steps, execute, prepare, read_config
+from parse_dg.experiments.folder import read_config
+from parse_dg.experiments.run import count_steps, execute, prepare
 from tests.conftest import FinishedRun, Tiny
 from tests.experiments.helpers import CPU, REPEATED, checks, quiet, read
 

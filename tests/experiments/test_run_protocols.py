@@ -26,9 +26,10 @@ from parse_dg.experiments.compact import compact_run
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.display import print_accuracies, print_result
 from parse_dg.experiments.evaluate import NamedAccuracy, evaluate_run
+from parse_dg.experiments.folder import read_config, require_same_images
 from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
 from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute, read_config, require_same_images
+from parse_dg.experiments.run import execute
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.experiments.helpers import REPEATED, checks, quiet, read, repeated
@@ -304,7 +305,7 @@ def test_a_target_without_a_loss_is_still_a_result(tmp_path: Path, monkeypatch: 
     def no_number(*arguments: Any) -> Any:
         return accuracy(*arguments)._replace(loss=float("nan"))
 
-    monkeypatch.setattr("parse_dg.experiments.run.accuracy", no_number)
+    monkeypatch.setattr("parse_dg.experiments.outcome.accuracy", no_number)
     execute(under("parse"), tmp_path / "run", quiet)
     assert read(tmp_path / "run" / "result.json")["target"]["loss"] is None
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.experiments.run import execute, read_config, read_finished
+from parse_dg.experiments.folder import read_config, read_finished
+from parse_dg.experiments.run import execute
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Tiny
 from tests.experiments.helpers import hashes, quiet, read

@@ -222,7 +222,7 @@ def test_leakage_counts_what_stage_2_trains_on(tiny: Tiny, tmp_path: Path, monke
         sizes.extend(len(subset.indices) for subset in split.training)
         return {"images": 0}
 
-    monkeypatch.setattr(run_module, "leakage", leakage)
+    monkeypatch.setattr("parse_dg.experiments.outcome.leakage", leakage)
     execute(tiny("erm_plus_plus", **{**SETTINGS, "training__steps": 1}), tmp_path / "run", quiet)
     assert sizes == [40, 40, 40]
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.library import open_manifest
-from parse_dg.experiments.run import read_config
+from parse_dg.experiments.folder import read_config
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
 from tests.data.damage import encoded, picture
 from tests.data.test_library import DOMAINS, plant, told, write_list

@@ -13,8 +13,8 @@ from parse_dg.cli import build_parser
 from parse_dg.cli.runs import configure
 from parse_dg.config import change
 from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.folder import read_config
 from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import read_config
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parents[2]

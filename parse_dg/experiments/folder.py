@@ -1,0 +1,106 @@
+"""The folder of a run: what its files are, how they are read and written.
+
+config.json         everything needed to repeat the run
+split.json          which images of which domain were held out, and which of the target are scored
+metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images; of both
+                    stages, where there are two
+model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
+result.json         accuracy of those weights, on which images, selected how
+environment.json    versions, hardware and time; the one file that differs when a run is repeated
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from parse_dg.config import from_dict, to_dict
+from parse_dg.data.domain import Benchmark
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+
+Result = dict[str, Any]
+
+OF_A_RESULT = (
+    *("algorithm", "benchmark", "domains", "seed", "trial", "target", "validation", "validation_part"),
+    *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
+)
+"""What every result.json has."""
+
+
+def read_finished(config: RunConfig, folder: Path) -> Result | None:
+    """The result of a finished run of this configuration in `folder`, if it is there."""
+    found = folder / "config.json"
+    if not found.exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
+        return None
+    if read_config(folder) != config:
+        raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
+    return read_result(folder)
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result of the run in `folder`, or None if it is not finished."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    result = read_json(path)
+    missing = [name for name in OF_A_RESULT if not isinstance(result, dict) or name not in result]
+    if missing:
+        raise InputError(f"{path} must hold the result of a run, found none of its {', '.join(missing)}")
+    return dict(result)
+
+
+def require_same_images(folder: Path, benchmark: Benchmark) -> None:
+    """Raise if the run in `folder` was made of another version of the data set than is here now."""
+    path = next((path for name in ("split.json", "result.json") if (path := folder / name).exists()), None)
+    if path is None:
+        return
+    try:
+        known = str(read_json(path)["benchmark"]["fingerprint"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} must say which images the run is of: benchmark.fingerprint is missing") from error
+    if known != benchmark.fingerprint:
+        raise InputError(
+            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
+            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
+        )
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is not a run: expected a folder with config.json")
+    data = read_json(path)
+    try:
+        return from_dict(RunConfig, data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """The data of a JSON file."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write under a temporary name, then rename: the file is whole or not there."""
+    temporary = path.with_name(f"{path.name}.writing")
+    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    temporary.replace(path)
+
+
+def claim(folder: Path, config: RunConfig) -> None:
+    """Make the folder of a new run: its configuration, and no check yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "config.json", to_dict(config))
+        (folder / "metrics.jsonl").write_text("")
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
