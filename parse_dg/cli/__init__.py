@@ -12,14 +12,17 @@ from parse_dg._version import __version__
 from parse_dg.cli import data, runs, tables
 from parse_dg.errors import InputError
 from parse_dg.experiments.compact import NotLosslessError
-from parse_dg.training.trainer import NonFiniteLossError
+from parse_dg.experiments.folder import BusyError
+from parse_dg.training.check import NonFiniteLossError
 from parse_dg.wording import UNPRINTABLE
 
-EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 130 interrupted."""
+    """Run one command; 0 done, 1 the run failed, 2 what was given cannot be used, 3 another process is at the run,
+    130 interrupted.
+    """
     logging.basicConfig(level=logging.WARNING, format="parse-dg: %(message)s")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file may have a name that the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -29,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.command(options, console)
     except InputError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
-        return EXIT_INPUT
+        return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
     except (NonFiniteLossError, NotLosslessError) as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print("parse-dg: interrupted; what was written so far is kept", file=sys.stderr)
+        print("parse-dg: interrupted; the same command goes on from what was written so far", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 

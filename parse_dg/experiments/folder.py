@@ -7,18 +7,29 @@ metrics.jsonl       a line for every check: loss terms, rates, accuracy on the h
 model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
 result.json         accuracy of those weights, on which images, selected how
 environment.json    versions, hardware and time; the one file that differs when a run is repeated
+
+While it lasts there are also a checkpoint (training/checkpoint.py), from which the same command goes on, and
+`.lock`, by which one process at a time is at it.
 """
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
+from parse_dg.wording import first_line
 
 Result = dict[str, Any]
+LOCK = ".lock"
 
 OF_A_RESULT = (
     *("algorithm", "benchmark", "domains", "seed", "trial", "target", "validation", "validation_part"),
@@ -27,11 +38,49 @@ OF_A_RESULT = (
 """What every result.json has."""
 
 
+class BusyError(InputError):
+    """Another process is at this run."""
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with writing_to(folder):
+            lock.acquire()
+    except Timeout as error:
+        raise BusyError(f"another process is at the run in {folder}: wait for it, or stop it") from error
+    try:
+        yield
+    finally:
+        if (folder / "result.json").exists():  # who gets hold of a lock now finds the result
+            (folder / LOCK).unlink(missing_ok=True)
+        lock.release()
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Within, what cannot be written is one line for the user."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, Timeout):
+            raise
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(
+            f"cannot write to {folder} ({reason}): what was saved before is kept; once it can be written to, the "
+            "same command goes on"
+        ) from error
+
+
 def read_finished(config: RunConfig, folder: Path) -> Result | None:
     """The result of a finished run of this configuration in `folder`, if it is there."""
     found = folder / "config.json"
     if not found.exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
             raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
         return None
     if read_config(folder) != config:
@@ -92,15 +141,18 @@ def read_json(path: Path) -> Any:
 def write_json(path: Path, data: Any) -> None:
     """Write under a temporary name, then rename: the file is whole or not there."""
     temporary = path.with_name(f"{path.name}.writing")
-    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 
-def claim(folder: Path, config: RunConfig) -> None:
-    """Make the folder of a new run: its configuration, and no check yet."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+def claim(folder: Path, config: RunConfig, split: Any, kept: int) -> None:
+    """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
+    with writing_to(folder):
         write_json(folder / "config.json", to_dict(config))
-        (folder / "metrics.jsonl").write_text("")
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+        write_json(folder / "split.json", split)
+        with (folder / "metrics.jsonl").open("ab") as metrics:
+            metrics.truncate(kept)

@@ -16,7 +16,8 @@ from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import Result
 from parse_dg.experiments.parts import leakage, target_part, validation_part
 from parse_dg.training.averaging import SCORED
-from parse_dg.training.trainer import Check, Trainer
+from parse_dg.training.check import Check
+from parse_dg.training.trainer import Trainer
 
 
 def summarise(

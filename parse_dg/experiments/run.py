@@ -1,7 +1,6 @@
 """One run: a configuration becomes a folder of results (what is in it: folder.py)."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,19 +16,30 @@ from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, build_model, pick_device, save_model
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.folder import Result, claim, read_finished, write_json
+from parse_dg.experiments.folder import (
+    Result,
+    claim,
+    hold,
+    read_finished,
+    require_same_images,
+    write_json,
+    writing_to,
+)
+from parse_dg.experiments.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.experiments.outcome import how_chosen, metrics_line, run_environment, summarise
 from parse_dg.experiments.parts import describe_split, scored_subsets, validation_part
 from parse_dg.experiments.two_stage import (
     SELECTION,
+    Steering,
     all_of_sources,
     describe_stages,
     has_two_stages,
     name_whole,
-    train_in_two_stages,
 )
 from parse_dg.model.backbone import build_backbone
-from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Observer, Trainer
+from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
+from parse_dg.training.checkpoint import remove_checkpoints
+from parse_dg.training.trainer import Trainer
 
 
 def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
@@ -44,17 +54,34 @@ def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
     return config.training.total_steps(images, len(split.training))
 
 
-def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Benchmark | None = None) -> Result:
+def execute(
+    config: RunConfig,
+    folder: Path,
+    observe: Observer,
+    benchmark: Benchmark | None = None,
+    *,
+    checkpoint_every: float = EVERY,
+) -> Result:
     """Train, keep the best, score it on the target, and write it all to `folder`.
 
-    A finished run of the same configuration is returned as it is; an unfinished one is started again; a folder
-    that holds a run of another configuration is refused.
+    A finished run of the same configuration is returned as it is; an unfinished one goes on from its last
+    checkpoint, of which one is written every so many seconds; a folder that holds a run of another configuration
+    is refused, and one that another process is at.
     """
     finished = read_finished(config, folder)
     if finished is not None:
         return finished
-    started = time.monotonic()
     benchmark, split = prepare(config, benchmark)
+    with hold(folder):
+        finished = read_finished(config, folder)  # by another process, a moment ago
+        return finished or _execute(config, folder, observe, benchmark, split, Keeper(folder, checkpoint_every))
+
+
+def _execute(
+    config: RunConfig, folder: Path, observe: Observer, benchmark: Benchmark, split: LeaveOneOut, keeper: Keeper
+) -> Result:
+    if keeper.saved:
+        require_same_images(folder, benchmark)
     device = pick_device(config.training.device)
     trainer = build_trainer(config, benchmark, split, device)
     spec = ModelSpec(
@@ -64,20 +91,22 @@ def execute(config: RunConfig, folder: Path, observe: Observer, benchmark: Bench
         image_size=benchmark.image_size,
         domains=len(split.training),
     )
-    claim(folder, config)
-    write_json(folder / "split.json", describe_split(config, benchmark, split))
+    claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
     if has_two_stages(config):
-        best, chosen = _fit_twice(config, benchmark, split, trainer, folder, spec, observe)
+        best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
         split = all_of_sources(split)
     else:
-        best = _fit(trainer, folder, spec, observe)
+        best = _fit(trainer, spec, keeper, observe)
         chosen = how_chosen(config, trainer)
-    save_model(folder / "model.safetensors", spec, best.state)
+    with writing_to(folder):
+        save_model(folder / "model.safetensors", spec, best.state)
     model = build_model(spec, best.state)
     model.algorithm.to(device)
     result = summarise(config, benchmark, split, best.check, trainer.steps, model, device, chosen)
-    write_json(folder / "environment.json", run_environment(device, time.monotonic() - started))
-    write_json(folder / "result.json", result)
+    with writing_to(folder):
+        write_json(folder / "environment.json", run_environment(device, keeper.seconds))
+        write_json(folder / "result.json", result)
+        remove_checkpoints(folder)
     return result
 
 
@@ -127,23 +156,36 @@ def build_trainer(
     )
 
 
-def _fit(trainer: Trainer, folder: Path, spec: ModelSpec, observe: Observer, **also: int) -> Best:
-    """Train, with a line in metrics.jsonl for every check; `also` opens every line."""
-    with (folder / "metrics.jsonl").open("a") as metrics:
+def _fit(
+    trainer: Trainer, spec: ModelSpec, keeper: Keeper, observe: Observer, steering: Steering | None = None
+) -> Best:
+    """Train on from where the run stood, with a line in metrics.jsonl for every check and checkpoints between."""
+    folder = keeper.folder
+    keeper.restore(trainer)
+    also = {"stage": steering.stage} if steering else {}
+    with writing_to(folder):
+        metrics = (folder / "metrics.jsonl").open("a")
+    with metrics, postponed_stop() as asked_to_stop:
 
         def record(step: int, check: Check | None) -> None:
             if check:
                 best = trainer.best is not None and trainer.best.check is check
                 line = {**also, **metrics_line(check, best, trainer.averaging.config.kind)}
-                metrics.write(json.dumps(line, allow_nan=False) + "\n")
-                metrics.flush()
+                with writing_to(folder):
+                    metrics.write(json.dumps(line, allow_nan=False) + "\n")
+                    metrics.flush()
             observe(step, check)
+            if asked_to_stop() or keeper.due:
+                keeper.save(trainer, metrics, steering.state() if steering else None)
+            if asked_to_stop():
+                raise KeyboardInterrupt
 
         try:
             return trainer.fit(record)
         except (NonFiniteLossError, KeyboardInterrupt):
             if trainer.best:
-                save_model(folder / "model.safetensors", spec, trainer.best.state)
+                with writing_to(folder):
+                    save_model(folder / "model.safetensors", spec, trainer.best.state)
             raise
 
 
@@ -152,26 +194,29 @@ def _fit_twice(
     benchmark: Benchmark,
     split: LeaveOneOut,
     trainer: Trainer,
-    folder: Path,
     spec: ModelSpec,
+    keeper: Keeper,
     observe: Observer,
 ) -> tuple[Best, Result]:
     """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
     assert isinstance(config.algorithm, ErmPlusPlusConfig)
+    steering = Steering(config.algorithm.linear_steps)
+    if keeper.steering:
+        steering.restore(keeper.steering)
 
     def second() -> Trainer:
         other = build_trainer(config, benchmark, all_of_sources(split), trainer.device, trainer.steps)
         other.scored = name_whole(other.scored, other.sources)
         return other
 
-    def fit(stage: int, of_stage: Trainer, steer: Observer) -> Best:
+    def fit(of_stage: Trainer, steer: Observer) -> Best:
         def both(step: int, check: Check | None) -> None:
             observe(step, check)
             steer(step, check)
 
-        return _fit(of_stage, folder, spec, both, stage=stage)
+        return _fit(of_stage, spec, keeper, both, steering)
 
-    stages = train_in_two_stages(trainer, config.algorithm.linear_steps, second, fit)
+    stages = steering.train(trainer, second, fit)
     averaged = trainer.averaging.report()
     chosen = {
         "validation_part": f"{validation_part(config.split, config.protocol)}, by the weights of stage 1",

@@ -17,7 +17,8 @@ import numpy as np
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.data.splits import LeaveOneOut, Subset
 from parse_dg.experiments.config import RunConfig
-from parse_dg.training.trainer import Best, Check, Observer, Trainer
+from parse_dg.training.check import Best, Check, Observer, check_from_data, check_to_data
+from parse_dg.training.trainer import Trainer
 
 FACTOR = 0.1
 """What rates are multiplied with where they fall."""
@@ -90,37 +91,71 @@ def name_whole(scored: Mapping[str, Subset], sources: Collection[str]) -> dict[s
     return {f"{s.domain.name}/all" if s.domain.name in sources else name: s for name, s in scored.items()}
 
 
-Fit = Callable[[int, Trainer, Observer], Best]
-"""Stage, trainer, and an observer that has to be told of every step."""
+class Steering:
+    """What finds the schedule in stage 1 and repeats it in stage 2; it can be saved between any two steps."""
+
+    def __init__(self, linear_steps: int):
+        self.linear_steps, self.plateau = linear_steps, Plateau()
+        self.stage = 1
+        self.falls: list[int] = []
+        self.last: Check | None = None
+        """Of stage 1."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """What stage 1 has found, once it has ended."""
+        return Schedule(tuple(self.falls), self._first().step)
+
+    def _first(self) -> Check:
+        assert self.last is not None
+        return self.last
+
+    def steer(self, trainer: Trainer) -> Observer:
+        """An observer of the trainer of this stage that has to be told of every step."""
+
+        def find(step: int, check: Check | None) -> None:
+            if check is None:
+                return
+            self.last = check
+            if step > self.linear_steps and self.plateau.reached(check.mean_loss):
+                self.falls.append(step)
+                trainer.lower_rates(FACTOR)
+                if len(self.falls) == FALLS:
+                    trainer.stop()
+
+        def repeat(step: int, check: Check | None) -> None:
+            if step in self.falls:
+                trainer.lower_rates(FACTOR)
+            if step == self._first().step:
+                trainer.stop()
+
+        return find if self.stage == 1 else repeat
+
+    def train(self, first: Trainer, second: Callable[[], Trainer], fit: "Fit") -> Stages:
+        """Both stages, or what is left of them; `second` makes the trainer of the other, on other images and for
+        as many steps at most.
+        """
+        if self.stage == 1:
+            fit(first, self.steer(first))
+            self.stage = 2
+        other = second()
+        return Stages(self._first(), self.schedule, fit(other, self.steer(other)))
+
+    def state(self) -> dict[str, Any]:
+        """All it takes to go on, as plain data."""
+        plateau = [self.plateau.lowest, self.plateau.worse]
+        last = self.last and check_to_data(self.last)
+        return {"stage": self.stage, "falls": list(self.falls), "plateau": plateau, "last": last}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.stage, self.falls = state["stage"], list(state["falls"])
+        self.plateau.lowest, self.plateau.worse = state["plateau"]
+        self.last = check_from_data(state["last"]) if state["last"] else None
 
 
-def train_in_two_stages(first: Trainer, linear_steps: int, second: Callable[[], Trainer], fit: Fit) -> Stages:
-    """Both stages; `second` makes the trainer of the other, on other images and for as many steps at most."""
-    plateau = Plateau()
-    falls: list[int] = []
-    checks: list[Check] = []
-
-    def lower(step: int, check: Check | None) -> None:
-        if check is None:
-            return
-        checks.append(check)
-        if step > linear_steps and plateau.reached(check.mean_loss):
-            falls.append(step)
-            first.lower_rates(FACTOR)
-            if len(falls) == FALLS:
-                first.stop()
-
-    fit(1, first, lower)
-    schedule = Schedule(tuple(falls), checks[-1].step)
-    other = second()
-
-    def repeat(step: int, check: Check | None) -> None:
-        if step in schedule.falls:
-            other.lower_rates(FACTOR)
-        if step == schedule.length:
-            other.stop()
-
-    return Stages(checks[-1], schedule, fit(2, other, repeat))
+Fit = Callable[[Trainer, Observer], Best]
+"""What trains a stage, and tells the observer of every step."""
 
 
 def describe_stages(stages: Stages) -> list[dict[str, Any]]:

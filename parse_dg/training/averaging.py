@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.config import check_choices, require
+from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
 Kind = Literal["none", "ema", "sma", "swad"]
@@ -85,6 +86,13 @@ class Averaging(ABC):
         """What was averaged, as plain data; None: nothing."""
         return None
 
+    def state(self) -> Checkpoint:
+        """All it takes to go on."""
+        return Checkpoint({}, {})
+
+    def restore(self, saved: Checkpoint) -> None:  # noqa: B027 - most have nothing to go on from
+        """Go on from a state."""
+
 
 class NoAverage(Averaging):
     """The weights of each step as they are."""
@@ -135,6 +143,12 @@ class MovingAverage(Averaging):
             return 1 - self.config.decay
         return 1.0 if step < self.config.start else 1 / (step - self.config.start + 2)
 
+    def state(self) -> Checkpoint:
+        return Checkpoint(dict(self.network.state_dict()), {})
+
+    def restore(self, saved: Checkpoint) -> None:
+        self.network.load_state_dict(saved.tensors)
+
     def report(self) -> dict[str, Any]:
         own = {"decay": self.config.decay} if self.config.kind == "ema" else {"start": self.config.start}
         return {"kind": self.config.kind, "checks_score": SCORED[self.config.kind], **own}
@@ -174,6 +188,28 @@ class ValleyAverage(Averaging):
         for parameter, mean in zip(self.parameters, self.average, strict=True):
             parameter.copy_(mean)
         return True
+
+    def state(self) -> Checkpoint:
+        means = {"segment": self.segment if self.steps else [], "average": self.average}
+        means |= {f"kept.{number}": mean for number, mean in self.kept.items()}
+        tensors = {f"{name}:{i}": value for name, values in means.items() for i, value in enumerate(values)}
+        counts = {"steps": self.steps, "averaged": self.averaged, "kept": list(self.kept)}
+        return Checkpoint(tensors, {**counts, "valley": self.valley.state()})
+
+    def restore(self, saved: Checkpoint) -> None:
+        data = saved.data
+        self.valley.restore(data["valley"])
+        self.steps, self.averaged = data["steps"], data["averaged"]
+        if self.steps:
+            self.segment = self._saved_mean(saved, "segment", on_cpu=False)
+        self.kept = {number: self._saved_mean(saved, f"kept.{number}") for number in data["kept"]}
+        self.average = self._saved_mean(saved, "average") if self.averaged else []
+
+    def _saved_mean(self, saved: Checkpoint, name: str, on_cpu: bool = True) -> list[Tensor]:
+        """A mean of every parameter, each laid out in memory like its parameter."""
+        device = "cpu" if on_cpu else None
+        likes = (torch.empty_like(p, requires_grad=False, device=device) for p in self.parameters)
+        return [like.copy_(saved.tensors[f"{name}:{i}"]) for i, like in enumerate(likes)]
 
     def _add(self, numbers: Iterable[int]) -> None:
         for number in numbers:

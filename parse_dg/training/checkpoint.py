@@ -33,6 +33,18 @@ class Checkpoint(NamedTuple):
     data: dict[str, Any]
     """Plain JSON."""
 
+    def part(self, name: str) -> "Checkpoint":
+        """What was joined under a name."""
+        start = f"{name}/"
+        tensors = {key.removeprefix(start): value for key, value in self.tensors.items() if key.startswith(start)}
+        return Checkpoint(tensors, self.data[name])
+
+
+def joined(parts: Mapping[str, Checkpoint]) -> Checkpoint:
+    """Several in one, each under its name."""
+    tensors = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.tensors.items()}
+    return Checkpoint(tensors, {name: part.data for name, part in parts.items()})
+
 
 class _DamagedError(Exception):
     """What is wrong with a file, in a few words."""
@@ -41,7 +53,7 @@ class _DamagedError(Exception):
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; whatever interrupts, a whole one is there under one of its two names."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
-    data = json.dumps(checkpoint.data, sort_keys=True, allow_nan=False)
+    data = json.dumps(checkpoint.data)  # a loss may be no number: Python reads its own NaN
     header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, data)}
     writing = folder / f"{CURRENT}.writing"
     try:
@@ -51,6 +63,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if (folder / CURRENT).exists():
             (folder / CURRENT).replace(folder / PREVIOUS)
         writing.replace(folder / CURRENT)
+        _sync_names(folder)
     except (OSError, SafetensorError) as error:
         writing.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -77,6 +90,15 @@ def remove_checkpoints(folder: Path) -> None:
     """A finished run needs none."""
     for name in (CURRENT, PREVIOUS, f"{CURRENT}.writing"):
         (folder / name).unlink(missing_ok=True)
+
+
+def _sync_names(folder: Path) -> None:
+    """The new names survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -11,8 +11,8 @@ where they differ from the text:
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class Segment(NamedTuple):
     start: int
     end: int
     loss: float
+
+
+PLAIN = ("next_start", "observed", "threshold", "left", "start_step", "end_step")
+"""What of a valley's state is a single value."""
 
 
 class LossValley:
@@ -92,6 +96,25 @@ class LossValley:
                 segment = self.waiting.popleft()
                 entering += self._enter([segment._replace(start=segment.end)])
         return entering if self.entered else self._enter([self.lowest])
+
+    def state(self) -> dict[str, Any]:
+        """All it takes to go on, as plain data."""
+        return {
+            **{name: getattr(self, name) for name in PLAIN},
+            "latest": [list(segment) for segment in self.latest],
+            "waiting": [list(segment) for segment in self.waiting],
+            "lowest": list(self.lowest) if self.lowest else None,
+            "entered": list(self.entered),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        for name in PLAIN:
+            setattr(self, name, state[name])
+        self.latest = deque((Segment(*values) for values in state["latest"]), maxlen=self.n_converge)
+        self.waiting = deque((Segment(*values) for values in state["waiting"]), maxlen=self.n_tolerance)
+        self.lowest = Segment(*state["lowest"]) if state["lowest"] else None
+        self.entered = list(state["entered"])
 
     def _begin(self) -> list[int]:
         """If the oldest of the last `n_converge` losses is the lowest, the valley begins, before it."""

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from parse_dg.algorithms.base import Algorithm, GroupSettings
 from parse_dg.config import check_choices, require
+from parse_dg.training.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +84,31 @@ def set_rates(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: i
         if group["name"] == "composition":
             warmup = max(warmup, config.composition_warmup_steps)
         group["lr"] = group["initial_lr"] * factor * min(1.0, (step + 1) / (warmup + 1))
+
+
+def save_optimizer(optimizer: torch.optim.Optimizer) -> Checkpoint:
+    """What Adam has gathered about every parameter it has moved, and the rates before the schedule."""
+    tensors = {
+        f"{number}.{name}": value
+        for number, parameter in enumerate(_parameters(optimizer))
+        for name, value in optimizer.state.get(parameter, {}).items()
+    }
+    return Checkpoint(tensors, {"rates": [group["initial_lr"] for group in optimizer.param_groups]})
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None:
+    """Go on from what `save_optimizer` found."""
+    for group, rate in zip(optimizer.param_groups, saved.data["rates"], strict=True):
+        group["initial_lr"] = rate
+    parameters = _parameters(optimizer)
+    optimizer.state.clear()
+    for key, value in saved.tensors.items():
+        number, name = key.split(".")
+        parameter = parameters[int(number)]
+        if value.shape == parameter.shape:  # laid out in memory like the parameter: Adam takes both in one pass
+            value = torch.empty_like(parameter, requires_grad=False).copy_(value)
+        optimizer.state[parameter][name] = value.to(parameter.device)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

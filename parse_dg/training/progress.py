@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from parse_dg.training.trainer import Check, Observer
+from parse_dg.training.check import Check, Observer
 
 
 @contextmanager

@@ -5,7 +5,7 @@ The target domain is not known here, unless it is among the images that are scor
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,10 +22,9 @@ from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.host import HostCopy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
+from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, State
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 from parse_dg.training.recording import Recording, find_backbone
-
-State = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,62 +68,6 @@ class TrainingConfig:
         return max(1, math.ceil(self.epochs * source_images / (self.batch_per_domain * domains)))
 
 
-class Check(NamedTuple):
-    """A look at the model on the held-out images of each source domain."""
-
-    step: int
-    losses: dict[str, float]
-    """The training loss's terms, and their `total`: means over the steps since the last check that had them."""
-    validation: dict[str, Accuracy]
-    """By source domain."""
-    rates: dict[str, float]
-    """The learning rate of each group at this step."""
-    scores: dict[str, Accuracy] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
-    """Of other named images, recorded and not used."""
-
-    @property
-    def mean_accuracy(self) -> float:
-        """The mean over source domains of the accuracy on their held-out images; nan without such images."""
-        return _mean([value.fraction for value in self.validation.values()])
-
-    @property
-    def mean_loss(self) -> float:
-        """The mean over source domains of the cross-entropy on their held-out images; nan without such images."""
-        return _mean([value.loss for value in self.validation.values()])
-
-    def better_than(self, other: "Check | None") -> bool:
-        """Higher mean accuracy, or the same with a lower mean loss."""
-        if other is None:
-            return True
-        return (self.mean_accuracy, -self.mean_loss) > (other.mean_accuracy, -other.mean_loss)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
-
-
-class Best(NamedTuple):
-    """The check that was best on validation, and the weights it saw."""
-
-    check: Check
-    state: State
-
-
-class NonFiniteLossError(RuntimeError):
-    """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
-
-    def __init__(self, step: int, losses: dict[str, float], best: Best | None):
-        terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
-        kept = "no check had been made, nothing is kept"
-        if best:
-            kept = f"the weights of step {best.check.step} are kept"
-        super().__init__(
-            f"the loss is not finite at step {step} ({terms}); {kept}. "
-            "Lower rates (optimizer.head_rate, optimizer.composition_rate) or optimizer.clip_norm=1 may help"
-        )
-        self.best = best
-
-
 class Watched(NamedTuple):
     """The loss of a step, on its way to being looked at."""
 
@@ -138,10 +81,6 @@ class Watched(NamedTuple):
     def total(self) -> torch.Tensor:
         """The sum of the terms, on the device."""
         return self.terms["total"]
-
-
-Observer = Callable[[int, Check | None], None]
-"""Called after every step with its number, and with the check where one was made."""
 
 
 class Trainer:
@@ -181,6 +120,13 @@ class Trainer:
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
+        self.step = 0
+        """How many steps have been made."""
+        self.sums: dict[str, torch.Tensor] = {}
+        self.counts: Counter[str] = Counter()
+        """The loss's terms since the last check: their sums, and of how many steps."""
+        self.means: dict[str, float] = {}
+        """At the last check."""
         self.stopped = False
         self.best: Best | None = None
         self.watched: Watched | None = None
@@ -191,24 +137,26 @@ class Trainer:
     def fit(self, observe: Observer) -> Best:
         """Train for all steps, or until stopped; the best weights by validation on the source domains."""
         self.algorithm.train()
-        sums: dict[str, torch.Tensor] = {}
-        counts: Counter[str] = Counter()
-        for step in range(1, self.steps + 1):
-            terms = self._step(step)
+        while not self.ended:
+            self.step += 1
+            terms = self._step(self.step)
             for name, value in terms.items():
-                sums[name] = sums.get(name, 0.0) + value
-            counts.update(terms.keys())
+                self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts.update(terms.keys())
             check = None
-            if self.training.checks_at(step) or step == self.steps:
-                means = {name: float(total) / counts[name] for name, total in sums.items()}
-                check = self._check(step, means)
-                sums, counts = {}, Counter()
-                self.stopped |= not self.averaging.after_check(step, check.mean_loss)
-            observe(step, check)
-            if self.stopped:
-                break
+            if self.training.checks_at(self.step) or self.step == self.steps:
+                self.means = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+                check = self._check(self.step, self.means)
+                self.sums, self.counts = {}, Counter()
+                self.stopped |= not self.averaging.after_check(self.step, check.mean_loss)
+            observe(self.step, check)
         assert self.best is not None
-        return self._scored_average(step, means) if self.averaging.finish() else self.best
+        return self._scored_average(self.step, self.means) if self.averaging.finish() else self.best
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last step has been made."""
+        return self.stopped or self.step == self.steps
 
     def stop(self) -> None:
         """End with this step; for an observer that has been told of its check."""

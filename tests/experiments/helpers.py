@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from parse_dg.training.trainer import Check
+from parse_dg.experiments.folder import LOCK
+from parse_dg.training.check import Check
 
 REPEATED = ["config.json", "split.json", "metrics.jsonl", "model.safetensors", "result.json"]
 """The files that are the same when a run is repeated."""
@@ -19,7 +20,11 @@ def quiet(step: int, check: Check | None) -> None:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+        if path.name != LOCK
+    }
 
 
 def repeated(folder: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from parse_dg.deploy.model_file import load_model
 from parse_dg.evaluation.accuracy import accuracy
 from parse_dg.experiments.folder import read_finished, write_json
 from parse_dg.experiments.run import execute, prepare
-from parse_dg.training.trainer import NonFiniteLossError
+from parse_dg.training.check import NonFiniteLossError
 from tests.conftest import Tiny
 from tests.experiments.helpers import CPU, checks, hashes, quiet, read, repeated
 

@@ -19,12 +19,13 @@ from parse_dg.experiments.run import execute
 from parse_dg.experiments.two_stage import (
     Plateau,
     Schedule,
+    Steering,
     all_of_sources,
     has_two_stages,
     name_whole,
-    train_in_two_stages,
 )
-from parse_dg.training.trainer import Best, Check, Observer, Trainer
+from parse_dg.training.check import Best, Check, Observer
+from parse_dg.training.trainer import Trainer
 from tests.conftest import Numbered, Tiny
 from tests.experiments.helpers import CPU, checks, quiet, read, repeated
 
@@ -70,11 +71,13 @@ def stages(losses: list[float], linear_steps: int) -> tuple[Schedule, FakeTraine
     first, second = FakeTrainer(losses), FakeTrainer([1.0] * len(losses))
     order: list[int] = []
 
-    def fit(stage: int, trainer: Trainer, observe: Observer) -> Best:
-        order.append(stage)
+    steering = Steering(linear_steps)
+
+    def fit(trainer: Trainer, observe: Observer) -> Best:
+        order.append(steering.stage)
         return trainer.fit(observe)
 
-    found = train_in_two_stages(first, linear_steps, lambda: second, fit)
+    found = steering.train(first, lambda: second, fit)
     assert order == [1, 2]
     assert found.first.step == found.second.check.step == found.schedule.length
     return found.schedule, first, second

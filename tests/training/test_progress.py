@@ -6,7 +6,7 @@ from rich.console import Console
 
 from parse_dg.evaluation.accuracy import Accuracy
 from parse_dg.training.progress import counting_display, describe, training_display
-from parse_dg.training.trainer import Check
+from parse_dg.training.check import Check
 
 CHECK = Check(
     step=4,

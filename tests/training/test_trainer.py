@@ -24,7 +24,8 @@ from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy
 from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.trainer import Best, Check, NonFiniteLossError, Trainer, TrainingConfig
+from parse_dg.training.check import Best, Check, NonFiniteLossError
+from parse_dg.training.trainer import Trainer, TrainingConfig
 
 RATE = 0.125
 PLAIN = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)

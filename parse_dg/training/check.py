@@ -1,0 +1,88 @@
+"""A look at a model in training: what was found on the source domains, the best of such, and who is told."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from parse_dg.evaluation.accuracy import Accuracy
+
+State = dict[str, torch.Tensor]
+
+
+class Check(NamedTuple):
+    """A look at the model on the held-out images of each source domain."""
+
+    step: int
+    losses: dict[str, float]
+    """The training loss's terms, and their `total`: means over the steps since the last check that had them."""
+    validation: dict[str, Accuracy]
+    """By source domain."""
+    rates: dict[str, float]
+    """The learning rate of each group at this step."""
+    scores: dict[str, Accuracy] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    """Of other named images, recorded and not used."""
+
+    @property
+    def mean_accuracy(self) -> float:
+        """The mean over source domains of the accuracy on their held-out images; nan without such images."""
+        return _mean([value.fraction for value in self.validation.values()])
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean over source domains of the cross-entropy on their held-out images; nan without such images."""
+        return _mean([value.loss for value in self.validation.values()])
+
+    def better_than(self, other: "Check | None") -> bool:
+        """Higher mean accuracy, or the same with a lower mean loss."""
+        if other is None:
+            return True
+        return (self.mean_accuracy, -self.mean_loss) > (other.mean_accuracy, -other.mean_loss)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def check_to_data(check: Check) -> dict[str, Any]:
+    """A check as plain data."""
+    return {
+        **check._asdict(),
+        "validation": {name: list(value) for name, value in check.validation.items()},
+        "scores": {name: list(value) for name, value in check.scores.items()},
+    }
+
+
+def check_from_data(data: Mapping[str, Any]) -> Check:
+    """The check that `check_to_data` was given."""
+    validation, scores = (
+        {name: Accuracy(*value) for name, value in data[part].items()} for part in ("validation", "scores")
+    )
+    return Check(data["step"], dict(data["losses"]), validation, dict(data["rates"]), scores)
+
+
+class Best(NamedTuple):
+    """The check that was best on validation, and the weights it saw."""
+
+    check: Check
+    state: State
+
+
+class NonFiniteLossError(RuntimeError):
+    """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
+
+    def __init__(self, step: int, losses: dict[str, float], best: Best | None):
+        terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+        kept = "no check had been made, nothing is kept"
+        if best:
+            kept = f"the weights of step {best.check.step} are kept"
+        super().__init__(
+            f"the loss is not finite at step {step} ({terms}); {kept}. "
+            "Lower rates (optimizer.head_rate, optimizer.composition_rate) or optimizer.clip_norm=1 may help"
+        )
+        self.best = best
+
+
+Observer = Callable[[int, Check | None], None]
+"""Called after every step with its number, and with the check where one was made."""
