@@ -1,4 +1,4 @@
-"""The commands that make runs and look at them: train, evaluate, compact, demo, info, algorithms."""
+"""The commands that look at runs and around: evaluate, compact, demo, info, algorithms."""
 
 import argparse
 from pathlib import Path
@@ -9,26 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.config import change
 from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.data.library import added, domain_names, find_path
-from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
-from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
+from parse_dg.experiments.protocols import PROTOCOLS
+from parse_dg.experiments.recipes import RECIPES
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def train(options: argparse.Namespace, console: Console) -> None:
-    """`parse-dg train`."""
-    from parse_dg.experiments.display import default_folder, print_result, run_with_display
-
-    config = configure(options)
-    folder = options.out or default_folder(config)
-    result = run_with_display(config, folder, console)
-    print_result(console, result, folder)
 
 
 def evaluate(options: argparse.Namespace, console: Console) -> None:
@@ -91,40 +77,8 @@ def algorithms(options: argparse.Namespace, console: Console) -> None:
     console.print("Train one with `parse-dg train --algorithm NAME`.")
 
 
-def configure(options: argparse.Namespace) -> RunConfig:
-    """The recipe for the data, then the options, then the protocol, then every `--set`."""
-    recipe = options.recipe or default_recipe(options.data)
-    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
-    if options.target is not None:
-        settings["data.target"] = options.target
-    elif options.data != "blueprints":
-        names = ", ".join(domain_names(options.data))
-        raise InputError(f"which domain is held out? Give --target, one of {names}")
-    config = change(build_config(recipe, options.algorithm, options.data), settings)
-    config = change(apply_protocol(options.protocol, config), parse_settings(options.set))
-    return change(config, {"data.benchmark": data_name(config.data.benchmark)})
-
-
-def data_name(data: str) -> str:
-    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    path = None if data in ("blueprints", *added()) else find_path(data)
-    return data if path is None else str(path)
-
-
-def parse_settings(pairs: list[str]) -> dict[str, object]:
-    """["training.steps=500"] → {"training.steps": "500"}."""
-    settings: dict[str, object] = {}
-    for pair in pairs:
-        path, equals, value = pair.partition("=")
-        if not equals or not path:
-            raise InputError(f"--set takes section.field=value, such as training.steps=500, found {pair!r}")
-        settings[path] = value
-    return settings
-
-
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    _add_train(commands)
     _add_evaluate(commands)
     _add_compact(commands)
     _add_demo(commands)
@@ -134,53 +88,6 @@ def add_commands(commands: "Commands") -> None:
         "algorithms", help="the methods that can be trained, and where they were published"
     )
     command.set_defaults(command=algorithms)
-
-
-def _add_train(commands: "Commands") -> None:
-    command = commands.add_parser(
-        "train",
-        help="train one algorithm with one domain held out",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train one algorithm with one domain held out, and score it there at the very end.\n\n"
-        "Every other domain is a source: 80% of its images train, 20% validate. The weights of the best\n"
-        "validation step are kept. The target domain is read once, after training, unless the protocol\n"
-        "records its accuracy on the way; nothing is chosen by it.",
-        epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
-        "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
-        "model, result.json says which number is the result. The fields of `--set` are those of config.json.",
-    )
-    command.add_argument(
-        "--algorithm", default="parse", metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: parse)"
-    )
-    command.add_argument(
-        "--data",
-        default="blueprints",
-        metavar="DATA",
-        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json "
-        "list (default: blueprints)",
-    )
-    command.add_argument(
-        "--target", metavar="DOMAIN", help="the domain that is held out (of blueprints by default: sketch)"
-    )
-    command.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the hold-out and every draw (default: 0)"
-    )
-    command.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help=f"{', '.join(RECIPES)} (default: blueprints for blueprints, pretrained for anything else)",
-    )
-    command.add_argument(
-        "--protocol",
-        default="parse",
-        metavar="NAME",
-        help=f"{', '.join(PROTOCOLS)}: how long, checked how often, scored on which images (default: parse)",
-    )
-    command.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
-    )
-    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/DATA/ALGORITHM/TARGET/seedN")
-    command.set_defaults(command=train)
 
 
 def _add_evaluate(commands: "Commands") -> None:

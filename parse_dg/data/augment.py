@@ -76,6 +76,12 @@ class AugmentDraws(NamedTuple):
     randaugment: RandAugmentDraws | None
     """None where RandAugment is off; always on the CPU."""
 
+    def of(self, share: slice) -> "AugmentDraws":
+        """The draws of some of the images."""
+        ops = self.randaugment
+        some = ops and RandAugmentDraws(ops.choices[:, share], ops.signs[:, share])
+        return AugmentDraws(self.uniform[share], self.order, some)
+
 
 def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) -> AugmentDraws:
     """The draws for a batch of `count` images, from a CPU generator."""

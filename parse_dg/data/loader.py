@@ -22,6 +22,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.data.transforms import transform_image
 
 CPU = torch.device("cpu")
+ALL = slice(None)
 AHEAD = 3
 """How many batches are read ahead, each by a thread of its own."""
 
@@ -61,10 +62,19 @@ class TrainingBatches:
     """Endless batches, as the sampler plans them, on the device they are for."""
 
     def __init__(
-        self, sampler: Sampler, image_size: int, device: torch.device = CPU, captions: Words | None = None
+        self,
+        sampler: Sampler,
+        image_size: int,
+        device: torch.device = CPU,
+        captions: Words | None = None,
+        share: slice = ALL,
     ):
-        """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too."""
+        """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too.
+
+        `share`: of every domain's images in a batch only these are read; labels, domains and captions are whole.
+        """
         self.sampler, self.image_size, self.device, self.captions = sampler, image_size, device, captions
+        self.share = share
         self._upload = _Upload(device)
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
@@ -103,16 +113,18 @@ class TrainingBatches:
         chosen = [s.indices[p.numpy()] for s, p in zip(sources, plan.positions, strict=True)]
         per_image = self.sampler.augment.per_image
         size = self.image_size if per_image else training_images(sources[0]).shape[1]
-        images = self._empty((len(sources) * per_domain, size, size, 3))
-        for number, (source, indices) in enumerate(zip(sources, chosen, strict=True)):
-            part = slice(number * per_domain, (number + 1) * per_domain)
+        read = [indices[self.share] for indices in chosen]
+        drawn = plan.draws.of(self.share)
+        images = self._empty((sum(map(len, read)), size, size, 3))
+        for number, (source, indices) in enumerate(zip(sources, read, strict=True)):
+            part = slice(number * len(indices), (number + 1) * len(indices))
             if per_image:
-                self._transform(source, indices, plan.draws, part, images)
+                self._transform(source, indices, drawn, part, images)
             else:
                 read_into(training_images(source), indices, images[part].numpy())
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
         domains = torch.arange(len(sources)).repeat_interleave(per_domain)
-        draws = plan.draws._replace(uniform=self._pinned(plan.draws.uniform))
+        draws = drawn._replace(uniform=self._pinned(drawn.uniform))
         captions = self._read_captions(chosen, plan)
         return Batch(
             images.permute(0, 3, 1, 2),

@@ -17,8 +17,10 @@ from parse_dg.experiments.compact_table import CELLS, FOOTNOTE, NAMES, as_csv, a
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.evaluate import NamedAccuracy
 from parse_dg.experiments.folder import Result, read_finished
+from parse_dg.experiments.keeper import EVERY
 from parse_dg.experiments.run import count_steps, execute, prepare
 from parse_dg.training.progress import counting_display, training_display
+from parse_dg.training.team import ALONE, Team
 from parse_dg.wording import percent
 
 
@@ -49,8 +51,18 @@ def open_with_display(config: RunConfig, console: Console) -> Benchmark:
         return open_benchmark(config.data, progress)
 
 
-def run_with_display(config: RunConfig, folder: Path, console: Console) -> Result:
-    """`execute`, shown live."""
+def run_with_display(
+    config: RunConfig,
+    folder: Path,
+    console: Console,
+    *,
+    track: Sequence[str] = (),
+    checkpoint_every: float = EVERY,
+    team: Team = ALONE,
+) -> Result:
+    """`execute`, shown live, by the first process where there are several."""
+    if not team.first:
+        console = Console(quiet=True)
     finished = read_finished(config, folder)
     if finished is not None:
         print_path(console, "finished: nothing to do, this run is already in", folder)
@@ -58,7 +70,9 @@ def run_with_display(config: RunConfig, folder: Path, console: Console) -> Resul
     benchmark, split = prepare(config, open_with_display(config, console))
     title = escape(f"{config.algorithm.name}, {config.data.target} held out")
     with training_display(console, title, count_steps(config, split)) as observe:
-        return execute(config, folder, observe, benchmark)
+        return execute(
+            config, folder, observe, benchmark, checkpoint_every=checkpoint_every, team=team, track=track
+        )
 
 
 def print_result(console: Console, result: Result, folder: Path) -> None:

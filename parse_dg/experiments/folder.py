@@ -45,14 +45,14 @@ class BusyError(InputError):
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
-        with writing_to(folder):
-            lock.acquire()
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout as error:
         raise BusyError(f"another process is at the run in {folder}: wait for it, or stop it") from error
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
     try:
         yield
     finally:
@@ -67,8 +67,6 @@ def writing_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if isinstance(error, Timeout):
-            raise
         reason = getattr(error, "strerror", None) or first_line(error)
         raise InputError(
             f"cannot write to {folder} ({reason}): what was saved before is kept; once it can be written to, the "
@@ -80,12 +78,17 @@ def read_finished(config: RunConfig, folder: Path) -> Result | None:
     """The result of a finished run of this configuration in `folder`, if it is there."""
     found = folder / "config.json"
     if not found.exists():
-        if folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(_is_foreign(path.name) for path in folder.iterdir())):
             raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
         return None
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
     return read_result(folder)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a file is none that there may be before a run has its configuration."""
+    return name not in (LOCK, "config.json") and not name.endswith(".writing")
 
 
 def read_result(folder: Path) -> Result | None:

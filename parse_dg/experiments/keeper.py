@@ -13,6 +13,8 @@ from typing import Any, TextIO
 from parse_dg.experiments.folder import writing_to
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import restore_trainer, save_trainer
+from parse_dg.training.team import ALONE, Team
+from parse_dg.training.tracking import Following
 from parse_dg.training.trainer import Trainer
 
 EVERY = 60.0
@@ -26,9 +28,13 @@ log = logging.getLogger(__name__)
 class Keeper:
     """The checkpoints of one run."""
 
-    def __init__(self, folder: Path, every: float = EVERY):
-        """`every` so many seconds, or less often if that would slow training; 0: after every step."""
-        self.folder, self.every = folder, every
+    def __init__(self, folder: Path, every: float = EVERY, team: Team = ALONE, following: Following | None = None):
+        """`every` so many seconds, or less often if that would slow training; 0: after every step.
+
+        Of a team the first process writes; the others are where it is. `following` is told of every check.
+        """
+        self.following = following or Following()
+        self.folder, self.every, self.team = folder, every, team
         self.saved = _read(folder)
         self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
         """Seconds of earlier attempts that are not lost."""
@@ -60,6 +66,8 @@ class Keeper:
     @property
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
+        if not self.team.first:
+            return False
         wait = max(self.every, SHARE * self.cost) if self.every else 0.0
         return time.monotonic() - self.written >= wait
 
@@ -77,9 +85,9 @@ class Keeper:
 
 
 @contextmanager
-def postponed_stop() -> Iterator[Callable[[], bool]]:
+def postponed_stop(team: Team = ALONE) -> Iterator[Callable[[], bool]]:
     """Within, a first SIGINT or SIGTERM is only noted, so that the step can be finished and saved; says whether
-    there was one. A second takes effect at once.
+    there was one. A second takes effect at once, and in a team, which would have to agree on a step, the first.
     """
     noted: list[int] = []
     before: dict[int, Any] = {}
@@ -92,7 +100,7 @@ def postponed_stop() -> Iterator[Callable[[], bool]]:
         noted.append(number)
         restore()
 
-    if threading.current_thread() is threading.main_thread():
+    if team.size == 1 and threading.current_thread() is threading.main_thread():
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: bool(noted)

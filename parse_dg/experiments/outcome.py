@@ -104,11 +104,12 @@ def metrics_line(check: Check, best: bool, averaging: str) -> dict[str, Any]:
     }
 
 
-def run_environment(device: torch.device, seconds: float) -> dict[str, Any]:
+def run_environment(device: torch.device, seconds: float, processes: int = 1) -> dict[str, Any]:
     """environment.json."""
     return {
         **environment(),
         "device": device_name(device),
+        "processes": processes,
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
     }

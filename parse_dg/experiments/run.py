@@ -1,6 +1,9 @@
 """One run: a configuration becomes a folder of results (what is in it: folder.py)."""
 
 import json
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import torch
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt import learn_vocabulary
+from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches
@@ -21,6 +25,7 @@ from parse_dg.experiments.folder import (
     claim,
     hold,
     read_finished,
+    read_result,
     require_same_images,
     write_json,
     writing_to,
@@ -39,6 +44,8 @@ from parse_dg.experiments.two_stage import (
 from parse_dg.model.backbone import build_backbone
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
+from parse_dg.training.team import ALONE, Team
+from parse_dg.training.tracking import Following, open_trackers
 from parse_dg.training.trainer import Trainer
 
 
@@ -61,29 +68,44 @@ def execute(
     benchmark: Benchmark | None = None,
     *,
     checkpoint_every: float = EVERY,
+    team: Team = ALONE,
+    track: Sequence[str] = (),
 ) -> Result:
     """Train, keep the best, score it on the target, and write it all to `folder`.
 
     A finished run of the same configuration is returned as it is; an unfinished one goes on from its last
     checkpoint, of which one is written every so many seconds; a folder that holds a run of another configuration
-    is refused, and one that another process is at.
+    is refused, and one that another process is at. The processes of a `team` all call this, with the same
+    arguments; the first of them writes. `track` names the trackers that follow the run.
     """
     finished = read_finished(config, folder)
     if finished is not None:
         return finished
     benchmark, split = prepare(config, benchmark)
-    with hold(folder):
+    team.require_divisible(config.training.batch_per_domain)
+    device = team.device or pick_device(config.training.device)
+    trainer = build_trainer(config, benchmark, split, device, team=team)
+    with hold(folder) if team.first else nullcontext(), Following() as following:
         finished = read_finished(config, folder)  # by another process, a moment ago
-        return finished or _execute(config, folder, observe, benchmark, split, Keeper(folder, checkpoint_every))
+        if finished is not None:
+            return finished
+        keeper = Keeper(folder, checkpoint_every, team, following)
+        return _execute(config, benchmark, split, trainer, keeper, observe, track)
 
 
 def _execute(
-    config: RunConfig, folder: Path, observe: Observer, benchmark: Benchmark, split: LeaveOneOut, keeper: Keeper
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    trainer: Trainer,
+    keeper: Keeper,
+    observe: Observer,
+    track: Sequence[str],
 ) -> Result:
+    """`execute`, once it is known that there is something to do and nobody else is at it."""
+    folder, team, device = keeper.folder, keeper.team, trainer.device
     if keeper.saved:
         require_same_images(folder, benchmark)
-    device = pick_device(config.training.device)
-    trainer = build_trainer(config, benchmark, split, device)
     spec = ModelSpec(
         backbone=replace(config.backbone, weights=None),
         algorithm=config.algorithm,
@@ -91,27 +113,41 @@ def _execute(
         image_size=benchmark.image_size,
         domains=len(split.training),
     )
-    claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
+    team.wait()  # all have read what was saved
+    if team.first:
+        claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
+        earlier = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        keeper.following.trackers = open_trackers(track, folder, to_dict(config), earlier)
     if has_two_stages(config):
         best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
         split = all_of_sources(split)
     else:
         best = _fit(trainer, spec, keeper, observe)
         chosen = how_chosen(config, trainer)
+    if not team.first:
+        team.wait()  # for the first, which scores the target
+        return read_result(folder) or {}
     with writing_to(folder):
         save_model(folder / "model.safetensors", spec, best.state)
     model = build_model(spec, best.state)
     model.algorithm.to(device)
     result = summarise(config, benchmark, split, best.check, trainer.steps, model, device, chosen)
     with writing_to(folder):
-        write_json(folder / "environment.json", run_environment(device, keeper.seconds))
+        write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size))
         write_json(folder / "result.json", result)
         remove_checkpoints(folder)
+    keeper.following.result = result
+    team.wait()
     return result
 
 
 def build_trainer(
-    config: RunConfig, benchmark: Benchmark, split: LeaveOneOut, device: torch.device, steps: int | None = None
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    device: torch.device,
+    steps: int | None = None,
+    team: Team = ALONE,
 ) -> Trainer:
     """A trainer whose every draw comes from generators seeded by the configuration; `steps` replaces its own."""
     start, order, augment, draws = (
@@ -139,7 +175,7 @@ def build_trainer(
     )
     return Trainer(
         algorithm,
-        TrainingBatches(sampler, benchmark.image_size, device, vocabulary),
+        TrainingBatches(sampler, benchmark.image_size, device, vocabulary, team.share),
         (split.validation_domain,) if split.validation_domain else split.validation,
         steps=count_steps(config, split) if steps is None else steps,
         training=config.training,
@@ -153,6 +189,7 @@ def build_trainer(
         scored=scored_subsets(split, config.protocol),
         sources={source.domain.name for source in split.training},
         seed=config.seed,
+        team=team,
     )
 
 
@@ -163,9 +200,10 @@ def _fit(
     folder = keeper.folder
     keeper.restore(trainer)
     also = {"stage": steering.stage} if steering else {}
+    path = folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
     with writing_to(folder):
-        metrics = (folder / "metrics.jsonl").open("a")
-    with metrics, postponed_stop() as asked_to_stop:
+        metrics = path.open("a")
+    with metrics, postponed_stop(keeper.team) as asked_to_stop:
 
         def record(step: int, check: Check | None) -> None:
             if check:
@@ -174,6 +212,7 @@ def _fit(
                 with writing_to(folder):
                     metrics.write(json.dumps(line, allow_nan=False) + "\n")
                     metrics.flush()
+                keeper.following.record(line)
             observe(step, check)
             if asked_to_stop() or keeper.due:
                 keeper.save(trainer, metrics, steering.state() if steering else None)
@@ -183,7 +222,7 @@ def _fit(
         try:
             return trainer.fit(record)
         except (NonFiniteLossError, KeyboardInterrupt):
-            if trainer.best:
+            if trainer.best and keeper.team.first:
                 with writing_to(folder):
                     save_model(folder / "model.safetensors", spec, trainer.best.state)
             raise
@@ -205,7 +244,8 @@ def _fit_twice(
         steering.restore(keeper.steering)
 
     def second() -> Trainer:
-        other = build_trainer(config, benchmark, all_of_sources(split), trainer.device, trainer.steps)
+        whole = all_of_sources(split)
+        other = build_trainer(config, benchmark, whole, trainer.device, trainer.steps, trainer.team)
         other.scored = name_whole(other.scored, other.sources)
         return other
 

@@ -7,7 +7,7 @@ same batch. Evaluation leaves the features alone.
 Letters: B batch, C channels, H W map.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,6 +20,8 @@ from parse_dg.errors import InputError, unknown
 Mode = Literal["random", "crossdomain"]
 Draw = tuple[Tensor, Tensor] | None
 """λ and the partner of each sample of a batch; None leaves the batch alone."""
+Everyone = Callable[[Tensor], Tensor]
+"""Statistics of a part of a batch → of the whole, where several processes have a part each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class MixStyle(nn.Module):
     def __init__(self, config: MixStyleConfig) -> None:
         super().__init__()
         self.config = config
+        self.everyone: Everyone | None = None
 
     def forward(
         self, features: Float[Tensor, "B C H W"], source: torch.Generator | Iterator[Draw] | None
@@ -66,7 +69,7 @@ class MixStyle(nn.Module):
         if drawn is None:
             return features
         lam, partner = (part.to(features.device) for part in drawn)
-        return mix_styles(features, partner, lam)
+        return mix_styles(features, partner, lam, everyone=self.everyone)
 
     def draw(self, size: int, generator: torch.Generator | None) -> Draw:
         """How to mix a batch of `size`: λ and the partner of each sample, or None, not at all.
@@ -88,8 +91,12 @@ def mix_styles(
     partner_index: Int[Tensor, " B"],
     lam: Float[Tensor, " B"],
     eps: float = 1e-6,
+    everyone: Everyone | None = None,
 ) -> Float[Tensor, "B C H W"]:
     """(x - μ) / σ · σ_mix + μ_mix, with μ_mix = λ μ + (1 - λ) μ[partner] and σ_mix likewise.
+
+    If `features` are a part of a batch, `everyone` makes of its statistics those of the whole, which partners are
+    numbered in.
 
     σ = sqrt(unbiased variance + eps). μ and σ are constants to the gradient. Computed in float32 at least,
     also where `features` are in half precision, and returned in the type of `features`.
@@ -103,8 +110,9 @@ def mix_styles(
     variance, mean = torch.var_mean(x.detach(), dim=(2, 3), correction=1, keepdim=True)  # (B, C, 1, 1)
     std = (variance + eps).sqrt()
     weight = lam.to(x.dtype)[:, None, None, None]
-    mixed_mean = weight * mean + (1 - weight) * mean[partner_index]
-    mixed_std = weight * std + (1 - weight) * std[partner_index]
+    means, stds = (everyone(mean), everyone(std)) if everyone else (mean, std)
+    mixed_mean = weight * mean + (1 - weight) * means[partner_index]
+    mixed_std = weight * std + (1 - weight) * stds[partner_index]
     return ((x - mean) / std * mixed_std + mixed_mean).to(features.dtype)
 
 

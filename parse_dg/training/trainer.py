@@ -25,6 +25,7 @@ from parse_dg.training.averaging import AveragingConfig, build_averaging, estima
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, State
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 from parse_dg.training.recording import Recording, find_backbone
+from parse_dg.training.team import ALONE, OF_A_SHARE, Team
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +105,22 @@ class Trainer:
         scored: Mapping[str, Subset] = MappingProxyType({}),
         sources: Collection[str] = (),
         seed: int = 0,
+        team: Team = ALONE,
     ):
         """Without `validation` nothing is chosen: the last weights are kept.
 
         `scored` are other images, by name, that checks also score.
         `sources` are the domains that are trained on: if the protocol says so, checks augment their images, by
         draws from `seed`.
+        `team`: the processes that train together; `batches` then hold this one's share of the images.
         """
+        team.adopt(algorithm)
         self.algorithm = algorithm.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batches, self.validation, self.steps = batches, validation, steps
         self.training, self.optimizer_config, self.augment = training, optimizer, augment
         self.generator, self.device = generator, device
         self.image_size, self.protocol, self.scored = image_size, protocol, scored
-        self.sources, self.seed = sources, seed
+        self.sources, self.seed, self.team = sources, seed, team
         self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
@@ -130,7 +134,7 @@ class Trainer:
         self.stopped = False
         self.best: Best | None = None
         self.watched: Watched | None = None
-        record = training.cuda_graph and device.type == "cuda"
+        record = training.cuda_graph and device.type == "cuda" and team.size == 1
         self.backbone = find_backbone(algorithm) if record else None
         self.recording: Recording | None = None
 
@@ -187,7 +191,7 @@ class Trainer:
         return found
 
     def _next_turn(self, turns: Iterator[Turn], example: Example) -> Turn | None:
-        with self._recorded(example), self._autocast():
+        with self._recorded(example), self.team.sharing(self.algorithm), self._autocast():
             return next(turns, None)
 
     def _autocast(self) -> torch.autocast:
@@ -204,6 +208,8 @@ class Trainer:
                     parameter.grad = None  # Adam passes over it, and over what it has gathered about it
                 elif turn.afresh:
                     self.optimizer.state.pop(parameter, None)
+            if group["name"] in OF_A_SHARE:
+                self.team.add_up(group["params"])
         if self.optimizer_config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
@@ -236,6 +242,8 @@ class Trainer:
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
         self._stop_if_not_finite(self.watched)
+        self.team.align(self.algorithm)
+        self.team.align(self.averaging.scored)
         check = self._validate(step, losses)
         last = self.protocol.selection == "oracle" or not self.validation
         if last or check.better_than(self.best.check if self.best else None):
@@ -265,8 +273,10 @@ class Trainer:
 
     def _score(self, subset: Subset, step: int) -> Accuracy:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""
-        augmentation = None
         if self.protocol.augment_validation and subset.domain.name in self.sources:
             seed = seed_hash(self.seed, "validation", subset.domain.name, step)
-            augmentation = Augmentation(self.augment, seed)
-        return accuracy(self.averaging.scored, subset, self.device, augmentation)
+            return accuracy(self.averaging.scored, subset, self.device, Augmentation(self.augment, seed))
+        if len(subset.indices) < self.team.size:
+            return accuracy(self.averaging.scored, subset, self.device)
+        share = Subset(subset.domain, subset.indices[self.team.share])
+        return self.team.add_scores(accuracy(self.averaging.scored, share, self.device), self.device)

@@ -10,6 +10,7 @@ import torch
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.algorithms.erm import Erm
 from parse_dg.deploy.model_file import load_model
+from parse_dg.experiments.folder import hold
 from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, result_of, shown, snapshot, table
 
 
@@ -150,6 +151,24 @@ def test_an_interrupted_run_keeps_its_best_weights(
     monkeypatch.setattr(Erm, "losses", fail_at(3, interrupt))
     said = run("train", "--algorithm", "erm", *SMALL, "--out", "here")
     assert said.code == 130
-    assert said.err == "parse-dg: interrupted; what was written so far is kept\n"
+    assert said.err == "parse-dg: interrupted; the same command goes on from what was written so far\n"
     assert load_model(tmp_path / "here").spec.algorithm.name == "erm"
     assert not (tmp_path / "here" / "result.json").exists()
+
+
+def test_a_run_is_tracked_beside_its_files(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "followed"
+    said = run("train", "--algorithm", "erm", *SMALL, "--out", out, "--track", "tensorboard")
+    assert said.code == 0
+    assert list((out / "tensorboard").iterdir())
+    for name in ("config.json", "metrics.jsonl", "model.safetensors", "result.json"):
+        assert (out / name).read_bytes() == (erm_run / name).read_bytes()
+    assert_refused(run("train", *SMALL, "--out", tmp_path / "other", "--track", "tb"), "unknown tracker 'tb'")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(run: Run, tmp_path: Path) -> None:
+    with hold(tmp_path / "held"):
+        said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / "held")
+    assert said.code == 3
+    assert said.err.startswith("parse-dg: another process is at the run in ")

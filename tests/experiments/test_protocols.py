@@ -8,7 +8,7 @@ import pytest
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser
-from parse_dg.cli.runs import configure
+from parse_dg.cli.train import configure
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.data.augment import AugmentConfig
 from parse_dg.data.catalogue import DATA_SETS

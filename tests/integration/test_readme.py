@@ -10,7 +10,7 @@ import pytest
 
 import parse_dg
 from parse_dg.cli import build_parser
-from parse_dg.cli.runs import configure
+from parse_dg.cli.train import configure
 from parse_dg.config import change
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import read_config

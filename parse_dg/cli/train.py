@@ -1,0 +1,194 @@
+"""`parse-dg train`: one run, from the options that say which."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.config import change, from_dict, require
+from parse_dg.data.library import added, domain_names, find_path
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
+from parse_dg.experiments.keeper import EVERY
+from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
+from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+DEFAULTS = {
+    "algorithm": "parse",
+    "data": "blueprints",
+    "target": None,
+    "seed": 0,
+    "recipe": None,
+    "protocol": "parse",
+}
+"""The options of `parse-dg train` that make a configuration."""
+
+
+def train(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg train`."""
+    from parse_dg.experiments.display import default_folder, print_result, run_with_display
+    from parse_dg.training.launch import form_team
+    from parse_dg.training.tracking import require_trackers
+
+    track = require_trackers(options.track)
+    require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
+    config = configure(options)
+    folder = options.out or default_folder(config)
+    with form_team(options.processes, options.nodes, config.training.device) as team:
+        result = run_with_display(
+            config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
+        )
+        if team.first:
+            print_result(console, result, folder)
+
+
+def configure(options: argparse.Namespace) -> RunConfig:
+    """The recipe for the data, then the options, then the protocol; or `--config`. Then every `--set`."""
+    changes = parse_settings(options.set)
+    if "data.benchmark" in changes:
+        changes["data.benchmark"] = data_name(str(changes["data.benchmark"]))
+    if options.config is not None:
+        _require_alone(options)
+        return change(read_configuration(options.config), changes)
+    recipe = options.recipe or default_recipe(options.data)
+    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
+    if options.target is not None:
+        settings["data.target"] = options.target
+    elif options.data != "blueprints":
+        names = ", ".join(domain_names(options.data))
+        raise InputError(f"which domain is held out? Give --target, one of {names}")
+    config = change(build_config(recipe, options.algorithm, options.data), settings)
+    return change(apply_protocol(options.protocol, config), changes)
+
+
+def read_configuration(source: str) -> RunConfig:
+    """The configuration in a file, or in standard input for `-`, exactly as it is there."""
+    name = "standard input" if source == "-" else source
+    try:
+        data = json.loads(sys.stdin.read() if source == "-" else Path(source).read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not valid JSON: {error}") from error
+    try:
+        return from_dict(RunConfig, data)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def _require_alone(options: argparse.Namespace) -> None:
+    """Raise if `--config` comes with what it holds already, or without a folder."""
+    for name, default in DEFAULTS.items():
+        if getattr(options, name) != default:
+            raise InputError(f"--config is a whole configuration: give --set instead of --{name} to change it")
+    if options.out is None:
+        raise InputError("--config needs --out FOLDER, where the run is to be written")
+
+
+def data_name(data: str) -> str:
+    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
+    path = None if data in ("blueprints", *added()) else find_path(data)
+    return data if path is None else str(path)
+
+
+def parse_settings(pairs: list[str]) -> dict[str, object]:
+    """["training.steps=500"] → {"training.steps": "500"}."""
+    settings: dict[str, object] = {}
+    for pair in pairs:
+        path, equals, value = pair.partition("=")
+        if not equals or not path:
+            raise InputError(f"--set takes section.field=value, such as training.steps=500, found {pair!r}")
+        settings[path] = value
+    return settings
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    command = commands.add_parser(
+        "train",
+        help="train one algorithm with one domain held out",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train one algorithm with one domain held out, and score it there at the very end.\n\n"
+        "Every other domain is a source: 80% of its images train, 20% validate. The weights of the best\n"
+        "validation step are kept. The target domain is read once, after training, unless the protocol\n"
+        "records its accuracy on the way; nothing is chosen by it.",
+        epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
+        "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
+        "model, result.json says which number is the result. The fields of `--set` are those of config.json.",
+    )
+    command.add_argument(
+        "--algorithm",
+        default=DEFAULTS["algorithm"],
+        metavar="NAME",
+        help=f"{', '.join(ALGORITHMS)} (default: parse)",
+    )
+    command.add_argument(
+        "--data",
+        default=DEFAULTS["data"],
+        metavar="DATA",
+        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json "
+        "list (default: blueprints)",
+    )
+    command.add_argument(
+        "--target", metavar="DOMAIN", help="the domain that is held out (of blueprints by default: sketch)"
+    )
+    command.add_argument(
+        "--seed",
+        type=int,
+        default=DEFAULTS["seed"],
+        metavar="N",
+        help="of the hold-out and every draw (default: 0)",
+    )
+    command.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help=f"{', '.join(RECIPES)} (default: blueprints for blueprints, pretrained for anything else)",
+    )
+    command.add_argument(
+        "--protocol",
+        default=DEFAULTS["protocol"],
+        metavar="NAME",
+        help=f"{', '.join(PROTOCOLS)}: how long, checked how often, scored on which images (default: parse)",
+    )
+    command.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
+    )
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
+    )
+    command.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also follow the run in tensorboard (FOLDER/tensorboard) or wandb; repeatable",
+    )
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/DATA/ALGORITHM/TARGET/seedN")
+    command.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=EVERY,
+        metavar="SECONDS",
+        help="how often it is written where the run stands, 0: after every step (default: 60)",
+    )
+    command.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too "
+        "(default: 1)",
+    )
+    command.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="machines, of a SLURM job, with so many each (default: 1)"
+    )
+    command.set_defaults(command=train)

@@ -1,0 +1,228 @@
+"""Several processes that train one model, each on its share of every batch, as if one had trained on all of it.
+
+All processes draw the same batches and the same random numbers. Process r of N reads images r, r + N, … of every
+domain and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
+the whole batch by every process, exactly: losses that couple images across domains need no care, and the gradient
+of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from parse_dg.algorithms.base import Algorithm
+from parse_dg.errors import InputError
+from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.model.backbone import Backbone
+from parse_dg.model.mixstyle import MixStyle
+from parse_dg.model.mutual_information import MutualInformation
+
+OF_A_SHARE = ("backbone", "encoders")
+"""The groups of parameters whose gradient a process has of its own share alone."""
+
+
+class Team:
+    """One process's place among those that train a model; alone, all of this does nothing."""
+
+    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None):
+        """`device`: where this process works, if that is not left to the run's configuration."""
+        self.rank, self.size, self.device = rank, size, device
+
+    @property
+    def first(self) -> bool:
+        """Whether it is this process that writes and shows things."""
+        return self.rank == 0
+
+    @property
+    def share(self) -> slice:
+        """Which of anything that is shared out is this process's."""
+        return slice(self.rank, None, self.size)
+
+    def require_divisible(self, per_domain: int) -> None:
+        """Raise unless every process gets as many images of every domain."""
+        if per_domain % self.size:
+            raise InputError(
+                f"training.batch_per_domain must be a multiple of the {self.size} processes, found {per_domain}: "
+                f"{per_domain // self.size * self.size or self.size} would do"
+            )
+
+    def adopt(self, algorithm: Algorithm) -> None:
+        """Let the BatchNorm layers of an algorithm take their statistics from the whole batch."""
+        for module in algorithm.modules() if self.size > 1 else ():
+            if isinstance(module, nn.BatchNorm2d):
+                module.__class__ = WholeBatchNorm
+
+    @contextmanager
+    def sharing(self, algorithm: Algorithm) -> Iterator[None]:
+        """Within, a training pass takes the share of a batch through the backbone and goes on with all features."""
+        hooks = list(_hook(algorithm, self)) if self.size > 1 else []
+        mixing = [module for module in algorithm.modules() if isinstance(module, MixStyle)] if hooks else []
+        for module in mixing:
+            module.everyone = self.gather
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for module in mixing:
+                module.everyone = None
+
+    def gather(self, share: Float[Tensor, "n *rest"]) -> Float[Tensor, "N *rest"]:
+        """The whole of what is shared out, in its order; a gradient goes back to each share from the whole."""
+        whole: Tensor = _Gather.apply(share, self)  # type: ignore[no-untyped-call]
+        return whole
+
+    def add_up(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Every gradient becomes the sum of those of all processes."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if self.size == 1 or not gradients:
+            return
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def align(self, algorithm: nn.Module) -> None:
+        """Every process takes over the first one's weights, which roundings may have parted from the others'."""
+        if self.size > 1:
+            for value in algorithm.state_dict().values():
+                dist.broadcast(value, 0)
+
+    def add_scores(self, found: Accuracy, device: torch.device) -> Accuracy:
+        """The accuracy on all images, of that on each process's share."""
+        if self.size == 1:
+            return found
+        sums = [found.correct, found.images, found.loss * found.images]
+        total = torch.tensor(sums, dtype=torch.float64, device=device)
+        dist.all_reduce(total)
+        correct, images, loss = total.tolist()
+        return Accuracy(int(correct), int(images), loss / images)
+
+    def __enter__(self) -> "Team":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The processes part."""
+        if self.size > 1:
+            dist.destroy_process_group()
+
+    def wait(self) -> None:
+        """Go on when all have come here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+ALONE = Team()
+
+
+class _Gather(torch.autograd.Function):
+    """All shares, in the order of the whole. The loss is the same everywhere: each takes back its own part of the
+    gradient, and nothing needs to be sent.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, share: Tensor, team: Team) -> Tensor:
+        ctx.share = team.share
+        parts = [torch.empty_like(share, memory_format=torch.contiguous_format) for _ in range(team.size)]
+        dist.all_gather(parts, share.contiguous())
+        return torch.stack(parts, dim=1).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][ctx.share], None
+
+
+class _Mean(torch.autograd.Function):
+    """The mean over processes of a number each has of its share; each takes back its part of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, team: Team) -> Tensor:
+        ctx.size = team.size
+        total = value.clone()
+        dist.all_reduce(total)
+        return total / team.size
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] / ctx.size, None
+
+
+class _Total(torch.autograd.Function):
+    """The sum over processes of what each has; what each loses by it comes back summed, too."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
+def _total(value: Tensor) -> Tensor:
+    total: Tensor = _Total.apply(value)  # type: ignore[no-untyped-call]
+    return total
+
+
+class WholeBatchNorm(nn.BatchNorm2d):
+    """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
+
+    def forward(self, input: Float[Tensor, "n C H W"]) -> Float[Tensor, "n C H W"]:
+        if not self.training:
+            return super().forward(input)
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        count = x.numel() // x.shape[1] * dist.get_world_size()
+        mean = _total(x.sum((0, 2, 3))) / count
+        centred = x - mean[None, :, None, None]
+        variance = _total(centred.square().sum((0, 2, 3))) / count
+        self._follow(mean.detach(), variance.detach() * (count / (count - 1)))
+        normalised = centred * torch.rsqrt(variance + self.eps)[None, :, None, None]
+        scaled = normalised * self.weight[None, :, None, None] + self.bias[None, :, None, None]
+        result: Tensor = scaled.to(input.dtype)
+        return result
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance, share)
+
+
+def _hook(algorithm: Algorithm, team: Team) -> Iterator[RemovableHandle]:
+    """Let backbones pass on the features of all processes, and MIRO's divergence be the mean of theirs."""
+    for module in algorithm.modules():
+        if isinstance(module, Backbone):
+            mixstyle = next((part for part in module.modules() if isinstance(part, MixStyle)), None)
+            if mixstyle is not None:
+                yield module.register_forward_pre_hook(_draw_for_all(mixstyle, team))
+            yield module.register_forward_hook(lambda _, given, share: team.gather(share))
+        elif isinstance(module, MutualInformation):
+            yield module.register_forward_hook(lambda _, given, mine: _Mean.apply(mine, team))  # type: ignore[no-untyped-call]
+
+
+def _draw_for_all(mixstyle: MixStyle, team: Team) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...] | None]:
+    """Styles are drawn for the whole batch, and each process takes what is for its share."""
+
+    def draw(backbone: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not backbone.training:
+            return None
+        images, generator = given
+        drawn = [mixstyle.draw(len(images) * team.size, generator) for _ in mixstyle.config.stages]
+        return images, iter([each and (each[0][team.share], each[1][team.share]) for each in drawn])
+
+    return draw
