@@ -68,9 +68,10 @@ def compare_csv(tables: SelectionTables, known: Published) -> str:
     """One line for every cell, ours and theirs; fractions instead of percentages."""
     _, *ours = csv.reader(io.StringIO(tables.csv()))
     rows: list[Sequence[object]] = [[*row, OURS, *[""] * 4, "standard error", "", ""] for row in ours]
-    *single, last = _columns_of(tables)
-    # the averages of data sets are in their own tables already: of the last one only the mean over them is new
-    views = [*single, last[-1:]] if single else [last]
+    views = _columns_of(tables)
+    if tables.averaged_tables:
+        # the averages of data sets are in their own tables already: of the last one only the mean over them is new
+        views[-1] = views[-1][-1:]
     rows += [row for columns in views for row in _csv_rows(columns, known)]
     return csv_table((*CSV_HEADER, *MORE_HEADER), rows)
 
@@ -128,9 +129,11 @@ def _columns_of(tables: SelectionTables) -> list[list[Column]]:
         domains = [None if name is None else find_domain(name, domain) for domain in table.domains]
         average = Column(table.data_set, AVERAGE, name, AVERAGE)
         pairs = zip(table.domains, domains, strict=True)
-        views.append([*(Column(table.data_set, ours, name, theirs) for ours, theirs in pairs), average])
-        averages.append(average)
-    if len(views) == 1:
+        single = [Column(table.data_set, ours, name, theirs) for ours, theirs in pairs]
+        views.append(single if table.left_out else [*single, average])
+        if table in tables.averaged_tables:
+            averages.append(average)
+    if not averages:
         return views
     suite = SUITE if {column.data_set for column in averages} == set(SUITE_DATA_SETS) else None
     return [*views, [*averages, Column(AVERAGE, AVERAGE, suite, AVERAGE)]]
@@ -155,7 +158,10 @@ def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> Tex
     theirs = tuple(_text_row(line, len(columns)) for line in lines)
     notes = _notes(lines) if lines else (f"Nothing published is known here to compare {text.title} with.",)
     header = (text.header[0], "source", *text.header[1:])
-    return TextTable(text.title, header, ours + theirs, (*text.notes, *notes), names=2)
+    bold = frozenset((row, column + 1) for row, column in text.bold)
+    among = ("Bold is the best of ours alone: published figures are of protocols of their own.",) if bold else ()
+    every = (*text.notes, *among, *notes)
+    return TextTable(text.title, header, ours + theirs, every, names=2, bold=bold, commands=text.commands)
 
 
 def _text_row(line: Line, count: int) -> tuple[str, ...]:
@@ -207,11 +213,25 @@ def _csv_rows(columns: Sequence[Column], known: Published) -> list[Sequence[obje
             column = columns[number]
             error = "" if value.error is None else value.error / 100
             standard = error if row.error == "standard error" else ""
+            deviation = error if row.error == "standard deviation" else ""
             trials = "" if row.trials is None else row.trials
             rows.append(
                 [
-                    *(row.selection or "", column.data, line.method, column.target, value.value / 100, standard),
-                    *(trials, "", "", row.source.name, row.origin.name, row.table, str(value), error),
+                    *(row.selection or "", column.data, line.method, column.target, value.value / 100),
+                    *(
+                        standard,
+                        deviation,
+                        trials,
+                        "",
+                        "",
+                        "",
+                        "",
+                        row.source.name,
+                        row.origin.name,
+                        row.table,
+                        str(value),
+                        error,
+                    ),
                     *("" if value.error is None else row.error, row.protocol, "; ".join(notes)),
                 ]
             )

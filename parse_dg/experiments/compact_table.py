@@ -1,12 +1,17 @@
-"""The paper's compaction table: a row for every run, by data set and target, then the mean of each data set."""
+"""The paper's compaction tables: a row for every run, with the mean of each data set; or by data set and target."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 from statistics import mean
+from typing import Any
 
+from parse_dg.errors import InputError
 from parse_dg.evaluation.tables import csv_table, markdown_table
+from parse_dg.evaluation.text_table import TextTable
 from parse_dg.experiments.compact import CompactionOutcome
-from parse_dg.wording import percent
+from parse_dg.experiments.folder import read_json, read_result
+from parse_dg.wording import percent, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,79 @@ def as_markdown(rows: Sequence[Row]) -> str:
 def as_csv(rows: Sequence[Row]) -> str:
     """The table as comma-separated values, unrounded; fractions instead of percentages."""
     return csv_table([field.name for field in fields(Row)], [astuple(row) for row in rows])
+
+
+def read_row(folder: Path) -> tuple[Row, float] | None:
+    """What `parse-dg compact` found of a run, and its threshold, from compact.json; None if it is not there."""
+    path = folder / "compact.json"
+    if not path.exists():
+        return None
+    report = read_json(path)
+    try:
+        target = report["domains"][report["target"]]
+        figures = {
+            **_change_of("model_parameters", report["model_parameters"]),
+            **_change_of("lambda_parameters", report["lambda_parameters"]),
+            **_change_of("applications", report["applications"]),
+            **_change_of("gflops", report["gflops"]),
+            **_change_of("target_accuracy", target["accuracy"]),
+            **{name: report[name] for name in ("reduction", "images", "same_prediction")},
+            "target_images": target["images"],
+        }
+        values: dict[str, Any] = {name: _number(value) for name, value in figures.items()}
+        names = (report["benchmark"]["name"], report["target"], report["seed"])
+        values |= dict(zip(NAMES, map(str, names), strict=True))
+        row = Row(**values)
+        threshold, fingerprint = float(report["threshold"]), report["benchmark"]["fingerprint"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is not what `parse-dg compact` writes: {type(error).__name__} {error}") from error
+    result = read_result(folder)
+    if result is not None and result["benchmark"]["fingerprint"] != fingerprint:
+        raise InputError(f"{path} is of other images than the run: compact it again")
+    return row, threshold
+
+
+def _change_of(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name}_before": found["before"], f"{name}_after": found["after"]}
+
+
+def _number(found: object) -> float:
+    """The number as it is, whole or not."""
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return found
+    raise TypeError(f"{found!r} is no number")
+
+
+def view_tables(rows: Sequence[Row], threshold: float) -> tuple[TextTable, ...]:
+    """The means of each data set, and those of each target."""
+    lossless = " (lossless)" if threshold == 0 else ""
+    note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}."
+    by_data: dict[tuple[str, float], list[Row]] = {}
+    by_target: dict[tuple[str, float, str], list[Row]] = {}
+    for row in rows:  # what had another vocabulary has a row of its own
+        by_data.setdefault((row.data, row.applications_before), []).append(row)
+        by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
+    numbers = [name for name in CELLS if name not in NAMES]
+
+    def text(group: Sequence[Row], *names: str) -> tuple[str, ...]:
+        mean_of = _mean(group)
+        return (*names, *(CELLS[name](mean_of) for name in numbers), str(len(group)))
+
+    return (
+        TextTable(
+            "compaction by data set",
+            ("data", *numbers, "runs"),
+            tuple(text(group, data) for (data, _), group in by_data.items()),
+            (f"{plural(len(rows), 'run')}. {note}",),
+        ),
+        TextTable(
+            "compaction by target",
+            ("data", "target", *numbers, "runs"),
+            tuple(text(group, data, target) for (data, _, target), group in by_target.items()),
+            (f"{plural(len(rows), 'run')}. {note}",),
+            names=2,
+        ),
+    )
 
 
 def _row(outcome: CompactionOutcome) -> Row:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,9 +41,46 @@ class FinishedRun(NamedTuple):
     every_check: bool
     """Whether there is a record of every check; otherwise there is one, of the step that the run itself chose."""
 
+    @property
+    def record(self) -> Record:
+        """Any of the records: what was trained, on what, without which domains."""
+        return self.records[0]
+
+
+def find_runs(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The runs among the folders, and below those that are none themselves: by name, numbers in their order."""
+    found: list[Path] = []
+    for folder in folders:
+        below = [folder] if (folder / "config.json").exists() else sorted(_below(folder), key=_natural)
+        if not below:
+            raise InputError(
+                f"{folder} is not a run: expected a folder with config.json, or one with runs below it"
+            )
+        found += below
+    return tuple(found)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path, inside, files in os.walk(folder):
+        if "config.json" in files and {"metrics.jsonl", "result.json"} & set(files):
+            inside.clear()  # a run holds no other
+            yield Path(path)
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts `seed2` before `seed10`."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", str(path))]
+
 
 def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
-    """The records of finished runs, to select from in one way.
+    """The records of finished runs, to select from in one way, in rows by method."""
+    return tuple(record for run in read_comparable(folders, selection) for record in run.records)
+
+
+def read_comparable(
+    folders: Sequence[Path], selection: str, name_row: Callable[[RunConfig], str] | None = None
+) -> tuple[FinishedRun, ...]:
+    """Finished runs, to select from in one way; `name_row` says into which row of a table each goes.
 
     Unfinished runs are left out and named; those that cannot be compared, or not be selected from, are refused.
     """
@@ -49,6 +88,8 @@ def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
     runs = [run for folder in folders if (run := read_run(folder)) is not None]
     if not runs:
         raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
+    if name_row is not None:
+        runs = [_renamed(run, name_row(run.config)) for run in runs]
     _require_comparable(runs)
     for run in runs:
         _require_selectable(run, selection)
@@ -56,10 +97,18 @@ def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
     differing = {name for name in set().union(*keys) if len({json.dumps(key.get(name)) for key in keys}) > 1}
     differing -= {name for name in differing if name.startswith("algorithm.")} if _several_methods(runs) else set()
     return tuple(
-        replace(record, settings={name: key[name] for name in sorted(differing) if name in key})
+        run._replace(
+            records=tuple(
+                replace(record, settings={name: key[name] for name in sorted(differing) if name in key})
+                for record in run.records
+            )
+        )
         for run, key in zip(runs, keys, strict=True)
-        for record in run.records
     )
+
+
+def _renamed(run: FinishedRun, row: str) -> FinishedRun:
+    return run._replace(records=tuple(replace(record, algorithm=row) for record in run.records))
 
 
 def read_run(folder: Path) -> FinishedRun | None:
@@ -82,11 +131,11 @@ def read_run(folder: Path) -> FinishedRun | None:
 
 def _require_comparable(runs: Sequence[FinishedRun]) -> None:
     """A table has one split, one way to score, one version of each data set, and every run once."""
-    shared = dict(_flatten(to_dict(runs[0].config)))
+    shared = flatten(runs[0].config)
     versions: dict[str, FinishedRun] = {}
     known: dict[object, FinishedRun] = {}
     for run in runs:
-        mine = dict(_flatten(to_dict(run.config)))
+        mine = flatten(run.config)
         for name in COMMON:
             if mine[name] != shared[name]:
                 raise InputError(
@@ -195,7 +244,12 @@ def _several_methods(runs: Sequence[FinishedRun]) -> bool:
 
 def _tuned(config: RunConfig) -> dict[str, object]:
     """Every setting that could have been tuned, by its dotted name: what tells hyper-parameters apart."""
-    return {name: value for name, value in _flatten(to_dict(config)) if not name.startswith(NOT_TUNED)}
+    return {name: value for name, value in flatten(config).items() if not name.startswith(NOT_TUNED)}
+
+
+def flatten(config: RunConfig) -> dict[str, object]:
+    """Every field of a configuration by its dotted name."""
+    return dict(_flatten(to_dict(config)))
 
 
 def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -5,6 +5,7 @@ import io
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -278,3 +279,81 @@ def test_the_selected_models_are_listed_with_their_hyper_parameters() -> None:
         )
     ]
     assert table.markdown().splitlines()[3] == "|---|---|---|---|---:|---:|---:|---:|---:|"
+
+
+# spread, runs, the best, and what would fill a cell
+
+
+def test_the_spread_is_said_and_shown() -> None:
+    records = full([(0.1, 0.5, 0.6), (0.3, 0.9, 0.9)]) + full([(0.1, 0.2, 0.3)], data_set="VLCS")
+    tables = replace(selection_tables(records, "oracle"), spread="std")
+    pacs, vlcs, averages = tables.text()
+    assert pacs.rows[0][1] == "20.0 ± 14.1"
+    assert "mean ± sample standard deviation over 2 trials" in pacs.notes[0]
+    assert vlcs.rows[0][1] == "10.0"
+    assert "sample standard deviation over trials" in averages.notes[0]
+    rows = list(csv.DictReader(io.StringIO(tables.csv())))
+    assert float(rows[0]["standard_deviation"]) == pytest.approx(0.2 / 2**0.5)
+    assert float(rows[0]["standard_error"]) == pytest.approx(0.1 / 2**0.5)
+    assert rows[4]["standard_deviation"] == ""
+
+
+def test_the_best_means_are_bold_where_there_is_a_choice() -> None:
+    records = full([(0.1, 0.5, 0.6)]) + full([(0.3, 0.5, 0.2)], algorithm="DANN")
+    (text,) = selection_tables(records, "oracle").text()
+    assert text.bold == {(0, 1), (0, 2), (1, 2), (1, 3), (1, 4)}
+    assert "bold: the best mean of each column." in text.notes[0]
+    (alone,) = selection_tables(full([(0.1, 0.5, 0.6)]), "oracle").text()
+    assert alone.bold == frozenset()
+    assert "bold" not in alone.notes[0]
+
+
+def test_averages_have_their_best_too() -> None:
+    records = full([(0.1, 0.1, 0.1)]) + full([(0.9, 0.9, 0.9)], algorithm="DANN")
+    records += full([(0.7, 0.7, 0.7)], data_set="VLCS") + full([(0.2, 0.2, 0.2)], data_set="VLCS", algorithm="DANN")
+    *_, averages = selection_tables(records, "oracle").text()
+    assert [row[0] for row in averages.rows] == ["DANN", "ERM"]
+    assert averages.bold == {(0, 1), (1, 2), (0, 3)}  # 55 and 40 in all
+
+
+def test_runs_are_counted_and_cells_that_differ_are_named() -> None:
+    records = [*full([(0.1, 0.2, 0.3)] * 2), result("photo", 0, 0.4, hyperparameters="1")]
+    records += [replace(record, step=600) for record in records]  # another check is no other run
+    tables = selection_tables(records, "training-domain")
+    assert tables.text()[0].notes[0].endswith("7 runs, 2 a cell; 3 for ERM on photo.")
+    rows = list(csv.DictReader(io.StringIO(tables.csv())))
+    assert [row["runs"] for row in rows] == ["2", "3", "2", ""]
+
+
+def test_runs_with_two_domains_held_out_count_where_they_take_part() -> None:
+    pair = replace(result("art", 0, 0.4), held_out=("art", "photo"), in_part={"art": 0.4, "photo": 0.4})
+    records = [*full([(0.1, 0.2, 0.3)]), pair]
+    assert "3 runs, 1 a cell." in selection_tables(records, "training-domain").text()[0].notes[0]
+    assert (
+        "4 runs, 2 a cell; 1 for ERM on sketch."
+        in (selection_tables(records, "leave-one-domain-out").text()[0].notes[0])
+    )
+    assert "0 runs, 0 a cell." in selection_tables([pair], "training-domain").text()[0].notes[0]
+
+
+def test_commands_stand_below_the_table_whose_cells_they_fill() -> None:
+    records = full([(0.1, 0.2, 0.3)])[:-1] + full([(0.6, 0.6, 0.6)], data_set="VLCS", algorithm="DANN")
+    fill = {
+        ("PACS", "ERM", "sketch"): ("one", "two"),
+        ("PACS", "DANN", "art"): ("three",),
+        ("VLCS", "ERM", "art"): ("four",),
+    }
+    tables = replace(selection_tables(records, "oracle"), fill=fill)
+    assert [table.commands for table in tables.text()] == [("one", "two"), (), ("three", "four")]
+    rows = list(csv.DictReader(io.StringIO(tables.csv())))
+    assert [row["to_fill"] for row in rows][:4] == ["", "", "one; two", ""]
+
+
+def test_some_data_sets_may_be_left_out_of_the_averages() -> None:
+    records = [r for name in "ABC" for r in full([(0.1 * ord(name) - 6.4,) * 3], data_set=name)]
+    tables = replace(selection_tables(records, "oracle"), averaged=("A", "C"))
+    assert [table.title for table in tables.text()] == ["A", "B", "C", "averages"]
+    assert tables.text()[-1].header == ("algorithm", "A", "C", "Avg")
+    assert tables.overall("ERM") == pytest.approx(0.2)
+    alone = replace(tables, averaged=("A",))
+    assert len(alone.text()) == 3
