@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from parse_dg.experiments.config import RunConfig
 
@@ -26,6 +26,7 @@ class Outcome(NamedTuple):
     """One line, for a person."""
 
 
+@runtime_checkable
 class Launcher(Protocol):
     """Where jobs run: processes of this machine, or a cluster."""
 

@@ -2,15 +2,27 @@
 
 import csv
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from parse_dg.deploy.compaction import Compaction
 from parse_dg.deploy.cost import Cost
+from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy
-from parse_dg.experiments.compact import CompactionOutcome, Comparison
-from parse_dg.experiments.compact_table import CELLS, as_csv, as_markdown, table_rows, text_cells
+from parse_dg.experiments.compact import CompactionOutcome, Comparison, as_json
+from parse_dg.experiments.compact_table import (
+    CELLS,
+    as_csv,
+    as_markdown,
+    read_row,
+    table_rows,
+    text_cells,
+    view_tables,
+)
+from parse_dg.experiments.folder import OF_A_RESULT
 
 
 def outcome(data: str, target: str, seed: int, active: int, after: int) -> CompactionOutcome:
@@ -120,3 +132,54 @@ def test_csv_has_every_number_unrounded() -> None:
     assert float(rows[1]["reduction"]) == pytest.approx(0.699)
     assert {row["images"] for row in rows} == {"40"}
     assert {row["target_images"] for row in rows} == {"10"}
+
+
+# from the reports beside the runs
+
+
+def test_a_report_is_the_row_that_it_was_made_from(tmp_path: Path) -> None:
+    made = outcome("pacs", "sketch", 3, 100, 4)
+    (tmp_path / "compact.json").write_text(json.dumps(as_json(made)))
+    (row,) = table_rows([made])
+    assert read_row(tmp_path) == (row, 0.1)
+    assert read_row(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize("damage", ["[]", "{", '{"target": "sketch"}', "a word for a number", "other images"])
+def test_a_damaged_report_is_refused_in_one_line(damage: str, tmp_path: Path) -> None:
+    report = as_json(outcome("pacs", "sketch", 3, 100, 4))
+    text = damage
+    if damage == "a word for a number":
+        text = json.dumps(report | {"reduction": "much"})
+    elif damage == "other images":
+        text = json.dumps(report)
+        fields = dict.fromkeys(OF_A_RESULT)
+        (tmp_path / "result.json").write_text(json.dumps(fields | {"benchmark": {"fingerprint": "f"}}))
+    (tmp_path / "compact.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_row(tmp_path)
+    assert str(tmp_path / "compact.json") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_view_is_by_data_set_and_by_target() -> None:
+    runs = [outcome("pacs", "sketch", seed, active, 4) for seed, active in ((0, 100), (1, 200))]
+    rows = table_rows([*runs, outcome("vlcs", "sun", 0, 30, 1)])
+    rows = [row for row in rows if row.seed]  # without the means
+    data, target = view_tables(rows, 0.0)
+    assert [(row[0], row[4], row[-1]) for row in data.rows] == [
+        ("pacs", "1,000 → 150", "2"),
+        ("vlcs", "1,000 → 30", "1"),
+    ]
+    assert (data.header[0], data.header[4]) == ("data", "applications")
+    assert [(row[:2], row[-1]) for row in target.rows] == [(("pacs", "sketch"), "2"), (("vlcs", "sun"), "1")]
+    assert target.names == 2
+    for table in (data, target):
+        assert table.notes[0].startswith("3 runs. Threshold 0 (lossless). Means over the runs of a row")
+        assert all(len(row) == len(table.header) for row in table.rows)
+
+
+def test_vocabularies_of_different_sizes_are_not_averaged() -> None:
+    (row,) = table_rows([outcome("pacs", "sketch", 0, 100, 4)])
+    for table in view_tables([row, replace(row, applications_before=500)], 0.1):
+        assert len(table.rows) == 2

@@ -19,7 +19,7 @@ from parse_dg.evaluation.selection import SELECTIONS, Case, select
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.protocols import apply_protocol
 from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.records import read_run, read_runs
+from parse_dg.experiments.records import find_runs, read_run, read_runs
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 
@@ -171,6 +171,31 @@ def test_the_trial_is_the_seed_of_the_split(tmp_path: Path) -> None:
     assert config.seed == 0
     (record,) = read_runs([write(tmp_path / "run", config, [scored(config)])], "oracle")
     assert record.trial == 2
+
+
+# where runs are
+
+
+def test_runs_are_found_below_a_folder_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    config = configured()
+    for name in ("b/seed10", "b/seed2", "a/seed0"):
+        write(tmp_path / name, config, [scored(config)])
+    (tmp_path / "a" / "seed0" / "result.json").unlink()  # not finished: to be named
+    (tmp_path / "b" / "seed2" / "inside").mkdir()
+    (tmp_path / "b" / "seed2" / "inside" / "config.json").write_text("{}")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("not of a run")
+    expected = [tmp_path / name for name in ("a/seed0", "b/seed2", "b/seed10")]
+    assert list(find_runs([tmp_path])) == expected
+    assert list(find_runs([tmp_path / "b" / "seed2", tmp_path / "a"])) == [expected[1], expected[0]]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
+def test_a_folder_without_runs_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=f"{name} is not a run: expected a folder with config.json, or one w"):
+        find_runs([tmp_path / name])
 
 
 # what tells hyper-parameters apart

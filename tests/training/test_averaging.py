@@ -27,9 +27,9 @@ from parse_dg.training.averaging import (
     estimate_statistics,
     towards,
 )
+from parse_dg.training.check import Best, Check
 from parse_dg.training.loss_valley import LossValley
 from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.check import Best, Check
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.training.test_trainer import PLAIN, RATE, zeros
 

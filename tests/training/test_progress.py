@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from parse_dg.evaluation.accuracy import Accuracy
-from parse_dg.training.progress import counting_display, describe, training_display
 from parse_dg.training.check import Check
+from parse_dg.training.progress import counting_display, describe, training_display
 
 CHECK = Check(
     step=4,

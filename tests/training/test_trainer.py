@@ -23,8 +23,8 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy
 from parse_dg.evaluation.protocol import ProtocolConfig
-from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.check import Best, Check, NonFiniteLossError
+from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 RATE = 0.125

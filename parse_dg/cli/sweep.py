@@ -1,0 +1,306 @@
+"""`parse-dg sweep`: many runs from a file or preset, planned, run wherever there is room, put into a table."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from parse_dg.cli.tables import show_runs
+from parse_dg.cli.train import parse_settings
+from parse_dg.errors import InputError
+from parse_dg.wording import plural
+
+if TYPE_CHECKING:
+    from parse_dg.experiments.jobs import Job, Launcher
+    from parse_dg.experiments.local import Place
+    from parse_dg.experiments.sweep_config import SweepConfig
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+MEASURED_STEPS = 5
+"""How many steps `--measure` times of each kind of run."""
+
+ONLY = {
+    "--per-gpu": ("local",),
+    "--address": ("ray",),
+    "--gpus-per-run": ("ray", "slurm"),
+    "--cpus-per-run": ("ray", "slurm"),
+    "--time": ("slurm",),
+    "--partition": ("slurm",),
+}
+"""Options that not every launcher has."""
+
+
+def sweep(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg sweep`."""
+    from parse_dg.experiments.plan import plan_jobs
+    from parse_dg.experiments.sweep import SweepFailedError, run_sweep
+    from parse_dg.experiments.sweep_display import print_report, sweep_display
+
+    if options.list:
+        list_presets(console)
+        return
+    check_options(options)
+    chosen = configure(options)
+    jobs = plan_jobs(chosen)
+    places = find_places(options, jobs)
+    show_plan(options, console, jobs, len(places) or options.jobs or 1)
+    if options.dry_run:
+        return
+    if all((job.folder / "result.json").exists() for job in jobs):
+        show_results(options, console, jobs, chosen.out)
+        return
+    if options.launcher == "slurm":
+        write_script(options, console, jobs, chosen.out)
+        return
+    launcher = build_launcher(options, jobs, places, chosen.out)
+    with sweep_display(console, chosen.out) as observe:
+        report = run_sweep(jobs, launcher, observe, options.retries)
+    print_report(console, report)
+    if report.done:
+        show_results(options, console, report.done, chosen.out)
+    if report.exit_code:
+        raise SweepFailedError(f"{len(report.failed)} of {plural(len(jobs), 'run')} failed, the others are done")
+
+
+def configure(options: argparse.Namespace) -> "SweepConfig":
+    """The file or the preset, then the options."""
+    from parse_dg.experiments.presets import preset_sweep
+    from parse_dg.experiments.sweep_config import override
+    from parse_dg.experiments.sweep_file import read_sweep_file
+
+    chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
+    if options.out is not None:
+        chosen = replace(chosen, out=options.out)
+    if options.seeds is not None:
+        chosen = replace(chosen, seeds=parse_seeds(options.seeds))
+    return override(chosen, parse_settings(options.set))
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise if options do not go together, before anything is done."""
+    from parse_dg.experiments.presets import PRESETS
+    from parse_dg.training.tracking import require_trackers
+
+    if (options.file is None) == (options.preset is None):
+        raise InputError(f"give a file or --preset NAME, one of {', '.join(PRESETS)}; --list says what they are")
+    if options.file and options.data:
+        raise InputError(f"--data goes with --preset: what {options.file} runs on is said by its `data`")
+    if options.retries < 0:
+        raise InputError(f"--retries must be 0 or more, found {options.retries}")
+    require_trackers(options.track)
+    for name, launchers in ONLY.items():
+        value = getattr(options, name.removeprefix("--").replace("-", "_"))
+        if value is not None and options.launcher not in launchers:
+            expected = " or ".join(launchers)
+            raise InputError(f"{name} goes with --launcher {expected}, found --launcher {options.launcher}")
+    if options.track and options.launcher == "ray":
+        raise InputError("--track goes with --launcher local or slurm: on Ray, runs are not tracked")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0,1,2` → (0, 1, 2)."""
+    try:
+        return tuple(int(seed) for seed in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
+
+
+def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[Place, ...]":
+    """Where jobs run if they run on this machine."""
+    from parse_dg.experiments.local import local_places
+
+    if options.launcher != "local":
+        return ()
+    return local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
+
+
+def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
+    """What there is to run, what is finished already, what the rest will cost and how that is known."""
+    from parse_dg.experiments.cost import estimate_cost
+    from parse_dg.experiments.sweep_display import print_plan
+
+    print_plan(console, jobs)
+
+    def told(job: "Job") -> None:
+        console.print(f"timing {MEASURED_STEPS} steps of {job.config.method}", markup=False)
+
+    steps = MEASURED_STEPS if options.measure else 0
+    cost = estimate_cost(jobs, below=Path("runs"), measure_steps=steps, told=told)
+    for line in cost.lines(slots):
+        console.print(line, markup=False, soft_wrap=True)
+    if cost.unknown:
+        console.print("--measure times a few steps of each kind of run of which nothing is known", markup=False)
+
+
+def build_launcher(
+    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[Place]", out: Path
+) -> "Launcher":
+    """What the jobs are run by."""
+    if options.launcher == "ray":
+        from parse_dg.experiments.cluster import RayLauncher
+
+        gpus = options.gpus_per_run
+        if gpus is None:
+            gpus = 1.0 if needs_gpu(jobs) and has_gpu() else 0.0
+        return RayLauncher(options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep")
+    from parse_dg.experiments.local import LocalLauncher
+
+    return LocalLauncher(places, out / ".sweep", track=options.track)
+
+
+def write_script(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], out: Path) -> None:
+    """Scripts for SLURM, which the user looks through and hands in."""
+    from parse_dg.experiments.slurm import write_slurm
+
+    gpus = options.gpus_per_run
+    if gpus is None:
+        gpus = 1.0 if needs_gpu(jobs) else 0.0
+    script = write_slurm(
+        jobs,
+        out,
+        gpus_per_run=gpus,
+        cpus_per_run=options.cpus_per_run or 1,
+        time=options.time,
+        partition=options.partition,
+        at_most=options.jobs,
+        track=options.track,
+    )
+    for line in (
+        f"written to {script.parent}: look through it, then hand the runs in with",
+        f"  bash {shlex.quote(str(script))}",
+        "The same command as now shows the table once they are finished.",
+    ):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def needs_gpu(jobs: Sequence["Job"]) -> bool:
+    """Whether some run takes a GPU where there is one."""
+    return any(job.config.training.device != "cpu" for job in jobs)
+
+
+def has_gpu() -> bool:
+    """Whether this machine has one."""
+    from parse_dg.experiments.local import visible_gpus
+
+    return bool(visible_gpus())
+
+
+def show_results(options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", out: Path) -> None:
+    """The table that the preset is for, or that of the methods."""
+    from parse_dg.experiments.display import compact_with_display
+    from parse_dg.experiments.presets import find_preset
+
+    view = find_preset(options.preset).view if options.preset else "main"
+    folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
+    if view == "compaction":
+        left = [folder for folder in folders if not (folder / "compact.json").exists()]
+        if left:
+            compact_with_display(left, None, 0.0, "auto", console)
+    rules = {job.config.protocol.selection for job in jobs}
+    rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
+    plot = out / "k.svg" if view == "k" and _can_plot() else None
+    try:
+        show_runs(folders, console, view=view, selection=rule, plot=plot)
+    except InputError as error:  # all runs are done, whatever can be said of them together
+        console.print(f"no table: {error}", markup=False, soft_wrap=True)
+
+
+def _can_plot() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("matplotlib") is not None
+
+
+def list_presets(console: Console) -> None:
+    """`parse-dg sweep --list`."""
+    from parse_dg.experiments.presets import PRESETS
+
+    table = Table()
+    for heading in ("preset", "what it makes", "the paper's data sets"):
+        table.add_column(heading, overflow="fold")
+    for name, preset in PRESETS.items():
+        table.add_row(*map(escape, (name, preset.summary, ", ".join(preset.data))))
+    console.print(table)
+    console.print("Run one with `parse-dg sweep --preset NAME`, on any other data with --data.", markup=False)
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    command = commands.add_parser(
+        "sweep",
+        help="many runs from one file or preset, resumable, with a table at the end",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Plan many runs, say what they will cost, run those that are missing, and show their table.\n\n"
+        "The file says which: data sets x targets x methods x seeds x hyper-parameters. What is finished is\n"
+        "left as it is, a run that crashed is tried again and goes on where it was, so the same command goes on\n"
+        "after whatever happened. It may also run in two terminals, or on two machines that share the folder.",
+        epilog="examples:\n  parse-dg sweep my_sweep.toml --dry-run\n"
+        "  parse-dg sweep --preset paper-ablation --data blueprints\n"
+        "  parse-dg sweep my_sweep.toml --launcher ray --address auto --gpus-per-run 0.5\n\n"
+        "A file as short as this will do:\n"
+        '  methods = ["erm", "parse"]\n  seeds = [0, 1, 2]',
+    )
+    command.add_argument("file", type=Path, nargs="?", metavar="FILE", help="a sweep, in TOML")
+    command.add_argument("--preset", metavar="NAME", help="a table of the paper; --list names them")
+    command.add_argument("--list", action="store_true", help="list the presets and exit")
+    command.add_argument("--data", metavar="DATA", help="what a preset runs on (default: the paper's data sets)")
+    command.add_argument("--seeds", metavar="N,N", help="instead of those of the file or preset, such as 0,1,2")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change one field of every run; repeatable",
+    )
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME of the file or preset")
+    command.add_argument("--dry-run", action="store_true", help="show the plan and its cost, and exit")
+    command.add_argument("--measure", action="store_true", help="time a few steps where no cost is known yet")
+    command.add_argument(
+        "--retries", type=int, default=2, metavar="N", help="how often a crashed run is tried again (default: 2)"
+    )
+    command.add_argument(
+        "--track", action="append", default=[], metavar="NAME", help="for every run, as in `train`; repeatable"
+    )
+    _add_launching(command)
+    command.set_defaults(command=sweep)
+
+
+def _add_launching(command: argparse.ArgumentParser) -> None:
+    """Where runs run."""
+    where = command.add_argument_group("where it runs")
+    where.add_argument(
+        "--launcher",
+        choices=("local", "ray", "slurm"),
+        default="local",
+        help="processes of this machine, a Ray cluster, or a script for SLURM to be handed in (default: local)",
+    )
+    where.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs at a time (default: one a GPU; without GPUs, one for every two cores; on Ray, as many as fit)",
+    )
+    where.add_argument("--per-gpu", type=int, metavar="N", help="local: runs at a time on each GPU (default: 1)")
+    where.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="ray: a cluster that is there, `auto` or host:port (default: one on this machine)",
+    )
+    where.add_argument(
+        "--gpus-per-run",
+        type=float,
+        metavar="F",
+        help="ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine has none)",
+    )
+    where.add_argument(
+        "--cpus-per-run", type=int, metavar="N", help="ray, slurm: CPU cores of each run (default: 1)"
+    )
+    where.add_argument("--time", metavar="TIME", help="slurm: the limit of one attempt at a run, such as 12:00:00")
+    where.add_argument("--partition", metavar="NAME", help="slurm: where to run")

@@ -1,0 +1,240 @@
+"""parse-dg table: views, folders of runs, pages and plots; and commands for what is missing that are really run."""
+
+import csv
+import io
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from parse_dg.cli import main
+from parse_dg.cli import tables as cli_tables
+from parse_dg.cli.tables import COMMANDS_SHOWN, print_table, show_runs
+from parse_dg.config import change
+from parse_dg.evaluation.text_table import TextTable
+from parse_dg.experiments.recipes import build_config
+from parse_dg.experiments.run import execute
+from parse_dg.experiments.views import VIEW_NAMES
+from tests.cli.conftest import Run, assert_refused, table
+from tests.conftest import TINY
+
+DOMAINS = ("photo", "cartoon", "sketch", "paint")
+SMALL = TINY | {"data.blueprints.images_per_class": 3, "training.steps": 2, "training.check_every": 1}
+ROWS = {
+    "parse,K=5": ("parse", {"algorithm.primitives.count": 5}),
+    "parse,K=6,binary": ("parse", {"algorithm.primitives.count": 6, "algorithm.vocabulary.families": "binary"}),
+    "no_relations": ("no_relations", {"algorithm.primitives.count": 5}),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three rows on every target but paint: runs/blueprints/ROW/TARGET/seed0. Read them, do not change them."""
+    folder = tmp_path_factory.mktemp("views")
+    for row, (algorithm, settings) in ROWS.items():
+        for target in DOMAINS[:3]:
+            config = change(build_config("blueprints", algorithm), SMALL | settings | {"data.target": target})
+            execute(config, folder / "runs" / "blueprints" / row / target / "seed0", lambda step, check: None)
+    return folder
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    """Copies, which may be changed; `run` stands in the folder above."""
+    return Path(shutil.copytree(made / "runs", tmp_path / "runs"))
+
+
+def commands(text: str) -> list[list[str]]:
+    return [shlex.split(line) for line in text.splitlines() if line.strip().startswith("parse-dg ")]
+
+
+# folders
+
+
+def test_a_folder_of_runs_is_as_good_as_all_of_them(run: Run, runs: Path) -> None:
+    every = sorted(runs.glob("*/*/*/seed0"))
+    assert len(every) == 9
+    whole = run("table", "runs", "--format", "csv")
+    assert (whole.code, whole.err) == (0, "")
+    one_by_one = run("table", *(path.relative_to(runs.parent) for path in every), "--format", "csv")
+    assert whole.out == one_by_one.out
+    assert_refused(run("table", runs.parent / "nothing"), "is not a run")
+
+
+def test_an_unfinished_run_below_a_folder_is_named(run: Run, runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Path("runs/blueprints/no_relations/photo/seed0")
+    (runs.parent / folder / "result.json").unlink()
+    said = run("table", "runs")
+    assert said.code == 0
+    assert caplog.messages == [f"{folder} is not finished: left out"]
+    assert any(words[-2:] == ["--out", str(folder)] for words in commands(said.out))
+
+
+# what is missing
+
+
+def test_the_commands_fill_the_cells(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--view", "ablation")
+    rows = table(said.out)[1:]
+    assert [row[0] for row in rows] == ["No Relations", "PARSE (binary)", "PARSE (all families)"]
+    assert all(row[4:] == ["missing", "missing"] for row in rows)
+    assert "Missing: No Relations: paint (all trials); PARSE (binary): paint (all trials)" in said.out
+    asked = commands(said.out)
+    assert [words[-1] for words in asked] == [
+        f"runs/blueprints/{row}/paint/seed0" for row in ("no_relations", "parse,K=6,binary", "parse,K=5")
+    ]
+    for words in asked:
+        assert run(*words[1:]).code == 0
+    full = run("table", "runs", "--view", "ablation")
+    assert "issing" not in full.out
+    assert commands(full.out) == []
+    for before, after in zip(rows, table(full.out)[1:], strict=True):
+        assert after[:4] == before[:4]
+        assert after[4].endswith("± 0.0")
+
+
+def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
+    expected = commands(run("table", "runs", "--view", "ablation").out)
+    assert len(expected) == 3
+    assert commands(run("table", "runs", "--view", "ablation", "--format", "markdown").out) == expected
+    latex = run("table", "runs", "--view", "ablation", "--format", "latex").out
+    assert commands(latex.replace("% parse-dg", "parse-dg")) == expected
+    rows = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "ablation", "--format", "csv").out)))
+    assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
+
+
+def test_the_terminal_shows_some_of_many_commands() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    lines = tuple(f"parse-dg train --seed {n}" for n in range(COMMANDS_SHOWN + 3))
+    print_table(console, TextTable("t", ("a", "b"), (("c", "d"),), (), commands=lines))
+    text = console.export_text()
+    assert text.count("parse-dg train") == COMMANDS_SHOWN
+    assert "and 3 more: --format markdown lists them all" in text
+
+
+# views
+
+
+def test_the_ablation(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--view", "ablation")
+    assert [row[0] for row in table(said.out)] == [
+        *("algorithm", "No Relations", "PARSE (binary)", "PARSE (all families)")
+    ]
+    beside = run("table", "runs", "--view", "ablation", "--compare", "paper")
+    assert beside.code == 0
+    assert "Nothing published is known here to compare blueprints with." in beside.out
+
+
+def test_rows_by_any_field(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
+    assert [row[0] for row in table(said.out)][1:] == [
+        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
+    ]
+    assert_refused(
+        run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
+    )
+    assert_refused(run("table", "runs", "--by", "data.target"), "--by data.target would tell nothing")
+
+
+def test_the_spread_that_is_asked_for(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--spread", "std")
+    assert "mean ± sample standard deviation over 1 trial" in said.out
+    assert "±" not in "".join(table(said.out)[1])
+    assert_refused(run("table", "runs", "--spread", "var"), "unknown spread 'var': valid are se, std")
+
+
+@pytest.mark.parametrize("name", ["k.png", "k.svg"])
+def test_the_curve(name: str, run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--view", "k", "--plot", name)
+    assert said.code == 0
+    assert said.out.endswith(f"plot written to {name}\n")
+    assert (runs.parent / name).stat().st_size > 5000
+    alone = run("table", "runs", "--view", "k", "--plot", name, "--format", "csv").out
+    assert len(list(csv.DictReader(io.StringIO(alone)))) == 9  # three rows, three targets and nothing else
+
+
+def test_compaction_is_read_from_beside_the_runs(run: Run, runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nothing = run("table", "runs", "--view", "compaction")
+    assert_refused(
+        nothing, "none of these runs has a compact.json: make it with parse-dg compact runs/blueprints/p"
+    )
+    assert run("compact", *sorted(runs.glob("*/parse,K=5/*/seed0"))).code == 0
+    caplog.clear()
+    said = run("table", "runs", "--view", "compaction")
+    assert said.code == 0
+    assert "3 runs. Threshold 0 (lossless)." in said.out
+    assert [message.split(":")[0] for message in caplog.messages] == [
+        "only runs of parse can be compacted, left out"
+    ]
+    ((program, verb, *folders),) = commands(said.out)
+    assert (program, verb, len(folders)) == ("parse-dg", "compact", 3)
+    assert run(verb, *folders).code == 0
+    full = run("table", "runs", "--view", "compaction")
+    assert commands(full.out) == []
+    data, target = full.out.split("compaction by target")
+    assert [(row[0], row[-1]) for row in table(data)[1:]] == [("blueprints", "3")] * 2  # two vocabularies
+    rows = table(target)
+    report = json.loads((runs / "blueprints" / "parse,K=5" / "photo" / "seed0" / "compact.json").read_text())
+    counts = report["applications"]
+    shown = dict(zip(rows[0], next(row for row in rows[1:] if row[1] == "photo"), strict=True))
+    assert shown["applications"] == f"{counts['before']:,} → {counts['after']:,}"
+    lines = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "compaction", "--format", "csv").out)))
+    assert len(lines) == 6
+
+
+def test_compactions_of_two_thresholds_are_refused(run: Run, runs: Path) -> None:
+    folders = sorted(runs.glob("*/parse,K=5/*/seed0"))[:2]
+    assert run("compact", *folders).code == 0
+    report = json.loads((folders[0] / "compact.json").read_text())
+    (folders[0] / "compact.json").write_text(json.dumps(report | {"threshold": 0.5}))
+    said = run("table", "runs", "--view", "compaction")
+    assert said.code == 2
+    assert "one table is of one threshold, found 0.5 (" in said.err
+
+
+# forms
+
+
+def test_a_page(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--view", "ablation", "--format", "html")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("<!DOCTYPE html>")
+    assert said.out.endswith("</html>\n")
+    for cell in table(run("table", "runs", "--view", "ablation").out)[2]:
+        assert f">{cell}<" in said.out
+    assert "<strong>" in said.out
+    assert "<script" not in said.out
+
+
+def test_the_best_is_bold_in_a_terminal(runs: Path) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=200, force_terminal=True, color_system="standard")
+    show_runs([runs], console, view="ablation")
+    markdown = Console(width=200, record=True, file=io.StringIO())
+    show_runs([runs], markdown, view="ablation", style="markdown")
+    line = next(line for line in markdown.export_text().splitlines() if "**" in line and line.startswith("|"))
+    best = line.partition("**")[2].partition("**")[0]
+    body = [line for line in file.getvalue().splitlines() if line.startswith("│")]
+    assert any(f"{best}\x1b[0m" in line and "\x1b[1m" in line for line in body)
+
+
+# mistakes
+
+
+def test_help_names_every_view(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli_tables.VIEWS == VIEW_NAMES
+    with pytest.raises(SystemExit):
+        main(["table", "--help"])
+    text = capsys.readouterr().out
+    assert ", ".join(VIEW_NAMES) in " ".join(text.split())
+
+
+def test_mistakes_in_views(run: Run, runs: Path) -> None:
+    assert_refused(run("table", "runs", "--view", "best"), "unknown view 'best': valid are main, ablation, k, comp")
+    assert_refused(run("table", "runs", "--plot", "k.png"), "it goes with --view k, found --view main")
+    assert_refused(run("table", "runs", "--view", "k", "--plot", "k.pdf"), "ends in .png or .svg")
+    assert_refused(run("table", "runs", "--view", "compaction", "--compare"), "goes without --compare")
+    assert_refused(run("table", "--published", "--view", "k"), "ways to look at runs")
