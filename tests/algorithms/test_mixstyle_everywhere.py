@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,9 +80,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         counts["passes"] += self.training
         return stem(self, images)
 
-    def counting_mix(*arguments: Tensor) -> Tensor:
+    def counting_mix(*arguments: Tensor, **options: Any) -> Tensor:
         counts["mixed"] += 1
-        return mix_styles(*arguments)
+        return mix_styles(*arguments, **options)
 
     monkeypatch.setattr(ResNet, "_stem", counting_stem)
     monkeypatch.setattr(mixstyle, "mix_styles", counting_mix)
@@ -123,7 +124,7 @@ def test_what_is_mixed_is_what_is_learned_from(
 ) -> None:
     """Against the same draws without their effect, so that nothing else that is drawn differs."""
     mixed, mixed_state = after_updates(name, example)
-    monkeypatch.setattr(mixstyle, "mix_styles", lambda features, partner, lam: features)
+    monkeypatch.setattr(mixstyle, "mix_styles", lambda features, partner, lam, everyone: features)
     plain, plain_state = after_updates(name, example)
     assert mixed[0].keys() == plain[0].keys()
     assert mixed[0]["cross_entropy"] != plain[0]["cross_entropy"]
