@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from parse_dg.config import to_dict
+from parse_dg.errors import InputError
+from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import writing_to
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import restore_trainer, save_trainer
@@ -28,14 +31,22 @@ log = logging.getLogger(__name__)
 class Keeper:
     """The checkpoints of one run."""
 
-    def __init__(self, folder: Path, every: float = EVERY, team: Team = ALONE, following: Following | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        every: float = EVERY,
+        team: Team = ALONE,
+        following: Following | None = None,
+    ):
         """`every` so many seconds, or less often if that would slow training; 0: after every step.
 
         Of a team the first process writes; the others are where it is. `following` is told of every check.
         """
         self.following = following or Following()
         self.folder, self.every, self.team = folder, every, team
-        self.saved = _read(folder)
+        self.config = to_dict(config)
+        self.saved = _read(folder, self.config)
         self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
         """Seconds of earlier attempts that are not lost."""
         self.began = self.written = time.monotonic()
@@ -77,7 +88,12 @@ class Keeper:
         with writing_to(self.folder):
             metrics.flush()
             os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
-        run = {"metrics": metrics.tell(), "seconds": self.seconds, "steering": steering}
+        run = {
+            "config": self.config,
+            "metrics": metrics.tell(),
+            "seconds": self.seconds,
+            "steering": steering,
+        }
         trained = save_trainer(trainer)
         write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": trained}))
         self.written = time.monotonic()
@@ -108,11 +124,16 @@ def postponed_stop(team: Team = ALONE) -> Iterator[Callable[[], bool]]:
         restore()
 
 
-def _read(folder: Path) -> Checkpoint | None:
+def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
     """The newest checkpoint, if metrics.jsonl has the lines it knows of."""
     saved = read_checkpoint(folder)
     if saved is None:
         return None
+    if saved.data["run"]["config"] != config:
+        raise InputError(
+            f"the checkpoint in {folder} is of another configuration than its config.json: delete the checkpoint "
+            "to start the run again"
+        )
     metrics = folder / "metrics.jsonl"
     found, expected = metrics.stat().st_size if metrics.exists() else 0, saved.data["run"]["metrics"]
     if found < expected:

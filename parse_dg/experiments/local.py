@@ -98,7 +98,7 @@ class LocalLauncher:
         logs: Path,
         *,
         track: Sequence[str] = (),
-        module: str = "parse_dg.cli",
+        module: str = "parse_dg",
         grace: float = child.GRACE,
     ) -> None:
         """`track`: trackers of every run. `module`: what has the command. `grace`: how long `stop` waits."""

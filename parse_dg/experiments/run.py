@@ -89,7 +89,7 @@ def execute(
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished
-        keeper = Keeper(folder, checkpoint_every, team, following)
+        keeper = Keeper(folder, config, checkpoint_every, team, following)
         return _execute(config, benchmark, split, trainer, keeper, observe, track)
 
 

@@ -439,7 +439,7 @@ def test_the_terminal_gets_one_line_and_no_traceback(own: Path, data: Path, tmp_
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "200"}
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "parse_dg.cli", "data", *arguments]
+        command = [sys.executable, "-m", "parse_dg", "data", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     said = call("check", "own")

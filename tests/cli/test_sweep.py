@@ -225,7 +225,7 @@ def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Her
 
 @pytest.mark.slow
 def test_a_sweep_of_processes_that_was_killed_goes_on(run: Run, file: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "parse_dg.cli", "sweep", str(file), "--jobs", "2"]
+    command = [sys.executable, "-m", "parse_dg", "sweep", str(file), "--jobs", "2"]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not list((tmp_path / "runs").rglob("metrics.jsonl")):

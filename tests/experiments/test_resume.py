@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
@@ -19,7 +20,7 @@ from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import BusyError, hold, write_json
 from parse_dg.experiments.run import execute
 from parse_dg.training.check import Check
-from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint
+from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny
 from tests.experiments.helpers import checks, hashes, quiet, read, repeated
 
@@ -58,6 +59,7 @@ SWAD = {
     "training__check_every": 1,
     "averaging__n_converge": 2,
     "averaging__n_tolerance": 2,
+    "averaging__statistics_batches": 2,
 }
 MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
 LONGER: dict[str, dict[str, Any]] = {
@@ -65,7 +67,7 @@ LONGER: dict[str, dict[str, Any]] = {
     "parse+swad": {**SWAD, "training__steps": 6},
     "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
     "dann": {"training__steps": 6, "training__check_every": 4},
-    "erm+swad": {**SWAD, **MOVING, "training__steps": 7, "averaging__statistics_batches": 2},
+    "erm+swad": {**SWAD, **MOVING, "training__steps": 7},
     "erm+ema": {"averaging__kind": "ema", "training__steps": 5},
     "erm+target checks": {"protocol__checks": "everything", "split__target_images": "in"},
     "erm_plus_plus": {
@@ -167,8 +169,20 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Tiny, tmp_path: Path) -
     break_off(tiny("erm"), tmp_path / "erm", 4)
     break_off(tiny("dann"), tmp_path / "dann", 4)
     (tmp_path / "erm" / CURRENT).replace(tmp_path / "dann" / CURRENT)
-    with pytest.raises(InputError, match="does not fit this run"):
+    before = hashes(tmp_path / "dann")
+    with pytest.raises(InputError, match="is of another configuration than its config"):
         execute(tiny("dann"), tmp_path / "dann", quiet)
+    assert hashes(tmp_path / "dann") == before
+
+
+def test_a_checkpoint_of_another_version_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    break_off(tiny("erm"), tmp_path, 4)
+    saved = read_checkpoint(tmp_path)
+    assert saved is not None
+    saved.tensors["trainer/algorithm/classifier.bias"] = torch.zeros(3)
+    write_checkpoint(tmp_path, saved)
+    with pytest.raises(InputError, match="does not fit this run"):
+        execute(tiny("erm"), tmp_path, quiet)
 
 
 def test_other_images_are_refused(tiny: Tiny, tmp_path: Path) -> None:

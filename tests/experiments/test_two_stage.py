@@ -187,8 +187,8 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     lowered: list[tuple[int, float]] = []
     build, lower = run_module.build_trainer, Trainer.lower_rates
 
-    def remember(*arguments: Any) -> Trainer:
-        built.append(build(*arguments))
+    def remember(*arguments: Any, **options: Any) -> Trainer:
+        built.append(build(*arguments, **options))
         return built[-1]
 
     def count(trainer: Trainer, factor: float) -> None:

@@ -25,7 +25,12 @@ from tests.conftest import Tiny
 from tests.experiments.helpers import checks, quiet, repeated
 
 KILLS = 20
-SWAD = {"averaging__kind": "swad", "averaging__n_converge": 2, "averaging__n_tolerance": 3}
+SWAD = {
+    "averaging__kind": "swad",
+    "averaging__n_converge": 2,
+    "averaging__n_tolerance": 3,
+    "averaging__statistics_batches": 5,
+}
 RUNS: dict[str, dict[str, Any]] = {
     "parse": {"training__steps": 80},
     "dann": {"training__steps": 120},

@@ -1,4 +1,4 @@
-"""`python -m parse_dg.cli`."""
+"""`python -m parse_dg`."""
 
 import sys
 
