@@ -54,7 +54,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     if options.dry_run:
         return
     if all((job.folder / "result.json").exists() for job in jobs):
-        show_results(options, console, jobs, chosen.out)
+        show_results(options, console, jobs, chosen)
         return
     if options.launcher == "slurm":
         write_script(options, console, jobs, chosen.out)
@@ -64,7 +64,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         report = run_sweep(jobs, launcher, observe, options.retries)
     print_report(console, report)
     if report.done:
-        show_results(options, console, report.done, chosen.out)
+        show_results(options, console, report.done, chosen)
     if report.exit_code:
         raise SweepFailedError(f"{len(report.failed)} of {plural(len(jobs), 'run')} failed, the others are done")
 
@@ -100,8 +100,6 @@ def check_options(options: argparse.Namespace) -> None:
         if value is not None and options.launcher not in launchers:
             expected = " or ".join(launchers)
             raise InputError(f"{name} goes with --launcher {expected}, found --launcher {options.launcher}")
-    if options.track and options.launcher == "ray":
-        raise InputError("--track goes with --launcher local or slurm: on Ray, runs are not tracked")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -149,7 +147,9 @@ def build_launcher(
         gpus = options.gpus_per_run
         if gpus is None:
             gpus = 1.0 if needs_gpu(jobs) and has_gpu() else 0.0
-        return RayLauncher(options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep")
+        return RayLauncher(
+            options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
+        )
     from parse_dg.experiments.local import LocalLauncher
 
     return LocalLauncher(places, out / ".sweep", track=options.track)
@@ -192,7 +192,9 @@ def has_gpu() -> bool:
     return bool(visible_gpus())
 
 
-def show_results(options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", out: Path) -> None:
+def show_results(
+    options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig"
+) -> None:
     """The table that the preset is for, or that of the methods."""
     from parse_dg.experiments.display import compact_with_display
     from parse_dg.experiments.presets import find_preset
@@ -205,9 +207,10 @@ def show_results(options: argparse.Namespace, console: Console, jobs: "Sequence[
             compact_with_display(left, None, 0.0, "auto", console)
     rules = {job.config.protocol.selection for job in jobs}
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
-    plot = out / "k.svg" if view == "k" and _can_plot() else None
+    plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
+    by = () if options.preset else sorted({field for variant in chosen.variants for field in variant.settings})
     try:
-        show_runs(folders, console, view=view, selection=rule, plot=plot)
+        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
     except InputError as error:  # all runs are done, whatever can be said of them together
         console.print(f"no table: {error}", markup=False, soft_wrap=True)
 

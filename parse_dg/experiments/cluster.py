@@ -60,18 +60,20 @@ class RayLauncher:
         cpus_per_run: int,
         slots: int | None = None,
         logs: Path | None = None,
+        track: Sequence[str] = (),
     ) -> None:
         """`address`: `auto`, host:port or ray://host:port of a cluster; None starts Ray on this machine alone.
 
         `gpus_per_run` may be a fraction: that many runs share a GPU. `slots` is how many jobs it takes at a time;
         None is what the cluster has room for at the moment, so that nodes that join are used. `logs` is the folder
-        for the tracebacks of runs that crash.
+        for the tracebacks of runs that crash. `track`: trackers of every run.
         """
         whole = gpus_per_run <= 1 or float(gpus_per_run).is_integer()
         require(gpus_per_run >= 0 and whole, "GPUs per run", gpus_per_run, "a fraction of 1, or a whole number")
         require(cpus_per_run >= 1, "CPUs per run", cpus_per_run, "1 or more")
         require(slots is None or slots >= 1, "jobs at a time", slots, "1 or more")
         self._gpus, self._cpus, self._slots, self._logs = float(gpus_per_run), cpus_per_run, slots, logs
+        self._track = list(track)
         self._ray = import_ray()
         self._stopped = False
         self._own = not self._ray.is_initialized()
@@ -103,7 +105,7 @@ class RayLauncher:
             folder.parent.mkdir(parents=True, exist_ok=True)  # its absence tells a node that it does not share it
         except OSError as error:
             raise InputError(f"cannot write to {folder.parent}: {error.strerror or error}") from error
-        self._running[self._task.remote(to_dict(job.config), str(folder), __version__)] = job
+        self._running[self._task.remote(to_dict(job.config), str(folder), __version__, self._track)] = job
 
     def wait(self, seconds: float) -> Sequence[Outcome]:
         """What has ended; at most this long is waited for the first."""
@@ -188,7 +190,7 @@ def room_on(resources: Mapping[str, float], gpus: float, cpus: int) -> int:
     return fit
 
 
-def perform(config: dict[str, Any], folder: str, version: str) -> tuple[str, str]:
+def perform(config: dict[str, Any], folder: str, version: str, track: Sequence[str] = ()) -> tuple[str, str]:
     """One run, on a node: how it ended, and why in one line. What is not foreseen is raised."""
     where = platform.node()
     if version != __version__:
@@ -196,7 +198,7 @@ def perform(config: dict[str, Any], folder: str, version: str) -> tuple[str, str
     if not Path(folder).parent.is_dir():
         return "failed", f"{where} does not see {Path(folder).parent}: choose a folder that all nodes share"
     try:
-        execute(from_dict(RunConfig, config), Path(folder), lambda step, check: None)
+        execute(from_dict(RunConfig, config), Path(folder), lambda step, check: None, track=track)
     except BusyError as error:
         return "elsewhere", first_line(error)
     except (InputError, NonFiniteLossError) as error:

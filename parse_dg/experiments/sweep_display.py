@@ -143,15 +143,17 @@ class SweepView:
         as do now; None before the first is finished.
         """
         kin: dict[tuple[str, str], list[float]] = {}
+        now = time.monotonic()
         for job in standing.done:
-            if job.folder not in self.seconds:
-                self.seconds[job.folder] = read_seconds(job.folder)
+            if job.folder not in self.seconds:  # seen from its start, it took a little longer than it says itself
+                started = self.started.get(job.folder)
+                self.seconds[job.folder] = read_seconds(job.folder) if started is None else now - started
             if (seconds := self.seconds[job.folder]) is not None:
                 kin.setdefault(_kind(job), []).append(seconds)
         if not kin:
             return None
         typical = fmean(seconds for some in kin.values() for seconds in some)
-        now, at_work = time.monotonic(), (*standing.running, *standing.elsewhere)
+        at_work = (*standing.running, *standing.elsewhere)
 
         def length(job: Job) -> float:
             return fmean(kin.get(_kind(job), (typical,)))

@@ -180,7 +180,6 @@ def test_a_preset_ends_in_its_own_view(preset: str, title: str, run: Run, here: 
         (["FILE", "--track", "paper"], ["unknown tracker 'paper'"]),
         (["FILE", "--address", "auto"], ["--address goes with --launcher ray, found --launcher local"]),
         (["FILE", "--launcher", "ray", "--per-gpu", "2"], ["--per-gpu goes with --launcher local"]),
-        (["FILE", "--launcher", "ray", "--track", "tensorboard"], ["on Ray, runs are not tracked"]),
         (["FILE", "--cpus-per-run", "2"], ["--cpus-per-run goes with --launcher ray or slurm"]),
     ],
 )
