@@ -19,6 +19,7 @@ from tests.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+SCALING = ROOT / "docs" / "scaling.md"
 
 pytestmark = pytest.mark.skipif(not README.exists(), reason="there is no README.md here")
 
@@ -69,9 +70,19 @@ def test_the_example_runs(
 def test_every_command_is_understood() -> None:
     assert {shlex.split(line)[1] for line in commands()} >= {"train", "evaluate", "compact", "info"}
     for line in commands():
-        options = build_parser().parse_args(shlex.split(line)[1:])
+        options = build_parser().parse_args(shlex.split(line.partition(" > ")[0])[1:])
         if options.command.__name__ == "train":
             configure(options)  # every name and every field exists
+
+
+def test_every_command_of_scaling_is_understood() -> None:
+    lines = re.findall(
+        r"^(?:torchrun .*-m parse_dg|srun .* parse-dg|parse-dg) (.*)$", SCALING.read_text(), re.MULTILINE
+    )
+    assert len(lines) > 15
+    for line in lines:
+        words = shlex.split(line.partition(" > ")[0].replace(" ...", ""), comments=True)
+        build_parser().parse_args(words)
 
 
 def test_every_make_target_is_there() -> None:
