@@ -148,7 +148,7 @@ def _array_script(
     lines += ["", f"# {plural(len(jobs), 'run')}: element N is the Nth of each list."]
     lines += [f"export {name}={quote(os.environ[name])}" for name in HANDED_ON if name in os.environ]
     tracked = [word for name in track for word in ("--track", name)]
-    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg.cli', 'train', *tracked])})")
+    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg', 'train', *tracked])})")
     lines += ["configs=(", *(f"  {quote(str(_write_config(job, configs)))}" for job in jobs), ")"]
     lines += ["folders=(", *(f"  {quote(str(job.folder.absolute()))}" for job in jobs), ")"]
     return "\n".join(lines) + "\n" + BODY

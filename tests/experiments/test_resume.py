@@ -214,7 +214,6 @@ import json, resource, sys
 from pathlib import Path
 import torch
 from parse_dg.config import from_dict
-from parse_dg.cli import main
 from parse_dg.experiments import display
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.run import execute
