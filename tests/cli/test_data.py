@@ -167,7 +167,7 @@ def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None
     (data / "damaged" / "manifest.jsonl").write_text("[bold]")
     said = run("data", "list")
     assert said.code == 0
-    rows = {row[0]: row[1:] for row in table(said.out) if not row[0].endswith("again")}  # the last word of what is damaged
+    rows = {row[0]: row[1:] for row in table(said.out) if not row[0].endswith("again")}
     assert list(rows) == [
         *("name", "blueprints", "damaged", "mine", "pacs"),
         *("vlcs", "officehome", "terraincognita", "domainnet", "cub-dg"),

@@ -223,22 +223,39 @@ def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Her
 
 
 @pytest.mark.slow
-def test_a_sweep_of_processes_that_was_killed_goes_on(run: Run, file: Path, tmp_path: Path) -> None:
+def test_24_runs_survive_the_end_of_their_sweep(run: Run, tmp_path: Path) -> None:
+    """The sweep that is also run on a cluster (experiments/test_cluster.py), killed and started again here."""
+    small = [setting for setting in SMALL if setting != "--set"]
+    file = tmp_path / "many.toml"
+    lines = ['methods = ["erm", "dann"]', "seeds = [0, 1, 2]", "[set]"]
+    file.write_text("\n".join([*lines, *(_toml(setting) for setting in small), ""]))
     command = [sys.executable, "-m", "parse_dg", "sweep", str(file), "--jobs", "2"]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
-    while not list((tmp_path / "runs").rglob("metrics.jsonl")):
+    while len(list((tmp_path / "runs").rglob("result.json"))) < 5:
         assert time.monotonic() < deadline
         assert first.poll() is None
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
     said = run("sweep", file, "--jobs", "2")
     assert said.code == 0
-    assert "4 runs done, 0 failed" in said.out
-    found = sorted(str(path.parent.relative_to(tmp_path / "runs/small")) for path in tmp_path.rglob("result.json"))
-    assert found == sorted(RUNS)
+    assert "24 runs done, 0 failed" in said.out
+    results = sorted(tmp_path.rglob("result.json"))
+    assert len(results) == 24
+    assert all(path.stat().st_mtime_ns == before.get(path, path.stat().st_mtime_ns) for path in results)
     assert not list((tmp_path / "runs").rglob(".lock"))
-    for name in RUNS:  # trained once, from the first step to the last
-        lines = (tmp_path / "runs" / "small" / name / "metrics.jsonl").read_text().splitlines()
-        assert len(lines) == 2
+    for path in results:  # trained once, from the first step to the last
+        assert len(path.with_name("metrics.jsonl").read_text().splitlines()) == 2
+    for method in ("erm", "dann"):
+        (row,) = (cells for cells in table(said.out) if cells[0] == method)
+        for target, cell in zip(("photo", "cartoon", "sketch", "paint"), row[1:], strict=False):
+            found = [result_of(path.parent) for path in results if path.parts[-4:-2] == (method, target)]
+            mean = 100 * sum(result["target"]["accuracy"] for result in found) / 3
+            assert cell.startswith(f"{mean:.1f} ±")
+
+
+def _toml(setting: str) -> str:
+    field, _, value = setting.partition("=")
+    return f"{field} = {value}" if value.isdigit() else f'{field} = "{value}"'
