@@ -129,7 +129,8 @@ def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job
     def told(job: "Job") -> None:
         console.print(f"timing {MEASURED_STEPS} steps of {job.config.method}", markup=False)
 
-    steps = MEASURED_STEPS if options.measure else 0
+    measure = options.dry_run if options.measure is None else options.measure
+    steps = MEASURED_STEPS if measure else 0
     cost = estimate_cost(jobs, below=Path("runs"), measure_steps=steps, told=told)
     for line in cost.lines(slots):
         console.print(line, markup=False, soft_wrap=True)
@@ -264,7 +265,11 @@ def add_commands(commands: "Commands") -> None:
     )
     command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME of the file or preset")
     command.add_argument("--dry-run", action="store_true", help="show the plan and its cost, and exit")
-    command.add_argument("--measure", action="store_true", help="time a few steps where no cost is known yet")
+    command.add_argument(
+        "--measure",
+        action=argparse.BooleanOptionalAction,
+        help="time a few steps of each kind of run of which no cost is known (default: in a dry run)",
+    )
     command.add_argument(
         "--retries", type=int, default=2, metavar="N", help="how often a crashed run is tried again (default: 2)"
     )

@@ -84,7 +84,7 @@ def test_the_presets_are_listed(run: Run) -> None:
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(run: Run, file: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
-    said = run("sweep", file, "--dry-run")
+    said = run("sweep", file, "--dry-run", "--no-measure")
     assert (said.code, said.err) == (0, "")
     assert "the plan: 4 runs" in said.out
     # data set, method, targets, seeds, runs, finished, to run
@@ -95,7 +95,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(run: Run, file: Path, tmp_p
 
 def test_cost_is_known_from_what_is_finished_or_measured(run: Run, file: Path, here: Here) -> None:
     here()
-    said = run("sweep", file, "--seeds", "0", "--dry-run", "--measure")
+    said = run("sweep", file, "--seeds", "0", "--dry-run")
     assert "timing 5 steps of erm" in said.out
     assert "from timed steps of a run of the same kind" in said.out
     assert run("sweep", file, "--seeds", "0").code == 0
