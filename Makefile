@@ -10,7 +10,7 @@ demo: $(READY)  ## train ERM, No Relations and PARSE on Blueprints, compare, com
 	$(BIN)/parse-dg demo
 
 test: $(READY)  ## every test, in two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
