@@ -1,11 +1,16 @@
-"""Why a model said what it said, as plain data: a class score is a sum of named relations between places."""
+"""Why a model said what it said, as plain data: a class score is a sum of named relations between places.
+
+An image is read once (`read_image`, `read_images`); everything that is said of it is taken from that `Reading`.
+Letters: B images, C classes, n applications that some class uses.
+"""
 
 from dataclasses import dataclass
-from math import degrees
+from math import acos, cos, degrees, pi
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Float64, Int, UInt8
 from torch import Tensor
 
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
@@ -13,7 +18,11 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.errors import unknown
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import application_name
+
+Picture = UInt8[Tensor, "3 H W"] | UInt8[np.ndarray, "H W 3"]
+"""One RGB image, values 0 to 255."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,28 @@ class Relation:
         """Weight × satisfaction: the contributions of a class sum to its score."""
         return self.weight * self.satisfaction
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, with the contribution."""
+        return plain(self) | {"contribution": self.contribution}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one primitive is in one image, in the grid's units: x and y in [-1, 1], x to the right, y downwards."""
+
+    primitive: int
+    x: float
+    y: float
+    width: float
+    """Twice the standard deviation of the heat map along x, as `height` is along y."""
+    height: float
+    presence: float
+    """σ in (0, 1)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -43,7 +74,7 @@ class Explanation:
 
     predicted: str
     scores: dict[str, float]
-    """s in [0, 1] of every class."""
+    """s in [0, 1] of every class, before the logit scale."""
     probabilities: dict[str, float]
     relations: tuple[Relation, ...]
     """Of the explained class, the largest contribution first."""
@@ -52,49 +83,143 @@ class Explanation:
     descriptors: PrimitiveDescriptors
     """Of this one image: B = 1."""
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where every primitive is, in their order."""
+        return places_of(self.descriptors)
 
-@torch.no_grad()
-def explain(
-    model: Model, image: UInt8[Tensor, "3 H W"] | UInt8[np.ndarray, "H W 3"], of: str | None = None
-) -> Explanation:
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, without the heat maps; every relation comes with the places of what it binds."""
+        places = [place.to_dict() for place in self.places]
+        relations = [r.to_dict() | {"places": [places[i] for i in r.primitives]} for r in self.relations]
+        return {
+            "predicted": self.predicted,
+            "explained": self.explained,
+            "scores": dict(self.scores),
+            "probabilities": dict(self.probabilities),
+            "relations": relations,
+            "primitives": places,
+        }
+
+
+class Application(NamedTuple):
+    """One column of the vocabulary, named."""
+
+    name: str
+    words: str
+    predicate: str
+    primitives: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
+
+    A network in float32 rounds its sum of thousands of contributions (by up to 1e-6); here it is summed exactly.
+    """
+
+    classes: tuple[str, ...]
+    applications: tuple[Application, ...]
+    """What the columns of the weights are."""
+    weights: Float64[Tensor, "C n"]
+    satisfaction: Float64[Tensor, "n"]
+    logits: Float64[Tensor, "C"]
+    """As the network computed them: they decide what is predicted."""
+    scale: float
+    """What scores are multiplied with to become logits; positive, and the same for all classes."""
+    descriptors: PrimitiveDescriptors
+    """Of this one image: B = 1."""
+
+    @property
+    def scores(self) -> Float64[Tensor, "C"]:
+        """The class scores s = w·a in [0, 1], before the logit scale."""
+        return self.weights @ self.satisfaction
+
+    @property
+    def predicted(self) -> str:
+        """The class with the highest logit."""
+        return self.classes[int(self.logits.argmax())]
+
+    def number(self, name: str) -> int:
+        """The row of a class."""
+        if name not in self.classes:
+            raise unknown("class", name, self.classes)
+        return self.classes.index(name)
+
+    def explain(self, of: str | None = None) -> Explanation:
+        """The score of class `of` (default: the predicted one) as a sum of relations."""
+        explained = self.predicted if of is None else of
+        weights = self.weights[self.number(explained)]
+        found = zip(self.applications, weights.tolist(), self.satisfaction.tolist(), strict=True)
+        relations = [Relation(*application, weight, held) for application, weight, held in found if weight > 0]
+        return Explanation(
+            predicted=self.predicted,
+            scores=by_class(self.classes, self.scores),
+            probabilities=by_class(self.classes, self.logits.softmax(0)),
+            relations=tuple(sorted(relations, key=lambda relation: -relation.contribution)),
+            explained=explained,
+            descriptors=self.descriptors,
+        )
+
+
+def explain(model: Model, image: Picture, of: str | None = None) -> Explanation:
     """Explain the score of class `of` (default: the predicted one) on one RGB image, values 0 to 255."""
-    network = model.parse().network
-    device = network.structure.composition.weight.device
+    return read_image(model, image).explain(of)
+
+
+def read_image(model: Model, image: Picture) -> Reading:
+    """Everything that can be said of one RGB image, values 0 to 255."""
     if isinstance(image, np.ndarray):
         image = torch.from_numpy(image.copy()).permute(2, 0, 1)
-    output = network(normalise(to_unit(image[None].to(device)), IMAGENET_MEAN, IMAGENET_STD))
-    classes = model.spec.classes
-    predicted = classes[int(output.logits[0].argmax())]
-    explained = predicted if of is None else of
-    if explained not in classes:
-        raise unknown("class", explained, classes)
-    weights = output.structure.weights[classes.index(explained)]
-    satisfaction = network.structure.evaluate(output.descriptors, output.structure.columns)[0]
-    relations = []
-    position = 0
-    for part in network.structure.vocabulary.applications(output.structure.columns):
-        for angle, primitives in zip(part.angle.tolist(), part.primitives.T.tolist(), strict=True):
-            weight = float(weights[position])
-            if weight > 0:
-                relations.append(
-                    Relation(
-                        name=application_name(part.predicate, angle, tuple(primitives)),
-                        words=in_words(network.structure.predicates, part.predicate, angle, tuple(primitives)),
-                        predicate=part.predicate,
-                        primitives=tuple(primitives),
-                        weight=weight,
-                        satisfaction=float(satisfaction[position]),
-                    )
-                )
-            position += 1
-    relations.sort(key=lambda relation: -relation.contribution)
-    return Explanation(
-        predicted=predicted,
-        scores=_by_class(classes, output.structure.scores[0]),
-        probabilities=_by_class(classes, output.logits[0].softmax(0)),
-        relations=tuple(relations),
-        explained=explained,
-        descriptors=output.descriptors,
+    return read_images(model, image[None])[0]
+
+
+@torch.no_grad()
+def read_images(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
+    """The readings of some RGB images, values 0 to 255, in one pass of the network."""
+    network = model.parse().network
+    structure = network.structure
+    # A model in float64 is given images in float64.
+    unit = to_unit(images.to(structure.composition.weight.device)).to(structure.composition.weight.dtype)
+    output = network(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+    columns = output.structure.columns
+    applications, weights = name_applications(structure, columns), output.structure.weights.double().cpu()
+    satisfaction = structure.evaluate(output.descriptors, columns).double().cpu()
+    scale = float(structure.composition.logits(output.logits.new_ones(1, 1)))
+    return tuple(
+        Reading(
+            classes=model.spec.classes,
+            applications=applications,
+            weights=weights,
+            satisfaction=held,
+            logits=logits,
+            scale=scale,
+            descriptors=PrimitiveDescriptors(*(part[b : b + 1] for part in output.descriptors)),
+        )
+        for b, (held, logits) in enumerate(zip(satisfaction, output.logits.double().cpu(), strict=True))
+    )
+
+
+def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> tuple[Application, ...]:
+    """The names of ascending columns of the vocabulary, and what they say."""
+    return tuple(
+        Application(
+            application_name(part.predicate, angle, tuple(primitives)),
+            in_words(structure.predicates, part.predicate, angle, tuple(primitives)),
+            part.predicate,
+            tuple(primitives),
+        )
+        for part in structure.vocabulary.applications(columns)
+        for angle, primitives in zip(part.angle.tolist(), part.primitives.T.tolist(), strict=True)
+    )
+
+
+def places_of(z: PrimitiveDescriptors) -> tuple[Place, ...]:
+    """Where the primitives of one image (B = 1) are, in their order."""
+    found = zip(z.centre[0].tolist(), z.extent[0].tolist(), z.presence[0].tolist(), strict=True)
+    return tuple(
+        Place(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
+        for k, ((x, y), (width, height), presence) in enumerate(found)
     )
 
 
@@ -103,7 +228,7 @@ def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tup
     p = [f"p{i}" for i in primitives]
     target = ""
     if predicate in predicates.target_angle:
-        target = f"{degrees(predicates.target_angle[predicate][angle].item()):.0f}°"
+        target = f"{target_degrees(predicates, predicate, angle):.0f}°"
     match predicate:
         case "has":
             return f"{p[0]} is there"
@@ -129,5 +254,21 @@ def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tup
             return f"{p[0]}–{p[1]} as long as {p[2]}–{p[3]}"
 
 
-def _by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:
+def target_degrees(predicates: Predicates, predicate: str, angle: int) -> float:
+    """A learned target angle as an angle that edges can have, 0 to 180 degrees.
+
+    Training leaves targets free: orient looks at the cosine alone, which an angle beyond 180° shares with one
+    below; the others come closest to a target out of reach at the nearer end.
+    """
+    target = predicates.target_angle[predicate][angle].item()
+    return degrees(acos(cos(target)) if predicate == "orient" else min(max(target, 0.0), pi))
+
+
+def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:
+    """One number a class, by its name."""
     return dict(zip(classes, values.tolist(), strict=True))
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """A dataclass of plain values as JSON data: tuples become lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(record).items()}

@@ -1,5 +1,6 @@
 """Explanations: relations that add up to the score, and sentences that are true of where things are."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,16 +14,18 @@ from torch import Tensor
 
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.config import change
 from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.loader import load_images
+from parse_dg.data.loader import evaluation_batches, load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import Relation, explain, in_words
-from parse_dg.model.backbone import Backbone, BackboneConfig
+from parse_dg.explain.explanation import Relation, explain, in_words, read_images
+from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import FAMILY
@@ -130,6 +133,59 @@ def test_an_explanation_repeats_what_the_model_says(parse_run: Path, images: Ten
     assert predictions <= set(model.spec.classes)
 
 
+@pytest.fixture(scope="module")
+def thousand(tiny: Tiny) -> Tensor:
+    """1,024 images, 256 of every domain."""
+    domains = open_benchmark(tiny(data__blueprints__images_per_class=32).data).domains
+    return torch.cat([images for domain in domains for images, _ in evaluation_batches(whole(domain), 128)])
+
+
+def started_model(tiny: Tiny) -> Model:
+    """PARSE as it starts, on eight primitives: every class on a few random relations of every family."""
+    run = change(tiny(), {"algorithm.primitives.count": 8, "algorithm.composition.start_entries": 6})
+    classes = tuple("abcdefgh")
+    spec = ModelSpec(backbone=run.backbone, algorithm=run.algorithm, classes=classes, image_size=64)
+    generator = torch.Generator().manual_seed(7)
+    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), generator)
+    return Model(spec, build_algorithm(backbone, len(classes), spec.algorithm, generator=generator).eval())
+
+
+@pytest.mark.parametrize(("dtype", "count", "rounding"), [(torch.float32, 1024, 1e-6), (torch.float64, 128, 1e-12)])
+def test_contributions_sum_to_the_score_of_a_thousand_images(
+    dtype: torch.dtype, count: int, rounding: float, tiny: Tiny, thousand: Tensor
+) -> None:
+    """To the score that is told, and to the network's own as far as it does not round its sum."""
+    model = started_model(tiny)
+    network = model.parse().network.to(dtype)
+    seen, scores = 0, set()
+    for images in torch.split(thousand[:count], 128):
+        with torch.no_grad():
+            output = network(normalise(to_unit(images).to(dtype)))
+        for row, reading in enumerate(read_images(model, images)):
+            explanation = reading.explain()
+            explained = model.spec.classes.index(explanation.explained)
+            assert explained == int(output.logits[row].argmax())
+            total = math.fsum(relation.contribution for relation in explanation.relations)
+            assert abs(total - explanation.scores[explanation.explained]) <= 1e-12
+            assert abs(total - float(output.structure.scores[row, explained])) <= rounding
+            assert len(explanation.relations) > 50
+            scores.add(total)
+            seen += 1
+    assert seen == count
+    assert len(scores) > 0.9 * count
+
+
+def test_images_read_together_are_read_as_one_by_one(parse_run: Path, images: Tensor) -> None:
+    model = load_model(parse_run)
+    for image, together in zip(images, read_images(model, images), strict=True):
+        alone, explanation = explain(model, image), together.explain()
+        assert explanation.predicted == alone.predicted
+        assert explanation.scores == pytest.approx(alone.scores, abs=1e-5)
+        assert {r.name for r in explanation.relations} == {r.name for r in alone.relations}
+        assert explanation.descriptors.heatmap.shape == alone.descriptors.heatmap.shape
+        torch.testing.assert_close(explanation.descriptors.centre, alone.descriptors.centre)
+
+
 def test_relations_are_sorted_and_named_once(parse_run: Path, images: Tensor) -> None:
     model = load_model(parse_run)
     explanation = explain(model, images[0])
@@ -205,6 +261,34 @@ def test_primitives_are_where_they_were_put(laid_out: Model) -> None:
     centre = explain(laid_out, BLANK).descriptors.centre[0]
     for primitive, cell in LAYOUT.items():
         assert centre[primitive].tolist() == pytest.approx(at(cell), abs=1e-6)
+
+
+def test_places_are_told_with_the_relations(laid_out: Model) -> None:
+    explanation = explain(laid_out, BLANK)
+    assert [place.primitive for place in explanation.places] == list(LAYOUT)
+    for place, cell in zip(explanation.places, LAYOUT.values(), strict=True):
+        assert (place.x, place.y) == pytest.approx(at(cell), abs=1e-6)
+        assert (place.width, place.height) == pytest.approx((0.002, 0.002), abs=1e-6)  # the least there is
+        assert place.presence == pytest.approx(1)
+    told = explanation.to_dict()
+    assert len(told["relations"]) == len(explanation.relations)
+    for relation in told["relations"]:
+        assert [place["primitive"] for place in relation["places"]] == relation["primitives"]
+        x, y = at(LAYOUT[relation["primitives"][-1]])
+        assert (relation["places"][-1]["x"], relation["places"][-1]["y"]) == pytest.approx((x, y), abs=1e-6)
+
+
+def test_an_explanation_is_json(laid_out: Model) -> None:
+    explanation = explain(laid_out, BLANK, of="two")
+    told = explanation.to_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert (told["predicted"], told["explained"]) == (explanation.predicted, "two")
+    assert told["scores"] == explanation.scores
+    assert told["probabilities"] == explanation.probabilities
+    first, relation = told["relations"][0], explanation.relations[0]
+    assert first["words"] == relation.words
+    assert first["contribution"] == relation.contribution == first["weight"] * first["satisfaction"]
+    assert math.fsum(r["contribution"] for r in told["relations"]) == pytest.approx(told["scores"]["two"])
 
 
 def test_every_application_is_explained_once(laid_out: Model) -> None:
@@ -379,6 +463,21 @@ def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
     assert {predicate for predicate, _, _ in sentences} == set(FAMILY)
     with torch.no_grad():
         assert {arguments: in_words(predicates, *arguments) for arguments in sentences} == sentences
+
+
+@pytest.mark.parametrize(
+    ("learned", "edges", "corner"),
+    [(90.0, 90, 90), (200.0, 160, 180), (-30.0, 30, 0), (-0.1, 0, 0), (361.0, 1, 180)],
+)
+def test_a_target_beyond_all_angles_is_told_as_one_that_can_be(learned: float, edges: int, corner: int) -> None:
+    """Where the satisfaction is largest: orient by its cosine, the others at the end of the scale."""
+    predicates = placed_model(peaks(LAYOUT)).parse().network.structure.predicates
+    with torch.no_grad():
+        for targets in predicates.target_angle.values():
+            targets.fill_(math.radians(learned))
+    assert in_words(predicates, "orient", 0, (0, 1, 2, 3)) == f"p0→p1 at about {edges}° to p2→p3"
+    assert in_words(predicates, "turn", 0, (0, 1, 2)) == f"p0→p1→p2 turns by about {corner}°"
+    assert in_words(predicates, "tri", 0, (0, 1, 2)) == f"p1 and p2 seen from p0 about {corner}° apart"
 
 
 def test_names_and_words_agree(laid_out: Model) -> None:

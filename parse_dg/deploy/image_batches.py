@@ -1,0 +1,142 @@
+"""Images in whatever form they are given → batches at the size a network sees, read ahead, few in memory at a time.
+
+They are resized as a benchmark's are (`data/images.py`), so that an image is predicted as evaluation would.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Shaped, UInt8
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from parse_dg.data.folders import EXTENSIONS
+from parse_dg.data.images import ImageError, decode, to_square
+from parse_dg.data.parallel import map_ahead
+from parse_dg.errors import InputError
+from parse_dg.wording import first_line, printable
+
+ImageLike = str | os.PathLike[str] | Image.Image | Shaped[np.ndarray, "..."] | Tensor
+"""A file, a Pillow image, or RGB values from 0 to 255 (uint8): an array H × W × 3 or a tensor 3 × H × W."""
+Images = ImageLike | Iterable[ImageLike]
+"""One image, or many: also an array N × H × W × 3 or a tensor N × 3 × H × W, or a generator."""
+Unreadable = Callable[[ImageError], None]
+"""Is told of an image that cannot be read, and raises if the others are not wanted either."""
+
+ENDINGS = (*EXTENSIONS, ".gif")
+"""What the name of an image in a folder ends with, capitals or not."""
+AHEAD = 32
+"""How many images at least are read ahead."""
+
+_one_at_a_time = threading.Lock()
+
+
+class LoadedImage(NamedTuple):
+    """An image as the network sees it, before normalisation."""
+
+    position: int
+    """Among those that were given, from 0, the unreadable ones counted too."""
+    file: Path | None
+    """Where it was read from; None if it came as pixels."""
+    pixels: UInt8[np.ndarray, "S S 3"]
+
+
+def load_batches(images: Images, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
+    """The images at size × size, in the order given, `batch` at a time; without those that cannot be read."""
+
+    def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
+        try:
+            return load_image(*numbered, size)
+        except ImageError as error:
+            return error
+
+    waiting: list[LoadedImage] = []
+    for loaded in map_ahead(load, enumerate(each_image(images)), ahead=max(batch, AHEAD)):
+        if isinstance(loaded, ImageError):
+            unreadable(loaded)
+            continue
+        waiting.append(loaded)
+        if len(waiting) == batch:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def each_image(images: Images) -> Iterable[object]:
+    """The images one by one, where a single one may have been given."""
+    if isinstance(images, str | os.PathLike | Image.Image):
+        return [images]
+    if isinstance(images, np.ndarray | Tensor) and images.ndim != 4:
+        return [images]
+    return images
+
+
+def load_image(position: int, image: object, size: int) -> LoadedImage:
+    """One image of any form at size × size; `ImageError` if it is damaged, `InputError` if of no known form."""
+    if isinstance(image, str | os.PathLike):
+        file = Path(image)
+        return LoadedImage(position, file, decode(file, size))
+    if isinstance(image, Image.Image):
+        return LoadedImage(position, None, to_square(_upright(position, image), size))
+    if isinstance(image, Tensor) and image.ndim == 3:
+        values, channels, expected = image.detach().cpu().permute(1, 2, 0).numpy(), image.shape[0], "3 × H × W"
+    elif isinstance(image, np.ndarray) and image.ndim == 3:
+        values, channels, expected = image, image.shape[2], "H × W × 3"
+    else:
+        shape = f" of shape {tuple(image.shape)}" if isinstance(image, np.ndarray | Tensor) else ""
+        raise InputError(
+            f"image {position} is a {type(image).__name__}{shape}: expected a path, a Pillow image, an "
+            "array H × W × 3 or a tensor 3 × H × W"
+        )
+    if channels != 3 or values.dtype != np.uint8 or not values.size:
+        raise InputError(
+            f"image {position} is {values.dtype} of shape {tuple(image.shape)}: expected uint8 of shape "
+            f"{expected}, RGB values from 0 to 255"
+        )
+    return LoadedImage(position, None, to_square(Image.fromarray(values), size))
+
+
+def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
+    """A file itself; of a folder the images in and below it: its own by name, then folder by folder by name.
+
+    In a folder, an image is what is called one; hidden files and folders and links to folders are passed over.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112 - a Path cannot be asked about every name
+        yield path
+        return
+
+    def failed(error: OSError) -> None:
+        reason = f"the folder cannot be listed ({(error.strerror or str(error)).lower()})"
+        unreadable(ImageError(Path(error.filename), reason))
+
+    found = False
+    for place, folders, files in os.walk(path, onerror=failed):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.lower().endswith(ENDINGS) and not name.startswith("."):
+                found = True
+                yield Path(place, name)
+    if not found:
+        unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(ENDINGS)})"))
+
+
+def _upright(position: int, image: Image.Image) -> Image.Image:
+    """A Pillow image as RGB, turned by its EXIF orientation as a file's is."""
+    if image.mode.startswith(("I", "F")):
+        raise InputError(
+            f"image {position} is a Pillow image of mode {image.mode}: expected 8 bits a channel; where it has a "
+            "file, give that"
+        )
+    try:
+        with _one_at_a_time:  # the same one may be given twice, and Pillow reads its file on first use
+            image.load()
+            turned = ImageOps.exif_transpose(image)
+        return turned.convert("RGB")
+    except Exception as error:  # Pillow has no base class for what a broken file makes it raise
+        reason = f"it is damaged ({printable(first_line(error)[:80])})"
+        raise ImageError(Path(f"image {position}"), reason) from error

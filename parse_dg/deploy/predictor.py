@@ -1,0 +1,121 @@
+"""A trained model of any method that is asked about images: `parse_dg.load("RUN").predict(images)`."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from parse_dg.config import require
+from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.images import ImageError
+from parse_dg.deploy.image_batches import Images, LoadedImage, load_batches
+from parse_dg.deploy.model_file import Model, load_model, pick_device
+from parse_dg.errors import InputError
+
+TOP = 3
+"""How many classes are named, unless more or fewer are asked for."""
+BATCH = 128
+"""As in evaluation: the same images in the same batches give the same bits."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prediction:
+    """What a model says of one image."""
+
+    position: int
+    """Of the image among those that were given, from 0."""
+    file: Path | None
+    """Where the image was read from; None if it was given as pixels."""
+    class_name: str
+    """The predicted class."""
+    probability: float
+    """Of the predicted class: softmax of the logits, in [0, 1]."""
+    top: tuple[tuple[str, float], ...]
+    """The most probable classes, each with its probability; the predicted one is the first."""
+    logits: Float[Tensor, "C"] = field(repr=False)
+    """Of every class, in the order of `Predictor.classes`: float32, on the CPU."""
+
+
+class Predictor:
+    """A model on its device, in evaluation mode."""
+
+    def __init__(self, model: Model, device: str = "auto"):
+        """`device`: auto (CUDA where there is one), cpu or cuda; the model is moved there."""
+        self.model = model
+        self.device = pick_device(device)
+        model.algorithm.to(self.device).eval()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the logits."""
+        return self.model.spec.classes
+
+    @property
+    def image_size(self) -> int:
+        """The side, in pixels, that every image is resized to."""
+        return self.model.spec.image_size
+
+    def predict(
+        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+    ) -> list[Prediction]:
+        """What the model says of each image, in the order given; images may be of any size.
+
+        Images are paths, Pillow images, arrays H × W × 3 or tensors 3 × H × W of uint8, mixed as one likes, or a
+        whole batch N × H × W × 3 (array) or N × 3 × H × W (tensor). One that cannot be read raises an `ImageError`
+        that names it; with `skip_unreadable` it is logged as a warning and left out.
+        """
+        return list(self.stream(images, top=top, batch=batch, skip_unreadable=skip_unreadable))
+
+    def stream(
+        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+    ) -> Iterator[Prediction]:
+        """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
+        require(top >= 1, "top", top, "at least 1")
+        require(batch >= 1, "batch", batch, "at least 1")
+        batches = load_batches(images, self.image_size, batch, _warn if skip_unreadable else _refuse)
+        return (prediction for loaded in batches for prediction in self.predict_batch(loaded, top))
+
+    @torch.no_grad()
+    def predict_batch(self, batch: Sequence[LoadedImage], top: int = TOP) -> list[Prediction]:
+        """What the model says of images that have been loaded, all at once."""
+        pixels = torch.from_numpy(np.stack([image.pixels for image in batch])).permute(0, 3, 1, 2)
+        logits = self.model.algorithm(normalise(to_unit(pixels.to(self.device)))).float().cpu()
+        if not logits.isfinite().all():
+            raise InputError("the model gives logits that are not finite: its weights are damaged")
+        probabilities = logits.softmax(1)
+        order = logits.argsort(dim=1, descending=True, stable=True)[:, :top]  # of equal ones the first, as argmax
+        found = []
+        for image, row, ranks, shares in zip(batch, logits, order, probabilities, strict=True):
+            best = tuple((self.classes[c], p) for c, p in zip(ranks.tolist(), shares[ranks].tolist(), strict=True))
+            name, probability = best[0]
+            found.append(
+                Prediction(
+                    position=image.position,
+                    file=image.file,
+                    class_name=name,
+                    probability=probability,
+                    top=best,
+                    logits=row,
+                )
+            )
+        return found
+
+
+def load(path: str | Path, device: str = "auto") -> Predictor:
+    """The model of a run's folder, or of a `.safetensors` file, ready to predict."""
+    return Predictor(load_model(path), device)
+
+
+def _refuse(error: ImageError) -> None:
+    raise error
+
+
+def _warn(error: ImageError) -> None:
+    _log.warning("%s", error)

@@ -1,0 +1,80 @@
+"""A class's composition in words: what its score is the sum of, whatever the image."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from parse_dg.deploy.model_file import Model
+from parse_dg.errors import unknown
+from parse_dg.explain.explanation import name_applications, plain
+from parse_dg.model.vocabulary import FAMILY
+
+
+@dataclass(frozen=True)
+class Term:
+    """One relation that a class asks for."""
+
+    name: str
+    """As in the vocabulary: `above(p3, p11)`."""
+    words: str
+    """As one would say it: "p3 above p11"."""
+    predicate: str
+    primitives: tuple[int, ...]
+    weight: float
+    """w, the share of the class's composition: the most the relation can add to the score."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
+
+@dataclass(frozen=True)
+class ClassComposition:
+    """All that a class is composed of."""
+
+    name: str
+    terms: tuple[Term, ...]
+    """Strongest first; the weights sum to one."""
+
+    @property
+    def families(self) -> dict[str, float]:
+        """The share of the weight on presence, binary, ternary and quaternary relations, where it is not 0."""
+        shares: dict[str, float] = {}
+        for term in self.terms:
+            family = FAMILY[term.predicate]
+            shares[family] = shares.get(family, 0.0) + term.weight
+        return shares
+
+    def sentences(self, top: int | None = None) -> tuple[str, ...]:
+        """The `top` strongest relations in words (none: all of them)."""
+        return tuple(term.words for term in self.terms[:top])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "name": self.name,
+            "families": self.families,
+            "terms": [term.to_dict() for term in self.terms],
+        }
+
+
+@torch.no_grad()
+def describe_classes(model: Model) -> tuple[ClassComposition, ...]:
+    """The compositions of all classes, in their order."""
+    structure = model.parse().network.structure
+    active = structure.composition.active()
+    applications = name_applications(structure, active.applications)
+    compositions = []
+    for name, weights in zip(model.spec.classes, active.weights.tolist(), strict=True):
+        used = [Term(*found, weight) for found, weight in zip(applications, weights, strict=True) if weight > 0]
+        compositions.append(ClassComposition(name, tuple(sorted(used, key=lambda term: -term.weight))))
+    return tuple(compositions)
+
+
+def describe_class(model: Model, name: str) -> ClassComposition:
+    """The composition of one class."""
+    for composition in describe_classes(model):
+        if composition.name == name:
+            return composition
+    raise unknown("class", name, model.spec.classes)

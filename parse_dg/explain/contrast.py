@@ -1,0 +1,186 @@
+"""Why this class and not that one, and what single relation would have changed the prediction.
+
+Both speak of scores before the logit scale. The scale is positive and the same for every class, so it changes no
+prediction: a difference of logits is the scale times the difference of scores.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import Reading, by_class, plain
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What one relation adds to the score of one class more than to that of another."""
+
+    name: str
+    """As in the vocabulary: `above(p3, p11)`."""
+    words: str
+    """As one would say it: "p3 above p11"."""
+    predicate: str
+    primitives: tuple[int, ...]
+    weight_this: float
+    """w in the class that is argued for; 0 where it does not use the relation."""
+    weight_that: float
+    """w in the other class."""
+    satisfaction: float
+    """a in [0, 1]: how far the relation holds in the image, for both classes alike."""
+
+    @property
+    def difference(self) -> float:
+        """The contribution to this class less that to the other; negative where it speaks for the other."""
+        return (self.weight_this - self.weight_that) * self.satisfaction
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, with the difference."""
+        return plain(self) | {"difference": self.difference}
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Why one class scores higher or lower than another on an image."""
+
+    this: str
+    that: str
+    score_this: float
+    """Before the logit scale, in [0, 1]."""
+    score_that: float
+    logit_scale: float
+    relations: tuple[Difference, ...]
+    """Every relation that one of the two uses: what speaks most for `this` first, most for `that` last."""
+
+    @property
+    def difference(self) -> float:
+        """Of the scores, before the logit scale: what the differences of the relations sum to."""
+        return self.score_this - self.score_that
+
+    @property
+    def logit_difference(self) -> float:
+        """Of the logits, after the scale."""
+        return self.logit_scale * self.difference
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, with the differences."""
+        return plain(self) | {
+            "difference": self.difference,
+            "logit_difference": self.logit_difference,
+            "relations": [relation.to_dict() for relation in self.relations],
+        }
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One relation that alone decides: with another satisfaction, another class would be predicted."""
+
+    name: str
+    """As in the vocabulary: `above(p3, p11)`."""
+    words: str
+    """As one would say it: "p3 above p11"."""
+    predicate: str
+    primitives: tuple[int, ...]
+    before: float
+    """a in the image."""
+    after: float
+    """1: were it fully satisfied; 0: were it not satisfied at all."""
+    predicted: str
+    """The class that would be predicted."""
+    scores: dict[str, float]
+    """Of every class with the relation changed, before the logit scale."""
+
+    @property
+    def change(self) -> float:
+        """How far the satisfaction would have to move."""
+        return abs(self.after - self.before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, with the change."""
+        return plain(self) | {"scores": dict(self.scores), "change": self.change}
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """What a prediction hangs on."""
+
+    predicted: str
+    scores: dict[str, float]
+    """Of every class as it is, before the logit scale."""
+    flips: tuple[Flip, ...]
+    """The smallest change first; empty where no single relation changes the prediction."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "predicted": self.predicted,
+            "scores": dict(self.scores),
+            "flips": [flip.to_dict() for flip in self.flips],
+        }
+
+
+def contrast(reading: Reading, this: str | None = None, that: str | None = None) -> Contrast:
+    """Why `this` (default: the predicted class) and not `that` (default: the best of the others)."""
+    this = reading.predicted if this is None else this
+    first = reading.number(this)
+    if that is None:
+        that = _best_other(reading, first)
+    second = reading.number(that)
+    if first == second:
+        raise InputError(f"a contrast needs two classes, found {this!r} twice")
+    scores = reading.scores
+    columns = (reading.weights[first], reading.weights[second], reading.satisfaction)
+    found = zip(reading.applications, *(column.tolist() for column in columns), strict=True)
+    differences = [Difference(*application, *numbers) for application, *numbers in found if max(numbers[:2]) > 0]
+    return Contrast(
+        this=this,
+        that=that,
+        score_this=float(scores[first]),
+        score_that=float(scores[second]),
+        logit_scale=reading.scale,
+        relations=tuple(sorted(differences, key=lambda relation: -relation.difference)),
+    )
+
+
+def _best_other(reading: Reading, number: int) -> str:
+    others = [c for c in range(len(reading.classes)) if c != number]
+    if not others:
+        raise InputError("a contrast needs two classes, found a model of one")
+    return reading.classes[max(others, key=lambda c: float(reading.logits[c]))]
+
+
+def counterfactual(reading: Reading) -> Counterfactual:
+    """Which relations, one at a time, would flip the prediction if they held fully or not at all.
+
+    A relation is a fact of the image, so it changes for every class that uses it. Whether the image could be
+    redrawn so that this relation moves and no other does is not asked.
+    """
+    flips = [*_flips(reading, after=1.0), *_flips(reading, after=0.0)]
+    return Counterfactual(
+        predicted=reading.predicted,
+        scores=by_class(reading.classes, reading.scores),
+        flips=tuple(sorted(flips, key=lambda flip: (flip.change, flip.name))),
+    )
+
+
+def _flips(reading: Reading, after: float) -> Iterator[Flip]:
+    """The relations that flip the prediction when their satisfaction becomes `after`."""
+    weights, satisfaction = reading.weights, reading.satisfaction
+    predicted = reading.number(reading.predicted)
+    moved = weights * (after - satisfaction)  # (C, n): what each class gains from each relation's change
+    scores = reading.scores.unsqueeze(1) + moved
+    for column in (scores.amax(0) > scores[predicted]).nonzero().squeeze(1).tolist():
+        changed = satisfaction.clone()
+        changed[column] = after
+        result = weights @ changed
+        winner = int(result.argmax())
+        # Where two classes are level in the network's precision they may not be in this one: the relation itself
+        # must bring the winner ahead.
+        if result[winner] > result[predicted] and moved[winner, column] > moved[predicted, column]:
+            yield Flip(
+                **reading.applications[column]._asdict(),
+                before=float(satisfaction[column]),
+                after=after,
+                predicted=reading.classes[winner],
+                scores=by_class(reading.classes, result),
+            )
