@@ -5,6 +5,7 @@ from parse_dg.config import change
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model
+from parse_dg.deploy.predictor import Prediction, Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config
@@ -13,6 +14,8 @@ from parse_dg.explain.explanation import explain
 
 __all__ = [
     "InputError",
+    "Prediction",
+    "Predictor",
     "RunConfig",
     "__version__",
     "build_config",
@@ -20,6 +23,7 @@ __all__ = [
     "compact",
     "execute",
     "explain",
+    "load",
     "load_model",
     "open_benchmark",
 ]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from parse_dg._version import __version__
-from parse_dg.cli import data, describe, runs, sweep, tables, train
+from parse_dg.cli import data, describe, export, predict, runs, sweep, tables, train
+from parse_dg.deploy.export import ExportError
 from parse_dg.errors import InputError
 from parse_dg.experiments.compact import NotLosslessError
 from parse_dg.experiments.folder import BusyError
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
-    except (NonFiniteLossError, NotLosslessError, SweepFailedError) as error:
+    except (ExportError, NonFiniteLossError, NotLosslessError, SweepFailedError) as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
@@ -57,6 +58,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for part in (train, runs, sweep, data, tables, describe):
+    for part in (train, runs, sweep, data, tables, describe, predict, export):
         part.add_commands(commands)
     return parser

@@ -18,7 +18,10 @@ from parse_dg.experiments.protocols import PROTOCOLS
 from parse_dg.experiments.recipes import RECIPES
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
-COMMANDS = ("train", "evaluate", "compact", "demo", "info", "algorithms", "sweep", "data", "table", "describe")
+COMMANDS = (
+    *("train", "evaluate", "compact", "demo", "info", "algorithms"),
+    *("sweep", "data", "table", "describe", "predict", "export"),
+)
 
 
 # --- evaluate -------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""`parse-dg export`: a trained model for other programs."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from parse_dg.deploy.export import FORMATS, SUFFIXES, TOLERANCE
+from parse_dg.errors import InputError
+from parse_dg.wording import plural, printable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+IMAGES = 32
+"""On how many the exported model is compared with the original."""
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg export`."""
+    from parse_dg.deploy.export import check_place, export_model
+    from parse_dg.deploy.model_file import load_model
+
+    run: Path = options.run
+    beside = run / "model" if run.is_dir() else run
+    path = options.out or beside.with_suffix(SUFFIXES[options.format])
+    model = load_model(run)
+    check_place(path, options.format)
+    if options.heatmaps:
+        model.parse()  # or says that only PARSE has them
+    folder = run if run.is_dir() else run.parent
+    images, what = check_images(folder, model.spec.image_size, console)
+    done = export_model(model, images, path, options.format, heatmaps=options.heatmaps)
+    lines = (
+        f"written to {printable(str(done.path))}: {done.size:,} bytes",
+        f"takes images: float32, N × 3 × {model.spec.image_size} × {model.spec.image_size}, RGB in [0, 1]",
+        f"gives {', '.join(done.outputs)}",
+        f"compared with PyTorch on {plural(done.images, 'image')} {what}: the same predictions, the largest "
+        f"difference of a logit is {done.largest_difference:.2g}",
+    )
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, str]":
+    """Images in [0, 1] to compare on, and what they are: of the run's benchmark where it is here, else noise."""
+    import torch
+
+    from parse_dg.data.augment import to_unit
+    from parse_dg.data.loader import load_images
+    from parse_dg.data.splits import whole
+    from parse_dg.experiments.display import open_with_display
+    from parse_dg.experiments.folder import read_config
+
+    why = f"{folder} is no run"
+    if (folder / "config.json").is_file():
+        config = read_config(folder)
+        try:  # a few images: decoded when they are read
+            benchmark = open_with_display(replace(config, data=replace(config.data, store="never")), console)
+            each = -(-IMAGES // len(benchmark.domains))
+            parts = [
+                load_images(whole(domain), torch.linspace(0, len(domain.labels) - 1, each).long().numpy())[0]
+                for domain in benchmark.domains
+            ]
+            return to_unit(torch.cat(parts), size), f"of {printable(Path(benchmark.name).name)}"
+        except InputError as error:
+            why = str(error)
+    noise = torch.rand(IMAGES, 3, size, size, generator=torch.Generator().manual_seed(0))
+    return noise, f"of noise ({printable(why)})"
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    command = commands.add_parser(
+        "export",
+        help="write a trained model as ONNX or as a program of torch.export",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Write a run's model for other programs; that of PARSE is compacted first, without loss.\n\n"
+        "It takes any number of float32 RGB images in [0, 1] of the run's size, normalises them itself and\n"
+        "gives logits. The classes and this convention are in the file. Before it is there, it is read back\n"
+        "and compared with PyTorch on images of the run's benchmark, or on noise where that is not here: if a\n"
+        f"logit differs by more than {TOLERANCE:g}, or a prediction does, nothing is written.\n\n"
+        "PyTorch may execute what is in a .pt2 file when it loads it: load those you trust. Of the run's own\n"
+        "model.safetensors nothing is executed.",
+        epilog="examples:\n"
+        "  parse-dg export runs/blueprints/parse/sketch/seed0 --heatmaps\n"
+        "  parse-dg export runs/blueprints/erm/sketch/seed0 --format torch --out erm.pt2",
+    )
+    command.add_argument(
+        "run", type=Path, metavar="RUN", help="the run's folder, or a .safetensors file of a model"
+    )
+    command.add_argument(
+        "--format", choices=FORMATS, default="onnx", help="onnx, or torch for torch.export (default: onnx)"
+    )
+    command.add_argument(
+        "--heatmaps", action="store_true", help="of PARSE: give the primitives' heat maps and centres as well"
+    )
+    command.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/model.onnx or RUN/model.pt2")
+    command.set_defaults(command=export)

@@ -1,0 +1,306 @@
+"""`parse-dg predict`: the classes of images, by a trained model of any method."""
+
+import argparse
+import csv
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from parse_dg.config import require
+from parse_dg.data.images import ImageError
+from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
+from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
+from parse_dg.errors import InputError
+from parse_dg.experiments.folder import read_config
+from parse_dg.explain.explanation import Relation, explain
+from parse_dg.explain.figures import explanation_figure, require_matplotlib
+from parse_dg.wording import percent, plural, printable
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FORMATS = ("table", "jsonl", "csv")
+RELATIONS = 5
+"""How many of an image's relations are said."""
+TABLE_ROWS = 200
+"""A longer table is printed in parts, each when it is full: nobody waits for the last image to see the first."""
+EXIT_UNREADABLE = 1
+
+
+class Answer(NamedTuple):
+    """What is said of one image."""
+
+    prediction: Prediction
+    relations: tuple[Relation, ...]
+    """The strongest, where they were asked for."""
+    picture: Path | None
+
+    @property
+    def file(self) -> str:
+        """The image's path as it was given, or found."""
+        return str(self.prediction.file)
+
+
+class Tally:
+    """Counts the images, and says of every one that cannot be read why."""
+
+    def __init__(self) -> None:
+        self.predicted = self.unreadable = 0
+
+    def refuse(self, error: ImageError) -> None:
+        """Told of every image that cannot be read."""
+        self.unreadable += 1
+        print(f"parse-dg: {error}", file=sys.stderr)
+
+
+def predict(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg predict`."""
+    require(options.top >= 1, "--top", options.top, "at least 1")
+    require(options.batch >= 1, "--batch", options.batch, "at least 1")
+    if options.model:
+        read_config(options.run)  # what stands first is a run, not the first of the images
+    predictor = load(options.model or options.run, options.device)
+    if options.explain or options.pictures:
+        predictor.model.parse()  # or an error: no other method can be explained
+    if options.pictures:
+        _prepare_pictures(options.pictures, options.images)
+    tally = Tally()
+    try:
+        _write(options, predictor, tally, console)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough; what Python would still flush goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    if tally.unreadable:
+        told = f"{plural(tally.predicted, 'image')} predicted, {tally.unreadable:,} could not be read"
+        print(f"parse-dg: {told}", file=sys.stderr)
+        raise SystemExit(EXIT_UNREADABLE)
+    if not tally.predicted:
+        raise InputError("no image was given: expected files, folders, or - and a path a line on standard input")
+
+
+def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
+    """Predict and print image after image."""
+    with _counter(console) as bar:
+        answers = bar.track(_answers(options, predictor, tally))
+        match options.format:
+            case "jsonl":
+                _write_jsonl(answers, options)
+            case "csv":
+                _write_csv(answers, options, min(options.top, len(predictor.classes)))
+            case _:
+                _write_tables(answers, options, predictor, console)
+
+
+def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) -> Iterator[Answer]:
+    images = _files(options.images, tally)
+    for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse):
+        for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
+            if options.explain or options.pictures:
+                yield _explained(predictor.model, image, prediction, options)
+            else:
+                yield Answer(prediction, (), None)
+            tally.predicted += 1
+        sys.stdout.flush()
+
+
+def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
+    """The files given and those of folders given; for `-` those of standard input, whatever bytes a name has."""
+    for path in given:
+        if path != "-":
+            yield from find_images(Path(path), tally.refuse)
+            continue
+        for line in sys.stdin.buffer:
+            if name := line.rstrip(b"\r\n"):
+                yield Path(os.fsdecode(name))
+
+
+def _explained(model: Model, image: LoadedImage, prediction: Prediction, options: argparse.Namespace) -> Answer:
+    explanation = explain(model, image.pixels, prediction.class_name)
+    picture = None
+    if options.pictures:
+        stem = re.sub(r"[^\w.-]+", "_", Path(str(image.file)).stem, flags=re.ASCII)[:80]
+        picture = options.pictures / f"{image.position + 1:06d}-{stem}.png"
+        writing = picture.with_name(f"{picture.stem}.writing.png")
+        explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, writing)
+        writing.replace(picture)
+    strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
+    return Answer(prediction, strongest if options.explain else (), picture)
+
+
+def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
+    """Raise before any image is read if pictures cannot be drawn, or have no place."""
+    require_matplotlib()
+    for each in images:
+        if Path(each).is_dir() and folder.resolve().is_relative_to(Path(each).resolve()):
+            raise InputError(f"--pictures {folder} lies in {each}, where images are looked for: choose another")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder} for pictures: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
+
+
+def _counter(console: Console) -> Progress:
+    """A count on standard error, unless the answers themselves are seen there."""
+    messages = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.completed:,.0f} images predicted"),
+        TimeElapsedColumn(),
+        console=messages,
+        transient=True,
+        redirect_stdout=False,  # else what is printed would go to standard error, too
+        disable=console.is_terminal or not messages.is_terminal,
+    )
+
+
+def _write_jsonl(answers: Iterable[Answer], options: argparse.Namespace) -> None:
+    """An object a line."""
+    for answer in answers:
+        prediction = answer.prediction
+        line: dict[str, Any] = {
+            "file": answer.file,
+            "class": prediction.class_name,
+            "probability": _short(prediction.probability),
+            "top": [{"class": name, "probability": _short(p)} for name, p in prediction.top],
+        }
+        if options.explain:
+            line["relations"] = [
+                {
+                    "words": each.words,
+                    "contribution": _short(each.contribution),
+                    "weight": _short(each.weight),
+                    "satisfaction": _short(each.satisfaction),
+                }
+                for each in answer.relations
+            ]
+        if options.pictures:
+            line["picture"] = str(answer.picture)
+        print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
+
+
+def _write_csv(answers: Iterable[Answer], options: argparse.Namespace, top: int) -> None:
+    """A row an image, after a heading."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    heading = ["file", "class", "probability"]
+    heading += [name for rank in range(2, top + 1) for name in (f"class_{rank}", f"probability_{rank}")]
+    heading += ["relations"] * bool(options.explain) + ["picture"] * bool(options.pictures)
+    writer.writerow(heading)
+    for answer in answers:
+        row = [answer.file, *(cell for name, p in answer.prediction.top for cell in (name, _short(p)))]
+        if options.explain:
+            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in answer.relations))
+        if options.pictures:
+            row.append(str(answer.picture))
+        writer.writerow(row)
+
+
+def _write_tables(
+    answers: Iterable[Answer], options: argparse.Namespace, predictor: Predictor, console: Console
+) -> None:
+    """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
+    table, some = _empty_table(options), False
+    for answer in answers:
+        some = True
+        table.add_row(*(Text(cell) for cell in _cells(answer, options)))
+        if table.row_count == TABLE_ROWS:
+            console.print(table)
+            table = _empty_table(options)
+    if table.row_count:
+        console.print(table)
+    if some:
+        size = predictor.image_size
+        model = f"{predictor.model.spec.algorithm.name}, {plural(len(predictor.classes), 'class')}"
+        console.print(f"probability: softmax of the model's logits ({model}; images resized to {size} × {size})")
+    if some and options.explain:
+        console.print(
+            "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "
+            f"the {RELATIONS} largest at most"
+        )
+
+
+def _empty_table(options: argparse.Namespace) -> Table:
+    table = Table()
+    table.add_column("file", overflow="fold")
+    table.add_column("predicted class", overflow="fold")
+    table.add_column("probability", justify="right")
+    if options.top > 1:
+        table.add_column("next classes", overflow="fold")
+    if options.explain:
+        table.add_column("strongest relations", overflow="fold")
+    if options.pictures:
+        table.add_column("picture", overflow="fold")
+    return table
+
+
+def _cells(answer: Answer, options: argparse.Namespace) -> Iterator[str]:
+    prediction = answer.prediction
+    yield printable(answer.file)
+    yield printable(prediction.class_name)
+    yield percent(prediction.probability)
+    if options.top > 1:
+        yield ", ".join(f"{printable(name)} {percent(p)}" for name, p in prediction.top[1:])
+    if options.explain:
+        yield "\n".join(f"{each.contribution:.3f} {each.words}" for each in answer.relations)
+    if options.pictures:
+        yield printable(str(answer.picture))
+
+
+def _short(value: float) -> float:
+    """Six digits: what a float32 is good for."""
+    return float(f"{value:.6g}")
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    command = commands.add_parser(
+        "predict",
+        help="the classes of images, by a trained model",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Print the class that a trained model gives each image, with its probability. Images may be\n"
+        "of any size; they are resized as in training and evaluation.\n\n"
+        "An image that cannot be read is named on standard error, the others are predicted, and the exit code is\n"
+        "1. Standard output has the answers alone, in the order of the images, as they come.",
+        epilog="examples:\n"
+        "  parse-dg predict runs/blueprints/parse/sketch/seed0 drawing.png --explain\n"
+        "  parse-dg predict RUN photos --format csv > classes.csv\n"
+        "  find photos -name '*.jpg' | parse-dg predict RUN - --format jsonl",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder, or a model file")
+    command.add_argument(
+        "images",
+        nargs="+",
+        metavar="IMAGE",
+        help="an image file, a folder (with all below it, by name), or - for a path a line on standard input",
+    )
+    command.add_argument(
+        "--top", type=int, default=TOP, metavar="K", help=f"how many classes to name (default: {TOP})"
+    )
+    command.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    command.add_argument(
+        "--explain", action="store_true", help="add the strongest relations in words (models of PARSE)"
+    )
+    command.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="draw an explanation of each image there (models of PARSE)"
+    )
+    command.add_argument(
+        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
+    )
+    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    command.add_argument(
+        "--batch", type=int, default=BATCH, metavar="N", help=f"images predicted at once (default: {BATCH})"
+    )
+    command.set_defaults(command=predict)
