@@ -87,13 +87,19 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def run(name: str) -> "subprocess.Popen[bytes]":
-        started.append(subprocess.Popen([sys.executable, str(tmp_path / "run_sweep.py"), str(tmp_path), name]))
+        command = [sys.executable, str(tmp_path / "run_sweep.py"), str(tmp_path), name]
+        started.append(subprocess.Popen(command, preexec_fn=heed_interrupts))
         return started[-1]
 
     yield run
     for process in started:
         process.kill()
         process.wait()
+
+
+def heed_interrupts() -> None:
+    """As in a terminal; what a shell runs in the background ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(happens: Callable[[], bool]) -> None:

@@ -31,6 +31,15 @@ from parse_dg.training.tracking import (
 from tests.conftest import Tiny
 from tests.experiments.helpers import REPEATED, checks
 
+
+@pytest.fixture(autouse=True)
+def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard reads files in the order of their names, which end in a number: here 9 never comes before 10."""
+    from tensorboard.summary.writer import event_file_writer
+
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(100))
+
+
 CONFIG = {"algorithm": {"name": "erm", "dropout": 0.0}, "data": {"target": "sketch"}, "seed": 3}
 RESULT = {
     "target": {"domain": "sketch", "part": "all images", "accuracy": 0.75, "correct": 30, "images": 40},
