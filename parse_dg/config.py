@@ -64,6 +64,19 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
     return _changed(config, [(path.split("."), value, path) for path, value in settings.items()], where="")
 
 
+def as_typed(value: object) -> str:
+    """A field's value, as plain data, in the form in which `change` takes it as text."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case list():
+            return ",".join(map(as_typed, value)) or "()"
+        case _:
+            return str(value)
+
+
 def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str) -> C:
     """All settings at once, so that only what they make together is checked."""
     known = _fields(type(config))

@@ -165,6 +165,12 @@ def add_commands(commands: "Commands") -> None:
         metavar="FILE",
         help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
     )
+    _add_how(command)
+    command.set_defaults(command=train)
+
+
+def _add_how(command: argparse.ArgumentParser) -> None:
+    """What changes no number of a run: where it is written, how it is kept and followed, by how many processes."""
     command.add_argument(
         "--track",
         action="append",
@@ -191,4 +197,3 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="machines, of a SLURM job, with so many each (default: 1)"
     )
-    command.set_defaults(command=train)

@@ -24,7 +24,7 @@ from parse_dg.config import from_dict, require, to_dict
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import BusyError
-from parse_dg.experiments.jobs import Job, Outcome
+from parse_dg.experiments.jobs import Job, Outcome, log_path
 from parse_dg.experiments.run import execute
 from parse_dg.training.check import NonFiniteLossError
 from parse_dg.wording import first_line, plural
@@ -148,9 +148,7 @@ class RayLauncher:
         """Add a traceback to the log of a job; says where that is."""
         if self._logs is None:
             return ""
-        base, folder = self._logs.parent.absolute(), job.folder.absolute()
-        inner = folder.relative_to(base) if folder.is_relative_to(base) else Path(*folder.parts[1:])
-        path = self._logs / inner.with_name(f"{inner.name}.log")
+        path = log_path(self._logs, job)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:

@@ -15,6 +15,13 @@ class Job(NamedTuple):
     """Where its results are, or will be."""
 
 
+def log_path(logs: Path, job: Job) -> Path:
+    """Where what a job says is kept: as its folder lies beside the folder of logs, or wherever else that is."""
+    base, folder = logs.parent.absolute(), job.folder.absolute()
+    inner = folder.relative_to(base) if folder.is_relative_to(base) else Path(*folder.parts[1:])
+    return logs / inner.with_name(f"{inner.name}.log")
+
+
 class Outcome(NamedTuple):
     """How an attempt at a job ended."""
 

@@ -17,7 +17,7 @@ from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.experiments import child
-from parse_dg.experiments.jobs import Job, Outcome
+from parse_dg.experiments.jobs import Job, Outcome, log_path
 from parse_dg.experiments.state import read_tail
 from parse_dg.wording import plural
 
@@ -174,10 +174,8 @@ class LocalLauncher:
             self._children.clear()
 
     def log_of(self, job: Job) -> Path:
-        """Where the output of a job goes: as its folder lies beside the logs, or wherever else that is."""
-        base, folder = self._logs.parent.absolute(), job.folder.absolute()
-        inner = folder.relative_to(base) if folder.is_relative_to(base) else Path(*folder.parts[1:])
-        return self._logs / inner.with_name(f"{inner.name}.log")
+        """Where the output of a job goes."""
+        return log_path(self._logs, job)
 
     def _command(self, job: Job) -> list[str]:
         run = ["train", "--config", "-", "--out", str(job.folder), *self._track]

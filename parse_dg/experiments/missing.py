@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.config import change
+from parse_dg.config import as_typed, change
 from parse_dg.data.benchmarks import DataConfig
 from parse_dg.errors import InputError
 from parse_dg.evaluation.selection import Case
@@ -111,7 +111,7 @@ def _differences(recipe: str, protocol: str, seed: int, config: RunConfig) -> di
     try:
         base = _base(recipe, protocol, seed, config.algorithm.name, config.data)
         mine, wanted = flatten(base), flatten(config)
-        settings = {name: _typed(value) for name, value in wanted.items() if value != mine.get(name)}
+        settings = {name: as_typed(value) for name, value in wanted.items() if value != mine.get(name)}
         return settings if change(base, settings) == config else None
     except InputError:
         return None
@@ -121,19 +121,6 @@ def _base(recipe: str, protocol: str, seed: int, algorithm: str, data: DataConfi
     """What `parse-dg train` begins with, before every `--set`."""
     named = {"data.benchmark": data.benchmark, "data.target": data.target, "seed": seed}
     return apply_protocol(protocol, change(build_config(recipe, algorithm, data.benchmark), named))
-
-
-def _typed(value: object) -> str:
-    """A value as it is typed after `--set`."""
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return str(value).lower()
-        case list():
-            return ",".join(map(_typed, value)) or "()"
-        case _:
-            return str(value)
 
 
 def _lacking(case: Case, selection: str, runs: Sequence[FinishedRun]) -> Iterator[tuple[FinishedRun, RunConfig]]:

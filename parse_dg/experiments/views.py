@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.config import as_typed
 from parse_dg.errors import InputError, unknown
 from parse_dg.evaluation.published import PublishedRow
 from parse_dg.experiments.config import RunConfig
@@ -127,7 +128,7 @@ def _divided(row: Row, config: RunConfig, by: Sequence[str]) -> Row:
     """The row of the same name, and the values of the fields that the run has."""
     fields = flatten(config)
     mine = {field: fields[field] for field in by if field in fields}
-    said = "".join(f", {_short(field, by)}={_say(value)}" for field, value in mine.items())
+    said = "".join(f", {_short(field, by)}={as_typed(value)}" for field, value in mine.items())
     rank = (*row.rank, *(_rank(value) for value in mine.values()))
     return row._replace(rank=rank, name=row.name + said, of=row.of + said if row.of else "")
 
@@ -138,21 +139,9 @@ def _short(field: str, by: Sequence[str]) -> str:
     return field if sum(other.rpartition(".")[2] == last for other in by) > 1 else last
 
 
-def _say(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return str(value).lower()
-        case list():
-            return ",".join(map(_say, value)) or "()"
-        case _:
-            return str(value)
-
-
 def _rank(value: object) -> tuple[float, str]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (float(str(value)), "") if number else (0.0, _say(value))
+    return (float(str(value)), "") if number else (0.0, as_typed(value))
 
 
 def _method_rank(method: str) -> tuple[float, str]:
