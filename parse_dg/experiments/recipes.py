@@ -82,7 +82,9 @@ def paper(algorithm: str) -> RunConfig:
         return replace(base, algorithm=_default(algorithm))
     literal = ParseConfig(
         vocabulary=VocabularyConfig(enumeration="paper"),
-        predicates=PredicatesConfig(gate=False, edge_softness=0.0, alignment_tolerance=0.1, near_tolerance=0.2),
+        predicates=PredicatesConfig(
+            gate=False, edge_softness=0.0, edge_fade=0.0, alignment_tolerance=0.1, near_tolerance=0.2
+        ),
         composition=CompositionConfig(logit_scale="fixed", scale_start=10.0, start="zeros"),
         primitives=primitives,
     )

@@ -35,6 +35,12 @@ def damped(v: Vector, softness: float) -> Vector:
     return x, y
 
 
+def fading(v: Vector, size: float) -> Tensor:
+    """‖v‖²/(‖v‖² + size²): near 1 for a vector longer than `size`, 0 for the zero vector; `size` is positive."""
+    squared = torch.addcmul(v[0] * v[0], v[1], v[1])
+    return squared / (squared + size * size)
+
+
 def length(v: Vector, floor: float = MIN_LENGTH) -> Tensor:
     """‖v‖, at least `floor`; the gradient is zero below it."""
     return torch.addcmul(v[0] * v[0], v[1], v[1]).clamp_min(floor * floor).sqrt()
@@ -65,4 +71,5 @@ def angle_between(u: Vector, v: Vector) -> Tensor:
     u, v = unit(u), unit(v)
     sine, cosine = cross(u, v).abs(), dot(u, v)
     vanishes = sine.square() + cosine.square() < MIN_LENGTH**2
-    return torch.atan2(sine.masked_fill(vanishes, 0.0), cosine.masked_fill(vanishes, 1.0))
+    # Of half a turn, whose sine is 0, ONNX makes -π: the absolute value is for exported models alone.
+    return torch.atan2(sine.masked_fill(vanishes, 0.0), cosine.masked_fill(vanishes, 1.0)).abs()

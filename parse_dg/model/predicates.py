@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import require
-from parse_dg.model.geometry import Vector, angle_between, damped, dot, length, unit
+from parse_dg.model.geometry import Vector, angle_between, damped, dot, fading, length, unit
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary
 
@@ -35,6 +35,10 @@ class PredicatesConfig:
     """An addition to the paper that changes no value: the gradient that reaches a primitive through the direction
     or the relative length of an edge v (in tri, turn, orient, eqdist) is multiplied by ‖v‖²/(‖v‖² + ε²). Edges much
     shorter than a cell of the map would drown every other gradient in noise. ε is in the grid's units; 0 is off."""
+    edge_fade: float = 0.02
+    """An addition to the paper: tri, turn, orient and eqdist are multiplied by ‖v‖²/(‖v‖² + ε²) of both edges,
+    since the direction of an edge of no length is decided by rounding, and so would be the prediction. ε is in the
+    grid's units, a fraction of a cell; 0 is the paper's text."""
     steepness: float = 5.0
     """κ of above, left and contains."""
     alignment_tolerance: float = 0.2
@@ -49,7 +53,8 @@ class PredicatesConfig:
     """γ of orient, on the cosine."""
 
     def __post_init__(self) -> None:
-        require(self.edge_softness >= 0, "predicates.edge_softness", self.edge_softness, "0 or more")
+        for name in ("edge_softness", "edge_fade"):
+            require(getattr(self, name) >= 0, f"predicates.{name}", getattr(self, name), "0 or more")
         for name in ("steepness", *(name for name in vars(self) if name.endswith("_tolerance"))):
             require(getattr(self, name) > 0, f"predicates.{name}", getattr(self, name), "positive")
 
@@ -164,17 +169,25 @@ class Predicates(nn.Module):
         i, j, k = part.primitives
         # tri: the interior angle at i; turn: the turn at j along i → j → k.
         u, v = self._edge(primitives, i, j), self._edge(primitives, i if part.predicate == "tri" else j, k)
-        return self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
+        held = self._bell_around(angle_between(u, v), self.target_angle[part.predicate], part)
+        return self._faded(held, u, v)
 
     def _orient(self, primitives: Primitives, part: Applications) -> Activation:
         i, j, k, l = part.primitives
-        cosine = dot(unit(self._edge(primitives, i, j)), unit(self._edge(primitives, k, l)))
-        return self._bell_around(cosine, self.target_angle["orient"].cos(), part)
+        u, v = self._edge(primitives, i, j), self._edge(primitives, k, l)
+        held = self._bell_around(dot(unit(u), unit(v)), self.target_angle["orient"].cos(), part)
+        return self._faded(held, u, v)
 
     def _equal_distance(self, primitives: Primitives, part: Applications) -> Activation:
         i, j, k, l = part.primitives
-        ratio = length(self._edge(primitives, i, j)).log() - length(self._edge(primitives, k, l)).log()
-        return _bell(ratio.square(), self.log_tolerance["eqdist"])
+        u, v = self._edge(primitives, i, j), self._edge(primitives, k, l)
+        held = _bell((length(u).log() - length(v).log()).square(), self.log_tolerance["eqdist"])
+        return self._faded(held, u, v)
+
+    def _faded(self, held: Activation, u: Vector, v: Vector) -> Activation:
+        """Less where an edge is too short to have a direction."""
+        fade = self.config.edge_fade
+        return held * fading(u, fade) * fading(v, fade) if fade else held
 
     def _edge(self, primitives: Primitives, start: Int[Tensor, "n"], end: Int[Tensor, "n"]) -> Vector:
         return damped(primitives.edge(start, end), self.config.edge_softness)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from parse_dg.model import fused
 from parse_dg.model.mixstyle import Draw, MixStyle, MixStyleConfig
 
 StrideAt = Literal["3x3", "first_1x1"]
@@ -96,10 +97,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Float[Tensor, "B _c _h _w"]:
         """The block's output, rectified."""
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        out = self.bn2(self.conv2(out))
-        out += x if self.downsample is None else self.downsample(x)
-        return F.relu(out, inplace=True)
+        out = _rectified(x, self.conv1, self.bn1)
+        return _rectified(out, self.conv2, self.bn2, beside=x, shortcut=self.downsample)
 
 
 class Bottleneck(nn.Module):
@@ -120,11 +119,9 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Float[Tensor, "B _c _h _w"]:
         """The block's output, rectified."""
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        out = F.relu(self.bn2(self.conv2(out)), inplace=True)
-        out = self.bn3(self.conv3(out))
-        out += x if self.downsample is None else self.downsample(x)
-        return F.relu(out, inplace=True)
+        out = _rectified(x, self.conv1, self.bn1)
+        out = _rectified(out, self.conv2, self.bn2)
+        return _rectified(out, self.conv3, self.bn3, beside=x, shortcut=self.downsample)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +214,7 @@ class ResNet(Backbone):
         return maps
 
     def _stem(self, images: Tensor) -> Tensor:
-        x = F.relu(self.bn1(self.conv1(images)), inplace=True)
+        x = _rectified(images, self.conv1, self.bn1)
         return F.max_pool2d(x, kernel_size=3, stride=2, padding=1) if self.pool else x
 
     def _stage(self, number: int, x: Tensor, generator: torch.Generator | Iterator[Draw] | None) -> Tensor:
@@ -225,6 +222,24 @@ class ResNet(Backbone):
         if number in self.mixstyle.config.stages:
             x = self.mixstyle(x, generator)
         return x
+
+
+def _rectified(
+    x: Tensor,
+    conv: nn.Conv2d,
+    norm: nn.BatchNorm2d,
+    beside: Tensor | None = None,
+    shortcut: nn.Sequential | None = None,
+) -> Tensor:
+    """relu(norm(conv(x)) + shortcut(beside)): a convolution and all that follows; no shortcut is the identity."""
+    if fused.launches_are_free() and not norm.training and fused.usable(conv.weight):
+        from parse_dg.model.fused.frozen_norm import convolve
+
+        return convolve(x, conv, norm, beside, shortcut)
+    out = norm(conv(x))
+    if beside is not None:
+        out += beside if shortcut is None else shortcut(beside)
+    return F.relu(out, inplace=True)
 
 
 def _conv(inputs: int, outputs: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:

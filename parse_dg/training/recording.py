@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.model.backbone import Backbone
+from parse_dg.model.fused import recorded
 from parse_dg.model.mixstyle import Draw, MixStyle
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,8 @@ class _Alone(nn.Module):
 
     def forward(self, images: Tensor, *drawn: Tensor) -> Tensor:
         # A cast that autocast keeps from outside would not be part of the recording.
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=False):
+        autocast = torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=False)
+        with autocast, recorded():
             return self.plain(images, self._draws(drawn)) if self.pattern else self.plain(images)
 
     def _draws(self, drawn: Sequence[Tensor]) -> Iterator[Draw]:

@@ -73,6 +73,7 @@ def test_the_papers_recipe_is_the_papers_text() -> None:
     assert parse.vocabulary.families == "all"
     assert parse.predicates.gate is False
     assert parse.predicates.edge_softness == 0
+    assert parse.predicates.edge_fade == 0
     assert parse.predicates.alignment_tolerance == 0.1
     assert parse.predicates.near_tolerance == 0.2
     assert parse.composition.logit_scale == "fixed"

@@ -29,6 +29,7 @@ def build(
     *,
     gate: bool = False,
     softness: float = 0.0,
+    fade: float = 0.0,
     enumeration: str = "distinct",
     shaken: bool = True,
     angles: tuple[int, int, int] = (3, 1, 4),
@@ -42,7 +43,8 @@ def build(
             orientation_angles=angles[2],
         ),
     )
-    predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness)).double()
+    config = PredicatesConfig(gate=gate, edge_softness=softness, edge_fade=fade)
+    predicates = Predicates(vocabulary, config).double()
     if shaken:
         shake(predicates, seed=11)
     return vocabulary, predicates

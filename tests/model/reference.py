@@ -181,6 +181,15 @@ FORMULAS: dict[str, Callable[[list[Primitive], Shape, int], float]] = {
 }
 
 
+EDGES: dict[str, tuple[Tuple, Tuple]] = {
+    "tri": ((0, 1), (0, 2)),
+    "turn": ((0, 1), (1, 2)),
+    "orient": ((0, 1), (2, 3)),
+    "eqdist": ((0, 1), (2, 3)),
+}
+"""The edges whose direction or length is compared."""
+
+
 @dataclass(frozen=True)
 class Application:
     """What a column's name says."""
@@ -210,12 +219,19 @@ def read_name(name: str) -> Application:
     return Application(predicate, None if angle is None else int(angle), primitives)
 
 
-def satisfaction(application: Application, image: list[Primitive], shape: Shape, gate: bool) -> float:
-    """R(p_i, …; X), for one image; the gate is the geometric mean of σ over the places of the tuple."""
+def satisfaction(
+    application: Application, image: list[Primitive], shape: Shape, gate: bool, fade: float = 0.0
+) -> float:
+    """R(p_i, …; X), for one image; the gate is the geometric mean of σ over the places of the tuple, and edges that
+    have a direction or are compared fade with their length.
+    """
     places = [image[index] for index in application.primitives]
     if application.predicate == "has":
         return places[0].sigma
     value = FORMULAS[application.predicate](places, shape, application.angle or 0)
+    for start, end in EDGES.get(application.predicate, ()) if fade else ():
+        length = math.dist(places[start].c, places[end].c)
+        value *= length**2 / (length**2 + fade**2)
     if gate:
         value *= math.prod(place.sigma for place in places) ** (1 / len(places))
     return value

@@ -204,12 +204,13 @@ def predicates_of(
     *,
     gate: bool = True,
     softness: float = 0.4,
+    fade: float = 0.05,
     enumeration: str = "distinct",
     families: str = "all",
 ) -> tuple[Vocabulary, Predicates]:
     config = VocabularyConfig(enumeration=enumeration, families=families, turning_angles=2)  # type: ignore[arg-type]
     vocabulary = Vocabulary(count, config)
-    predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness))
+    predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness, edge_fade=fade))
     shake(predicates, seed=8)
     return vocabulary, predicates.to(DEVICE)
 
@@ -268,12 +269,13 @@ def compare(
 
 
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("fade", [0.0, 0.5])
 @pytest.mark.parametrize("softness", [0.0, 0.4])
 @pytest.mark.parametrize("gate", [False, True], ids=["open", "gated"])
 def test_evaluate_follows_the_plain_predicates(
-    kernels: Kernels, gate: bool, softness: float, enumeration: str
+    kernels: Kernels, gate: bool, softness: float, fade: float, enumeration: str
 ) -> None:
-    vocabulary, predicates = predicates_of(gate=gate, softness=softness, enumeration=enumeration)
+    vocabulary, predicates = predicates_of(gate=gate, softness=softness, fade=fade, enumeration=enumeration)
     expected = compare(kernels, vocabulary, predicates, random_descriptors(3, K, seed=0), some_columns(vocabulary))
     assert all(gradient.abs().max() > 1e-4 for gradient in expected.values())
 
@@ -345,10 +347,10 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("softness", [0.0, 0.4])
+@pytest.mark.parametrize(("softness", "fade"), [(0.0, 0.0), (0.4, 0.0), (0.4, 0.05)])
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_descriptors(kernels: Kernels, name: str, softness: float) -> None:
-    vocabulary, predicates = predicates_of(softness=softness)
+def test_degenerate_descriptors(kernels: Kernels, name: str, softness: float, fade: float) -> None:
+    vocabulary, predicates = predicates_of(softness=softness, fade=fade)
     columns = some_columns(vocabulary, APPLICATIONS // 4)
     values = compare(kernels, vocabulary, predicates, DEGENERATE[name], columns, dtype=torch.float32)
     assert all(value.isfinite().all() for value in values.values())

@@ -198,6 +198,50 @@ def test_softened_relations_of_coincident_primitives_have_zero_gradient() -> Non
         assert (torch.autograd.grad(found[name].sum(), centre, retain_graph=True)[0] == 0).all(), name
 
 
+def test_fading_multiplies_angular_relations_as_the_slow_loop_does() -> None:
+    z = random_descriptors(2, 5, seed=12)
+    z = z._replace(centre=z.centre * 0.2)  # edges about as long as ε
+    for enumeration in ("distinct", "paper"):
+        vocabulary, predicates = build(5, gate=True, fade=0.1, enumeration=enumeration)
+        shape, images, names = shape_of(predicates), reference.images(z), names_of(vocabulary)
+        plain = values(vocabulary, build(5, gate=True, enumeration=enumeration)[1], z)
+        for predicate, activations in values(vocabulary, predicates, z).items():
+            expected = [
+                [reference.satisfaction(read_name(name), image, shape, True, fade=0.1) for image in images]
+                for name in names[predicate]
+            ]
+            torch.testing.assert_close(
+                activations, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12, msg=predicate
+            )
+            assert torch.equal(activations, plain[predicate]) == (predicate not in ANGULAR)
+
+
+@pytest.mark.parametrize("predicate", sorted(ANGULAR))
+def test_gradient_of_faded_relations_is_right(predicate: str) -> None:
+    vocabulary, predicates = build(4, fade=0.3)
+    part = parts(vocabulary)[predicate]
+    z = random_descriptors(1, 4, seed=13)
+
+    def run(centre: Tensor) -> Tensor:
+        result: Tensor = predicates(Primitives.of(z._replace(centre=centre)), [part])
+        return result
+
+    assert torch.autograd.gradcheck(run, z.centre.clone().requires_grad_())
+
+
+def test_faded_relations_of_primitives_that_nearly_coincide_do_not_hang_on_rounding() -> None:
+    z = random_descriptors(64, 4, seed=14)
+    near = z._replace(centre=0.3 + 1e-5 * z.centre)
+    moved = near._replace(centre=near.centre + 1e-7 * random_descriptors(64, 4, seed=15).centre)
+    for fade, steady in ((0.0, False), (0.05, True)):
+        vocabulary, predicates = build(4, fade=fade)
+        here, there = values(vocabulary, predicates, near), values(vocabulary, predicates, moved)
+        change = {name: (here[name] - there[name]).abs().max().item() for name in ("tri", "turn")}
+        assert all((value < 1e-7) == steady for value in change.values()), change
+    together = z._replace(centre=torch.zeros_like(z.centre))
+    assert all((value == 0).all() for n, value in values(vocabulary, predicates, together).items() if n in ANGULAR)
+
+
 # --- how it starts --------------------------------------------------------------------------------
 
 
@@ -238,10 +282,11 @@ def test_target_angles_start_evenly_spread_inside_0_to_pi(count: int) -> None:
     assert angles == pytest.approx([math.pi * (2 * i + 1) / (2 * count) for i in range(count)])
 
 
+@pytest.mark.parametrize("field", ["edge_softness", "edge_fade"])
 @pytest.mark.parametrize("value", [-0.5, math.nan])
-def test_a_negative_softness_is_refused_by_name_and_value(value: float) -> None:
-    with pytest.raises(InputError, match=rf"predicates\.edge_softness must be 0 or more, found {value}"):
-        PredicatesConfig(edge_softness=value)
+def test_a_negative_softness_is_refused_by_name_and_value(field: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"predicates\.{field} must be 0 or more, found {value}"):
+        PredicatesConfig(**{field: value})
 
 
 @pytest.mark.parametrize(

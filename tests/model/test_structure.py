@@ -35,7 +35,7 @@ def build(
     config = StructureConfig(
         vocabulary=VocabularyConfig(**vocabulary),  # type: ignore[arg-type]
         predicates=PredicatesConfig(
-            gate=gate, edge_softness=(0.2 if gate else 0.0) if softness is None else softness
+            gate=gate, edge_softness=(0.2 if gate else 0.0) if softness is None else softness, edge_fade=0.0
         ),
         composition=composition or CompositionConfig(),
     )

@@ -69,7 +69,9 @@ def activations(enumeration: str, K: int, *, additions: bool, B: int = 4) -> tup
     """Every application and its column (M, B), with parameters that coincide nowhere."""
     config = StructureConfig(
         vocabulary=VocabularyConfig(enumeration=enumeration),  # type: ignore[arg-type]
-        predicates=PredicatesConfig(gate=additions, edge_softness=0.2 if additions else 0.0),
+        predicates=PredicatesConfig(
+            gate=additions, edge_softness=0.2 if additions else 0.0, edge_fade=0.1 if additions else 0.0
+        ),
         composition=CompositionConfig(start="zeros"),
     )
     layer = StructuralLayer(K, 2, config).double()

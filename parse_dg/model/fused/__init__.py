@@ -3,6 +3,9 @@
 Nothing here is needed: without Triton (it comes with PyTorch's CUDA builds on Linux) the plain path is taken.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 
@@ -11,6 +14,24 @@ from torch import Tensor
 
 OLDEST = (7, 0)
 """The least compute capability that Triton compiles for."""
+
+
+_recorded = ContextVar("recorded", default=False)
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Within, what is launched is recorded and replayed later: how many launches it takes no longer matters."""
+    before = _recorded.set(True)
+    try:
+        yield
+    finally:
+        _recorded.reset(before)
+
+
+def launches_are_free() -> bool:
+    """Whether what is launched now is being recorded."""
+    return _recorded.get()
 
 
 @cache

@@ -45,8 +45,8 @@ def evaluate(
         tables[columns.device] = _table(predicates, vocabulary).to(columns.device)
     config = predicates.config
     result: Tensor = _Evaluate.apply(
-        z.centre, z.extent, z.presence, columns, tables[columns.device], config.gate, config.edge_softness,
-        *predicates.parameters(),
+        z.centre, z.extent, z.presence, columns, tables[columns.device],
+        (config.gate, config.edge_softness, config.edge_fade), *predicates.parameters(),
     )  # fmt: skip
     return result.T
 
@@ -84,8 +84,7 @@ class _Evaluate(torch.autograd.Function):
         presence: Tensor,
         columns: Tensor,
         table: Tensor,
-        gate: bool,
-        softness: float,
+        settings: tuple[bool, float, float],
         *parameters: Tensor,
     ) -> Tensor:
         B, K = presence.shape
@@ -93,12 +92,13 @@ class _Evaluate(torch.autograd.Function):
         shapes = torch.cat([parameter.view(-1) for parameter in parameters])
         activations = packed.new_empty(len(columns), B)
         ctx.save_for_backward(packed, shapes, columns, table, *parameters)
-        ctx.settings = (gate, softness)
+        ctx.settings = settings
+        gate, _, fade = settings
         if activations.numel():
             block = _images_at_once(B)
             with torch.cuda.device_of(packed):
                 _forward[(len(columns), triton.cdiv(B, block))](
-                    packed, shapes, columns, table, activations, K, B,
+                    packed, shapes, columns, table, activations, K, B, fade * fade,
                     GATE=gate, BLOCK=block, enable_fp_fusion=False,
                 )  # fmt: skip
         return activations
@@ -107,7 +107,7 @@ class _Evaluate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         packed, shapes, columns, table, *parameters = ctx.saved_tensors
-        gate, softness = ctx.settings
+        gate, softness, fade = ctx.settings
         _, K, B = packed.shape
         of_packed, of_shapes = torch.zeros_like(packed), torch.zeros_like(shapes)
         if gradient.numel():
@@ -115,12 +115,12 @@ class _Evaluate(torch.autograd.Function):
             with torch.cuda.device_of(packed):
                 _backward[(len(columns), triton.cdiv(B, block))](
                     packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
-                    K, B, softness * softness, GATE=gate, BLOCK=block, enable_fp_fusion=False,
+                    K, B, softness * softness, fade * fade, GATE=gate, BLOCK=block, enable_fp_fusion=False,
                 )  # fmt: skip
         of_centre, of_extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
         each = of_shapes.split([parameter.numel() for parameter in parameters])
         of_parameters = (g.view(parameter.shape) for g, parameter in zip(each, parameters, strict=True))
-        return of_centre, of_extent, of_packed[4].T, None, None, None, None, *of_parameters
+        return of_centre, of_extent, of_packed[4].T, None, None, None, *of_parameters
 
 
 def _images_at_once(B: int) -> int:
@@ -190,6 +190,19 @@ def _damp(x, y, softness, gx, gy):
 
 
 @triton.jit
+def _fading(x, y, fade):
+    squared = x * x + y * y
+    return tl.where(fade > 0, squared / (squared + tl.maximum(fade, 1e-30)), 1.0)
+
+
+@triton.jit
+def _fading_slope(x, y, fade):
+    """What, times v, is the gradient of `_fading`."""
+    whole = x * x + y * y + tl.maximum(fade, 1e-30)
+    return tl.where(fade > 0, 2.0 * fade / (whole * whole), 0.0)
+
+
+@triton.jit
 def _log_presence(presence, primitive, B, inside):
     return tl.log(tl.maximum(_row(presence, primitive, B, inside), MIN_PRESENCE))
 
@@ -233,7 +246,7 @@ def _arity(code):
 
 @triton.jit
 def _forward(
-    packed, shapes, columns, table, activations, K, B,
+    packed, shapes, columns, table, activations, K, B, fade,
     GATE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     application = tl.program_id(0).to(tl.int64)
@@ -275,6 +288,7 @@ def _forward(
             angle, _, _, _ = _angle(ux / u, uy / u, vx / v, vy / v)
             away = angle - second
         satisfied = tl.exp(-0.5 * away * away * tl.exp(-2.0 * first))
+        satisfied *= _fading(ux, uy, fade) * _fading(vx, vy, fade)
     if GATE and code != HAS:
         satisfied *= _gate(here + 4 * K * B, p0, p1, p2, p3, _arity(code), B, inside)
     tl.store(activations + application * B + lane, satisfied, mask=inside)
@@ -331,7 +345,7 @@ def _contains_backward(here, of_here, p0, p1, K, B, inside, outside, first):
 
 
 @triton.jit
-def _two_edges_backward(here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness):
+def _two_edges_backward(here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness, fade):
     a, b = p2, p3  # the second edge
     if code == TRI:
         a, b = p0, p2
@@ -340,17 +354,22 @@ def _two_edges_backward(here, of_here, code, p0, p1, p2, p3, K, B, inside, outsi
     ux, uy = _edge(here, p0, p1, K, B, inside)
     vx, vy = _edge(here, a, b, K, B, inside)
     sharpness = tl.exp(-2.0 * first)
+    fade_u, fade_v = _fading(ux, uy, fade), _fading(vx, vy, fade)
+    faded = outside * fade_u * fade_v
     if code == EQDIST:
-        satisfied, away, of_second, gux, guy, gvx, gvy = _lengths_backward(ux, uy, vx, vy, outside, sharpness)
+        satisfied, away, of_second, gux, guy, gvx, gvy = _lengths_backward(ux, uy, vx, vy, faded, sharpness)
     else:
         satisfied, away, of_second, gux, guy, gvx, gvy = _directions_backward(
-            code, ux, uy, vx, vy, outside, sharpness, second
+            code, ux, uy, vx, vy, faded, sharpness, second
         )
+    slope_u = outside * satisfied * fade_v * _fading_slope(ux, uy, fade)
+    slope_v = outside * satisfied * fade_u * _fading_slope(vx, vy, fade)
+    gux, guy, gvx, gvy = gux + slope_u * ux, guy + slope_u * uy, gvx + slope_v * vx, gvy + slope_v * vy
     gux, guy = _damp(ux, uy, softness, gux, guy)
     gvx, gvy = _damp(vx, vy, softness, gvx, gvy)
     _add_edge(of_here, p0, p1, K, B, inside, gux, guy)
     _add_edge(of_here, a, b, K, B, inside, gvx, gvy)
-    return satisfied, outside * satisfied * away * away * sharpness, of_second
+    return satisfied * fade_u * fade_v, faded * satisfied * away * away * sharpness, of_second
 
 
 @triton.jit
@@ -389,7 +408,7 @@ def _directions_backward(code, ux, uy, vx, vy, outside, sharpness, second):
 @triton.jit
 def _backward(
     packed, shapes, columns, table, gradient, of_packed, of_shapes,
-    K, B, softness, GATE: tl.constexpr, BLOCK: tl.constexpr,
+    K, B, softness, fade, GATE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     application = tl.program_id(0).to(tl.int64)
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -417,7 +436,7 @@ def _backward(
             satisfied, of_first, of_second = _contains_backward(here, of_here, p0, p1, K, B, inside, outside, first)
         else:
             satisfied, of_first, of_second = _two_edges_backward(
-                here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness
+                here, of_here, code, p0, p1, p2, p3, K, B, inside, outside, first, second, softness, fade
             )
         tl.atomic_add(of_shapes + one, tl.sum(tl.where(inside, of_first, 0.0), 0), mask=one >= 0, sem="relaxed")
         tl.atomic_add(of_shapes + two, tl.sum(tl.where(inside, of_second, 0.0), 0), mask=two >= 0, sem="relaxed")
