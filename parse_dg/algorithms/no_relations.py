@@ -51,7 +51,7 @@ class NoRelations(Algorithm):
         return self._classify(self.bottleneck(self.backbone(images)))
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
-        z = self.bottleneck(self.backbone(example.images, generator))
+        z = self.bottleneck(self.backbone(example.images, generator), generator)
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z.heatmap),

@@ -27,8 +27,8 @@ class ParseNetwork(nn.Module):
         self.backbone, self.bottleneck, self.structure = backbone, bottleneck, structure
 
     def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
-        """Normalised images → scores. In training mode `generator` supplies MixStyle's draws."""
+        """Normalised images → scores. In training `generator` draws for MixStyle and for what is hidden."""
         support = self.structure.composition.find_support()  # early: the device finds it while work is queued
-        descriptors = self.bottleneck(self.backbone(images, generator))
+        descriptors = self.bottleneck(self.backbone(images, generator), generator)
         structure = self.structure(descriptors, support)
         return ParseOutput(structure.logits, descriptors, structure)
