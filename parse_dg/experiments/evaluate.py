@@ -39,11 +39,11 @@ def evaluate_run(
         everything = whole(benchmark.domain(domain))
         subsets = [(everything, f"{_role(config, domain)}: all images, {_seen(split, everything)}")]
     else:
-        subsets = _parts(config, split)
+        subsets = scored_parts(config, split)
     return [NamedAccuracy(s.domain.name, role, accuracy(model.algorithm, s, device)) for s, role in subsets]
 
 
-def _parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
+def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
     """The images a run is scored and validated on, in words; none of them are augmented here."""
     found = [(split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}")]
     if split.target_held_out:

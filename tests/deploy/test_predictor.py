@@ -137,7 +137,7 @@ def test_every_form_of_an_image_is_the_same_image(model: Predictor, odd: Path) -
     values = np.array(picture)
     tensor = torch.from_numpy(values).permute(2, 0, 1)
     mixed = [odd, str(odd), picture, values, tensor, values[:, ::-1][:, ::-1], Image.open(odd)]
-    found = model.predict(mixed)
+    found = model.predict(mixed, batch=1)  # where in a batch an image stands may change the last bit
     assert [each.file for each in found] == [odd, odd, None, None, None, None, None]
     for each in found:
         assert torch.equal(each.logits, found[0].logits)

@@ -1,0 +1,98 @@
+"""What the report of a run is made of, as plain data: gathered elsewhere, written by `explain/report.py`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from parse_dg.evaluation.text_table import TextTable
+from parse_dg.explain.report_classes import ClassSummary
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DomainScore:
+    """How many images of one domain a model gets right, and what it takes the others for."""
+
+    domain: str
+    images: str
+    """Which images of the domain, in words."""
+    role: Literal["result", "target", "source"]
+    """The result of the run is of these, or they are others of the target domain, or of a source domain."""
+    correct: int
+    total: int
+    confusion: Int[np.ndarray, "C C"] | None = None
+    """How many images of class (row) were predicted to be of class (column); None where it was not looked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Some images of a kind, to be looked at one by one."""
+
+    title: str
+    words: str
+    """Which images these are, and how they were chosen."""
+    cases: tuple[dict[str, Any], ...]
+    """As in `explain/viewer_data.py`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """A check of the training."""
+
+    step: int
+    """Of the whole training, both stages where there are two."""
+    loss: float | None
+    """The mean training loss since the check before."""
+    validation: Mapping[str, float]
+    """Accuracy on the held-out images of each source domain."""
+    mean: float | None
+    """Of those."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A training, check by check."""
+
+    points: tuple[CurvePoint, ...]
+    chosen: int
+    """The step whose weights are the model."""
+    images: str
+    """What the accuracies are of, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """The result of the run: one number, and what it is."""
+
+    accuracy: float
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """All that is said of a run. The same run gives the same report: no date, no path of the machine."""
+
+    title: str
+    headline: Headline
+    facts: tuple[tuple[str, str], ...]
+    """Name and value of what one asks first."""
+    rules: tuple[str, ...]
+    """How the run was scored, a sentence each."""
+    notes: tuple[str, ...]
+    """What was left out and why, and what else a reader has to know, a sentence each."""
+    classes: tuple[str, ...]
+    scores: tuple[DomainScore, ...]
+    """The target first."""
+    galleries: tuple[Gallery, ...]
+    compositions: tuple[ClassSummary, ...]
+    """Empty for methods other than PARSE."""
+    compaction: tuple[TextTable, ...]
+    """Empty for methods other than PARSE."""
+    curve: Curve | None
+    config: Mapping[str, str]
+    """Every field of the configuration by its dotted name, as `--set` takes it."""
+    commands: tuple[tuple[str, str], ...]
+    """What each does, and what to type."""
+    environment: Mapping[str, str]

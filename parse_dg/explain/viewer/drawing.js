@@ -1,0 +1,318 @@
+/* What is drawn over an image: relations as SVG, a primitive's heat map on a canvas.
+
+   Places are in the grid's units: -1 and 1 are the centres of the image's outer pixels. The drawing is 1000 wide. */
+"use strict";
+
+window.ParseDrawing = (() => {
+  const SVG = "http://www.w3.org/2000/svg";
+  const WIDTH = 1000;
+  const RADIUS = 33; // of the disc with a primitive's number
+  const GAP = 8; // between a disc and the line that ends there
+  const BEYOND = 130; // so far a guide goes on
+  const AWAY = 110; // from a box to the number of what it is of
+  const SMALLEST = 256; // of the heat map's canvas, in pixels
+  const INFERNO = [
+    [0, 0, 4], [40, 11, 84], [101, 21, 110], [159, 42, 99], [212, 72, 66], [245, 125, 21], [250, 193, 39],
+    [252, 255, 164],
+  ];
+
+  function overlay() {
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("class", "pv-overlay");
+    svg.setAttribute("aria-hidden", "true"); // the words say the same
+    return svg;
+  }
+
+  /* ---- where things are ------------------------------------------------------------------------------------- */
+
+  const add = (a, b) => [a[0] + b[0], a[1] + b[1]];
+  const minus = (a, b) => [a[0] - b[0], a[1] - b[1]];
+  const times = (a, s) => [a[0] * s, a[1] * s];
+  const length = (a) => Math.hypot(a[0], a[1]);
+  const unit = (a) => (length(a) > 1e-9 ? times(a, 1 / length(a)) : [0, 0]);
+  const degrees = (u, v) => {
+    const cosine = (u[0] * v[0] + u[1] * v[1]) / (length(u) * length(v) || 1);
+    return (Math.acos(Math.max(-1, Math.min(1, cosine))) * 180) / Math.PI;
+  };
+
+  /* The grid's units as the drawing's: pixel n of N has its centre at (n + ½) / N of the side. */
+  function frameOf(size) {
+    const height = (WIDTH * size[1]) / size[0];
+    const side = [WIDTH, height];
+    const at = (value, axis) => ((((value + 1) / 2) * (size[axis] - 1) + 0.5) / size[axis]) * side[axis];
+    return {
+      side,
+      point: (place) => [at(place.x, 0), at(place.y, 1)],
+      corners: (place) => [
+        [at(place.x - place.width, 0), at(place.y - place.height, 1)],
+        [at(place.x + place.width, 0), at(place.y + place.height, 1)],
+      ],
+    };
+  }
+
+  /* Discs of primitives that lie together are moved apart until every number can be read. */
+  function labels(points, side) {
+    const found = points.map((point) => point.slice());
+    for (let turn = 0; turn < 60; turn++) {
+      for (let i = 0; i < found.length; i++) {
+        for (let j = i + 1; j < found.length; j++) {
+          const apart = minus(found[j], found[i]);
+          const lacking = 2 * RADIUS + GAP - length(apart);
+          if (lacking <= 0) continue;
+          const way = length(apart) > 1 ? unit(apart) : [Math.cos(j), Math.sin(j)];
+          found[i] = add(found[i], times(way, -lacking / 2));
+          found[j] = add(found[j], times(way, lacking / 2));
+        }
+      }
+      for (const point of found) {
+        for (const axis of [0, 1]) point[axis] = Math.max(RADIUS, Math.min(side[axis] - RADIUS, point[axis]));
+      }
+    }
+    return found;
+  }
+
+  /* ---- shapes ----------------------------------------------------------------------------------------------- */
+
+  class Sketch {
+    constructor(svg, side) {
+      this.svg = svg;
+      svg.replaceChildren();
+      svg.setAttribute("viewBox", `0 0 ${side[0]} ${side[1]}`);
+      this.side = side;
+    }
+
+    element(tag, name, attributes) {
+      const shape = document.createElementNS(SVG, tag);
+      shape.setAttribute("class", name);
+      for (const [key, value] of Object.entries(attributes)) shape.setAttribute(key, value);
+      this.svg.append(shape);
+      return shape;
+    }
+
+    /* A stroke with a pale edge, so that it is seen on any image. */
+    stroke(path, name) {
+      this.element("path", name.includes("pv-extent") ? "pv-halo pv-fine" : "pv-halo", { d: path });
+      this.element("path", `pv-stroke ${name}`, { d: path });
+    }
+
+    line(from, to, name) {
+      this.stroke(`M${from} L${to}`, name);
+    }
+
+    /* From disc to disc where they are far enough apart, else from place to place. */
+    edge(from, to, name) {
+      const way = minus(to, from);
+      const free = length(way) - 2 * (RADIUS + GAP);
+      const off = times(unit(way), free > 20 ? RADIUS + GAP : 0);
+      const [start, end] = [add(from, off), minus(to, off)];
+      this.line(start, end, name);
+      return [start, end];
+    }
+
+    arrow(from, to, name) {
+      const way = unit(minus(to, from));
+      const far = length(minus(to, from)) - 2 * (RADIUS + GAP) > 20;
+      const tip = far ? minus(to, times(way, RADIUS + GAP)) : to;
+      const start = far ? add(from, times(way, RADIUS + GAP)) : from;
+      const size = Math.min(34, length(minus(tip, start)) / 2);
+      const neck = minus(tip, times(way, size));
+      const aside = times([-way[1], way[0]], 0.55 * size);
+      this.line(start, minus(tip, times(way, size * 0.8)), name);
+      const head = `M${tip} L${add(neck, aside)} L${minus(neck, aside)} Z`;
+      this.element("path", "pv-halo", { d: head });
+      this.element("path", `pv-head ${name}`, { d: head });
+    }
+
+    /* The angle from direction u to direction v around a point, with its size in degrees. */
+    angle(at, u, v, name) {
+      const radius = Math.max(48, Math.min(110, 0.45 * Math.min(length(u), length(v))));
+      const [start, end] = [add(at, times(unit(u), radius)), add(at, times(unit(v), radius))];
+      const sweep = u[0] * v[1] - u[1] * v[0] > 0 ? 1 : 0;
+      this.stroke(`M${start} A${radius} ${radius} 0 0 ${sweep} ${end}`, `${name} pv-thin`);
+      const between = add(unit(u), unit(v));
+      const middle = length(between) > 0.1 ? unit(between) : [-unit(u)[1], unit(u)[0]];
+      this.text(add(at, times(middle, radius + 44)), `${degrees(u, v).toFixed(0)}°`);
+    }
+
+    text(at, words) {
+      const x = Math.max(50, Math.min(this.side[0] - 50, at[0]));
+      const y = Math.max(30, Math.min(this.side[1] - 30, at[1]));
+      this.element("text", "pv-measure", { x, y }).textContent = words;
+    }
+
+    box(corners, name) {
+      const [[left, top], [right, bottom]] = corners;
+      this.stroke(`M${left} ${top} H${right} V${bottom} H${left} Z`, `${name} pv-thin`);
+    }
+
+    discs(points, numbers, name, moved = labels(points, this.side)) {
+      points.forEach((point, index) => {
+        if (length(minus(moved[index], point)) < 3) return;
+        this.stroke(`M${point} L${moved[index]}`, `${name} pv-thin`);
+        this.element("circle", `pv-dot ${name}`, { cx: point[0], cy: point[1], r: 9 });
+      });
+      moved.forEach(([cx, cy], index) => {
+        this.element("circle", `pv-number-disc ${name}`, { cx, cy, r: RADIUS });
+        this.element("text", "pv-number-text", { x: cx, y: cy }).textContent = numbers[index];
+      });
+    }
+  }
+
+  /* ---- relations -------------------------------------------------------------------------------------------- */
+
+  /* Draws one relation without its discs; returns what was measured, in words. */
+  function drawRelation(sketch, frame, relation, places, name) {
+    const bound = relation.primitives.map((primitive) => places.get(primitive));
+    const [a, b, c, d] = bound.map(frame.point);
+    switch (relation.predicate) {
+      case "has":
+        sketch.element("circle", "pv-halo", { cx: a[0], cy: a[1], r: RADIUS + 22 });
+        sketch.element("circle", `pv-stroke ${name}`, { cx: a[0], cy: a[1], r: RADIUS + 22 });
+        return "";
+      case "above":
+      case "left":
+        sketch.arrow(a, b, name);
+        return "";
+      case "contains":
+        sketch.box(frame.corners(bound[0]), name);
+        sketch.box(frame.corners(bound[1]), `${name} pv-dashed`);
+        sketch.arrow(a, b, name);
+        return "";
+      case "h_align":
+      case "v_align":
+        drawGuide(sketch, a, b, relation.predicate === "h_align" ? 1 : 0, name);
+        return "";
+      case "tri":
+        sketch.edge(a, b, name);
+        sketch.edge(a, c, name);
+        sketch.angle(a, minus(b, a), minus(c, a), name);
+        return `here ${degrees(minus(b, a), minus(c, a)).toFixed(0)}°`;
+      case "turn":
+        sketch.arrow(a, b, name);
+        sketch.arrow(b, c, name);
+        sketch.line(b, add(b, times(unit(minus(b, a)), 150)), `${name} pv-thin pv-dashed`);
+        sketch.angle(b, minus(b, a), minus(c, b), name);
+        return `here ${degrees(minus(b, a), minus(c, b)).toFixed(0)}°`;
+      case "orient":
+        sketch.arrow(a, b, name);
+        sketch.arrow(c, d, name);
+        return `here ${degrees(minus(b, a), minus(d, c)).toFixed(0)}°`;
+      case "eqdist":
+        drawEqual(sketch, a, b, name);
+        drawEqual(sketch, c, d, name);
+        return `here ${(length(minus(b, a)) / (length(minus(d, c)) || 1)).toFixed(2)} times as long`;
+      default:
+        sketch.edge(a, b, name);
+        return "";
+    }
+  }
+
+  /* Alignment: a dashed guide past both, at their mean, and how far each of the two is from it. */
+  function drawGuide(sketch, a, b, axis, name) {
+    const level = (a[axis] + b[axis]) / 2;
+    const [from, to] = [a[1 - axis], b[1 - axis]].sort((one, other) => one - other);
+    const ends = [from - BEYOND, to + BEYOND];
+    const [start, stop] = ends.map((end) => (axis === 1 ? [end, level] : [level, end]));
+    sketch.line(start, stop, `${name} pv-dashed`);
+    for (const point of [a, b]) {
+      const foot = axis === 1 ? [point[0], level] : [level, point[1]];
+      if (length(minus(point, foot)) > RADIUS) sketch.line(point, foot, `${name} pv-thin`);
+    }
+  }
+
+  /* One of two equal lengths, with the stroke across its middle that says so. */
+  function drawEqual(sketch, a, b, name) {
+    sketch.edge(a, b, name);
+    const way = unit(minus(b, a));
+    const middle = times(add(a, b), 0.5);
+    const across = times([-way[1], way[0]], 22);
+    sketch.line(add(middle, across), minus(middle, across), name);
+  }
+
+  /* The box of one primitive, and its number at some distance, so that the heat map is seen. */
+  function drawExtent(sketch, frame, place) {
+    const centre = frame.point(place);
+    const [[left, top], [right, bottom]] = frame.corners(place);
+    sketch.box([[left, top], [right, bottom]], "pv-extent");
+    const corner = [right + AWAY < frame.side[0] ? right : left, top > AWAY ? top : bottom];
+    const out = unit([corner[0] - centre[0], corner[1] - centre[1]]);
+    const at = add(corner, times(out, AWAY - RADIUS));
+    sketch.line(corner, at, "pv-extent");
+    const inside = at.map((value, axis) => Math.max(RADIUS, Math.min(frame.side[axis] - RADIUS, value)));
+    sketch.discs([inside], [place.primitive], "pv-extent", [inside]);
+  }
+
+  /* Relations with the numbers of what they bind, or the extent of one primitive. */
+  function draw(svg, { relations, place, places, size, FAMILY }) {
+    const frame = frameOf(size);
+    const sketch = new Sketch(svg, frame.side);
+    let measured = "";
+    const bound = new Set();
+    for (const relation of relations) {
+      const name = `pv-${FAMILY[relation.predicate] || "binary"}`;
+      measured = drawRelation(sketch, frame, relation, places, name);
+      for (const primitive of relation.primitives) bound.add(primitive);
+    }
+    if (place) drawExtent(sketch, frame, place);
+    const numbers = [...bound];
+    const alone = relations.length === 1 ? `pv-${FAMILY[relations[0].predicate] || "binary"}` : "pv-plain";
+    sketch.discs(numbers.map((primitive) => frame.point(places.get(primitive))), numbers, alone);
+    return relations.length === 1 ? measured : "";
+  }
+
+  /* ---- heat maps -------------------------------------------------------------------------------------------- */
+
+  const decoded = new WeakMap();
+
+  function valuesOf(heatmaps) {
+    if (!decoded.has(heatmaps)) {
+      decoded.set(heatmaps, Uint8Array.from(atob(heatmaps.values), (letter) => letter.charCodeAt(0)));
+    }
+    return decoded.get(heatmaps);
+  }
+
+  function colour(share) {
+    const at = share * (INFERNO.length - 1);
+    const low = Math.min(INFERNO.length - 2, Math.floor(at));
+    return INFERNO[low].map((value, c) => value + (at - low) * (INFERNO[low + 1][c] - value));
+  }
+
+  /* For each of `count` canvas pixels: the cells left and right of it, and how far it is between them.
+     The outer cells are centred on the outer pixels of the image, as the model's grid has it. */
+  function cellsAlong(count, pixels, cells) {
+    return Array.from({ length: count }, (_, n) => {
+      const pixel = ((n + 0.5) / count) * pixels - 0.5;
+      const at = Math.max(0, Math.min(1, pixel / Math.max(1, pixels - 1))) * (cells - 1);
+      const low = Math.min(Math.max(0, cells - 2), Math.floor(at));
+      return [low, Math.min(cells - 1, low + 1), at - low];
+    });
+  }
+
+  /* The heat map of a primitive, as strong as it is present; none: an empty canvas. */
+  function paintHeat(canvas, heatmaps, place, size) {
+    const scale = Math.max(1, Math.ceil(SMALLEST / Math.min(...size)));
+    const context = canvas.getContext("2d", { willReadFrequently: true }); // it is written pixel by pixel
+    canvas.width = size[0] * scale; // which also clears it
+    canvas.height = size[1] * scale;
+    if (!heatmaps || !place) return;
+    const [, rows, columns] = heatmaps.shape;
+    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    const picture = context.createImageData(canvas.width, canvas.height);
+    const across = cellsAlong(canvas.width, size[0], columns);
+    const down = cellsAlong(canvas.height, size[1], rows);
+    const strength = 0.25 + 0.65 * place.presence;
+    let at = 0;
+    for (const [top, bottom, v] of down) {
+      for (const [left, right, u] of across) {
+        const above = map[top * columns + left] * (1 - u) + map[top * columns + right] * u;
+        const below = map[bottom * columns + left] * (1 - u) + map[bottom * columns + right] * u;
+        const heat = (above * (1 - v) + below * v) / 255;
+        picture.data.set([...colour(heat), 255 * heat * strength], at);
+        at += 4;
+      }
+    }
+    context.putImageData(picture, 0, 0);
+  }
+
+  return { overlay, draw, paintHeat };
+})();

@@ -1,0 +1,72 @@
+/* The report's gallery: kinds of images, the images of a kind, and the chosen one in the viewer.
+   Kinds and images are radio buttons: one stop of the Tab key each, arrow keys within. */
+"use strict";
+
+(() => {
+  ParseTheme.attach(document.getElementById("theme"));
+  const place = document.getElementById("gallery");
+  const galleries = JSON.parse(document.getElementById("galleries").textContent);
+  if (!place || !galleries.length) return;
+
+  function make(tag, name, text) {
+    const element = document.createElement(tag);
+    if (name) element.className = name;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  /* A radio button with anything as its label; `chosen` is called when it is taken. */
+  function choice(group, name, chosen, ...label) {
+    const whole = make("label", name);
+    const input = make("input");
+    input.type = "radio";
+    input.name = group;
+    input.addEventListener("change", chosen);
+    whole.append(input, ...label);
+    return whole;
+  }
+
+  function choices(name, label) {
+    const box = make("div", name);
+    box.setAttribute("role", "radiogroup");
+    box.setAttribute("aria-label", label);
+    return box;
+  }
+
+  function thumbnail(data) {
+    const image = make("img");
+    image.src = data.image;
+    image.alt = data.title;
+    const words = make("span", "thumb-words");
+    const right = data.truth === data.predicted;
+    const mark = make("span", right ? "mark right" : "mark wrong", right ? "✓" : "✗");
+    mark.setAttribute("aria-label", right ? "right:" : "wrong:");
+    mark.setAttribute("role", "img");
+    words.append(mark, make("span", "thumb-name", data.predicted));
+    if (!right) words.append(make("span", "thumb-truth", `is ${data.truth}`));
+    return [image, words];
+  }
+
+  const kinds = choices("kinds", "Kinds of images");
+  const words = make("p", "quiet");
+  const thumbs = choices("thumbs", "Images");
+  const viewer = make("div", "viewer");
+  place.append(kinds, words, thumbs, viewer);
+
+  function open(gallery) {
+    words.textContent = gallery.words;
+    const buttons = gallery.cases.map((data) =>
+      choice("case", "thumb", () => ParseViewer.mount(viewer, data), ...thumbnail(data)));
+    thumbs.replaceChildren(...buttons);
+    thumbs.scrollLeft = 0;
+    buttons[0].firstChild.checked = true;
+    ParseViewer.mount(viewer, gallery.cases[0]);
+  }
+
+  for (const gallery of galleries) {
+    const count = make("span", "count", String(gallery.cases.length));
+    kinds.append(choice("kind", "kind", () => open(gallery), make("span", "", gallery.title), count));
+  }
+  kinds.querySelector("input").checked = true;
+  open(galleries[0]);
+})();

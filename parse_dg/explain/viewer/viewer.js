@@ -1,0 +1,316 @@
+/* The viewer: one image, what a model said of it and why.
+
+   ParseViewer.mount(element, data) replaces the element's content by a case (parse_dg/explain/viewer_data.py).
+   Needs drawing.js before it, and viewer.css; in Python `parse_dg.explain.viewer` has them in order. Whatever is said of the image, names of classes and files above all, is set as text and never read as HTML. */
+"use strict";
+
+window.ParseViewer = (() => {
+  const FAMILY = {
+    has: "presence",
+    above: "binary", left: "binary", h_align: "binary", v_align: "binary", near: "binary", contains: "binary",
+    tri: "ternary", turn: "ternary",
+    orient: "quaternary", eqdist: "quaternary",
+  };
+  const AT_REST = 3; // so many relations are drawn while none is chosen
+  const CLASSES = 5; // so many classes are listed, and those that are explained
+
+  /* ---- small helpers ---------------------------------------------------------------------------------------- */
+
+  function make(tag, name, text) {
+    const element = document.createElement(tag);
+    if (name) element.className = name;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  function group(name, label, tag = "div") {
+    const element = make(tag, name);
+    element.setAttribute("role", tag === "div" ? "group" : "list");
+    element.setAttribute("aria-label", label);
+    return element;
+  }
+
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const number = (value) => (Math.abs(value) >= 0.001 || value === 0 ? value.toFixed(3) : value.toPrecision(2));
+
+  function bar(name, share) {
+    const element = make("span", name);
+    element.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
+    return element;
+  }
+
+  /* ---- one mounted case ------------------------------------------------------------------------------------- */
+
+  class View {
+    constructor(data) {
+      this.data = data;
+      this.places = new Map(data.places.map((place) => [place.primitive, place]));
+      this.explanations = new Map(Object.entries(data.explanations));
+      this.explained = this.explanations.has(data.predicted) ? data.predicted : null;
+      this.hovered = null; // what the pointer is on: {relation} or {primitive}
+      this.chosen = null; // what was clicked, tapped or reached by keyboard
+      this.root = make("div", "pv");
+      const layout = make("div", "pv-layout");
+      layout.append(this.buildPicture(), this.buildWords());
+      this.root.append(layout);
+      this.root.addEventListener("keydown", (event) => this.onKey(event));
+      this.explain(this.explained);
+    }
+
+    /* -- the picture and the primitives below it -- */
+
+    buildPicture() {
+      const column = make("div", "pv-picture");
+      const figure = make("figure", "pv-figure");
+      const frame = make("div", "pv-frame");
+      this.image = make("img", "pv-image");
+      this.image.alt = this.describe();
+      this.image.addEventListener("load", () => this.show());
+      this.image.src = this.data.image;
+      frame.append(this.image);
+      figure.append(frame);
+      if (this.explained !== null) {
+        this.heat = make("canvas", "pv-heat");
+        this.overlay = ParseDrawing.overlay();
+        this.caption = make("figcaption", "pv-caption");
+        frame.append(this.heat, this.overlay);
+        figure.append(this.caption);
+      }
+      column.append(figure);
+      if (this.places.size) column.append(this.buildPrimitives());
+      return column;
+    }
+
+    describe() {
+      const { title, predicted, truth } = this.data;
+      return `${title}, predicted ${predicted}` + (truth === null ? "" : `, true class ${truth}`);
+    }
+
+    buildPrimitives() {
+      const box = make("div", "pv-parts");
+      box.append(make("p", "pv-label", "Primitives: where each is, and how present"));
+      const row = group("pv-primitives", "Primitives");
+      this.primitives = this.data.places.map((place) => {
+        const button = make("button", "pv-primitive");
+        button.type = "button";
+        button.dataset.primitive = place.primitive;
+        button.setAttribute("aria-label", `primitive ${place.primitive}, presence ${place.presence.toFixed(2)}`);
+        button.append(make("span", "pv-disc", place.primitive));
+        const track = make("span", "pv-track");
+        track.append(bar("pv-fill", place.presence));
+        button.append(track);
+        this.listen(button, { primitive: place.primitive });
+        row.append(button);
+        return button;
+      });
+      box.append(row);
+      return box;
+    }
+
+    /* -- the words beside it -- */
+
+    buildWords() {
+      const { title, predicted, truth, classes } = this.data;
+      const column = make("div", "pv-words");
+      column.append(make("h3", "pv-title", title));
+      const verdict = make("p", "pv-verdict");
+      verdict.append("predicted ", make("strong", "", predicted));
+      if (truth !== null) {
+        const right = truth === predicted;
+        verdict.classList.add(right ? "pv-right" : "pv-wrong");
+        verdict.prepend(make("span", "pv-mark", right ? "✓" : "✗"));
+        verdict.append(right ? ", which is right" : ", which is wrong: the true class is ");
+        if (!right) verdict.append(make("strong", "", truth));
+      }
+      column.append(verdict, this.buildClasses(classes));
+      this.why = make("section", "pv-why");
+      column.append(this.why);
+      if (this.explained === null) {
+        const text = "This method gives no reasons: only a prediction of PARSE is a sum of relations.";
+        this.why.append(make("p", "pv-quiet", text));
+      }
+      return column;
+    }
+
+    buildClasses(classes) {
+      const listed = classes.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
+      const box = group("pv-classes", "Classes by probability; those with a why can be explained");
+      this.classes = [];
+      for (const each of listed) {
+        const explained = this.explanations.has(each.name);
+        const row = make(explained ? "button" : "div", "pv-class");
+        row.dataset.class = each.name;
+        row.append(make("span", "pv-name", each.name));
+        const track = make("span", "pv-track");
+        track.append(bar("pv-fill", each.probability));
+        row.append(track, make("span", "pv-number", percent(each.probability)));
+        row.append(make("span", explained ? "pv-ask" : "pv-none", explained ? "why?" : ""));
+        if (explained) {
+          row.type = "button";
+          row.addEventListener("click", () => this.explain(each.name));
+          this.classes.push(row);
+        }
+        box.append(row);
+      }
+      return box;
+    }
+
+    /* -- why: the relations of one class -- */
+
+    explain(name) {
+      if (name === null) return;
+      this.explained = name;
+      this.chosen = this.hovered = null;
+      for (const row of this.classes) row.setAttribute("aria-pressed", String(row.dataset.class === name));
+      const explanation = this.explanations.get(name);
+      const heading = make("h4", "pv-heading");
+      const asked = name === this.data.predicted ? "Why " : "What speaks for ";
+      heading.append(asked, make("strong", "", name), "?");
+      const hint = make("p", "pv-quiet", "Its score is a sum: weight × satisfaction of each relation. " +
+        "A pale bar is the weight, the full part of it what holds here.");
+      this.why.replaceChildren(heading, hint, this.buildRelations(explanation), this.buildSum(explanation));
+      this.show();
+    }
+
+    buildRelations({ relations }) {
+      const list = group("pv-relations", "Relations, the largest contribution first", "ol");
+      const widest = Math.max(...relations.map((each) => each.weight), 1e-9);
+      this.relations = relations.map((relation, index) => {
+        const button = make("button", `pv-relation pv-${FAMILY[relation.predicate] || "binary"}`);
+        button.type = "button";
+        button.dataset.index = index;
+        button.append(make("span", "pv-said", relation.words));
+        const formula = make("span", "pv-formula");
+        formula.append(`${number(relation.weight)} × ${relation.satisfaction.toFixed(2)} = `);
+        formula.append(make("strong", "", number(relation.contribution)));
+        const weight = bar("pv-weight", relation.weight / widest);
+        weight.append(bar("pv-fill", relation.satisfaction));
+        const room = make("span", "pv-room");
+        room.append(weight);
+        button.append(formula, room);
+        this.listen(button, { relation: index });
+        const item = make("li");
+        item.append(button);
+        list.append(item);
+        return button;
+      });
+      return list;
+    }
+
+    buildSum({ score, relations, rest }) {
+      const sum = make("dl", "pv-sum");
+      const row = (words, value, name) => {
+        const line = make("div", name);
+        line.append(make("dt", "", words), make("dd", "", number(value)));
+        sum.append(line);
+      };
+      const shown = relations.reduce((total, each) => total + each.contribution, 0);
+      row(relations.length === 1 ? "the relation above" : `the ${relations.length} relations above`, shown, "");
+      if (rest.count) row(`${rest.count} weaker ${rest.count === 1 ? "one" : "ones"}`, rest.contribution, "");
+      row("score, out of at most 1", score, "pv-total");
+      return sum;
+    }
+
+    /* -- what is pointed at, chosen, shown -- */
+
+    listen(button, item) {
+      button.addEventListener("pointerenter", (event) => {
+        if (event.pointerType === "touch") return; // a tap is a click
+        this.hovered = item;
+        this.show();
+      });
+      button.addEventListener("pointerleave", () => {
+        this.hovered = null;
+        this.show();
+      });
+      button.addEventListener("focus", () => {
+        if (button.matches(":focus-visible")) this.choose(item);
+      });
+      button.addEventListener("click", (event) => {
+        const byKeyboard = event.detail === 0;
+        this.choose(same(this.chosen, item) && !byKeyboard ? null : item);
+      });
+    }
+
+    choose(item) {
+      this.chosen = item;
+      this.show();
+    }
+
+    onKey(event) {
+      if (event.key === "Escape") {
+        this.hovered = null;
+        this.choose(null);
+        return;
+      }
+      for (const row of [this.relations, this.primitives]) {
+        const at = (row || []).indexOf(document.activeElement);
+        if (at < 0) continue;
+        const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0,
+          End: row.length - 1 }[event.key];
+        if (to === undefined) continue;
+        event.preventDefault();
+        const next = row[Math.max(0, Math.min(row.length - 1, to))];
+        next.focus({ focusVisible: true });
+        this.choose("index" in next.dataset ? { relation: to_index(next) } : { primitive: to_primitive(next) });
+      }
+    }
+
+    show() {
+      if (this.explained === null) return;
+      const { relations } = this.explanations.get(this.explained);
+      const item = this.hovered || this.chosen;
+      const relation = item && "relation" in item ? relations[item.relation] : null;
+      const place = item && "primitive" in item ? this.places.get(item.primitive) : null;
+      const drawn = relation ? [relation] : place ? [] : relations.slice(0, AT_REST);
+      const size = [this.image.naturalWidth || 224, this.image.naturalHeight || 224];
+      this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
+      this.root.classList.toggle("pv-heated", place !== null);
+      ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size);
+      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, FAMILY });
+      this.say(relation, place, drawn.length, measured);
+    }
+
+    mark(item, used) {
+      this.relations.forEach((button, index) => current(button, item !== null && item.relation === index));
+      for (const button of this.primitives) {
+        const primitive = to_primitive(button);
+        current(button, item !== null && item.primitive === primitive);
+        button.classList.toggle("pv-used", used.includes(primitive));
+      }
+    }
+
+    say(relation, place, drawn, measured) {
+      const words = make("span", "pv-said");
+      const numbers = make("span", "pv-quiet");
+      if (relation) {
+        words.textContent = relation.words;
+        numbers.textContent = `weight ${number(relation.weight)} × satisfaction ${relation.satisfaction.toFixed(2)} ` +
+          `= contribution ${number(relation.contribution)}` + (measured ? ` · ${measured}` : "");
+      } else if (place) {
+        words.textContent = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
+        numbers.textContent = "its heat map; the box is its extent, twice the map's deviation to each side";
+      } else {
+        words.textContent = drawn === 1 ? "The strongest relation" : `The ${drawn} strongest relations`;
+        numbers.textContent = "Point at a relation or a primitive, or tap it, to see it alone.";
+      }
+      this.caption.replaceChildren(words, numbers);
+    }
+  }
+
+  const same = (one, other) =>
+    one !== null && one.relation === other.relation && one.primitive === other.primitive;
+  const to_index = (button) => Number(button.dataset.index);
+  const to_primitive = (button) => Number(button.dataset.primitive);
+
+  function current(button, is) {
+    if (is) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  }
+
+  return {
+    mount(element, data) {
+      element.replaceChildren(new View(data).root);
+    },
+  };
+})();

@@ -1,0 +1,138 @@
+"""One image, what a model said of it and why, as the JSON data that the viewer shows: a *case*.
+
+A case stands for itself: the image is in it, and the heat maps are. It is kept small, so that a page can hold
+hundreds: at most `RELATIONS` relations of an explained class are listed and the others are summed, and at most
+`CLASSES` classes are named.
+"""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image
+
+from parse_dg.deploy.predictor import Prediction
+from parse_dg.explain.explanation import Reading, Relation, places_of
+
+CLASSES = 10
+"""How many classes are named, the most probable first; the explained ones are named whatever their probability."""
+RELATIONS = 12
+"""How many relations of an explained class are listed, the largest contribution first."""
+LOSSLESS_BYTES = 16_384
+"""An image whose PNG is at most this long is kept as it is. Larger ones, which are photographs, become JPEG."""
+JPEG_QUALITY = 90
+DECIMALS = 7
+"""Of scores, weights, satisfactions and contributions: so that what is shown adds up."""
+
+Pixels = UInt8[np.ndarray, "H W 3"]
+
+
+def parse_case(
+    reading: Reading, pixels: Pixels, *, title: str, truth: str | None = None, other: str | None = None
+) -> dict[str, Any]:
+    """The case of an image that a model of PARSE has read.
+
+    Explained are the predicted class and a second one: `other`, or else the true class where it is another, or
+    else the runner-up.
+    """
+    explained = _explained(reading, truth, other)
+    probabilities, scores = reading.logits.softmax(0).tolist(), reading.scores.tolist()
+    ranked = reading.logits.argsort(descending=True, stable=True).tolist()
+    named = {*ranked[:CLASSES], *(reading.number(name) for name in explained)}
+    heatmap = reading.descriptors.heatmap[0].float().cpu().numpy()
+    return {
+        "title": title,
+        "image": data_uri(pixels),
+        "truth": truth,
+        "predicted": reading.predicted,
+        "classes": [
+            {"name": reading.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
+            for c in ranked
+            if c in named
+        ],
+        "explanations": {name: _explanation(reading, name) for name in explained},
+        "places": [
+            {name: value if name == "primitive" else round(value, 4) for name, value in place.to_dict().items()}
+            for place in places_of(reading.descriptors)
+        ],
+        "heatmaps": {"shape": list(heatmap.shape), "values": _packed(heatmap)},
+    }
+
+
+def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str | None = None) -> dict[str, Any]:
+    """The case of an image that a model of any method has predicted: the classes of `prediction.top`, no why."""
+    return {
+        "title": title,
+        "image": data_uri(pixels),
+        "truth": truth,
+        "predicted": prediction.class_name,
+        "classes": [
+            {"name": name, "probability": _short(probability), "score": None}
+            for name, probability in prediction.top
+        ],
+        "explanations": {},
+        "places": [],
+        "heatmaps": None,
+    }
+
+
+def data_uri(pixels: Pixels) -> str:
+    """An image as `data:`: PNG where that is short, so that no pixel of a small image changes; else JPEG."""
+    image, png = Image.fromarray(pixels), io.BytesIO()
+    image.save(png, "PNG", optimize=True)
+    if png.tell() > LOSSLESS_BYTES:
+        jpeg = io.BytesIO()
+        image.save(jpeg, "JPEG", quality=JPEG_QUALITY, subsampling=0, optimize=True)
+        if jpeg.tell() < png.tell():
+            return f"data:image/jpeg;base64,{_base64(jpeg.getvalue())}"
+    return f"data:image/png;base64,{_base64(png.getvalue())}"
+
+
+def _explained(reading: Reading, truth: str | None, other: str | None) -> list[str]:
+    """The classes whose scores are explained, the predicted one first."""
+    second = other if other is not None else truth
+    if second is None or second == reading.predicted:
+        runners_up = reading.logits.argsort(descending=True, stable=True)[1:2].tolist()
+        return [reading.predicted, *(reading.classes[c] for c in runners_up)]
+    return [reading.predicted, second]
+
+
+def _explanation(reading: Reading, name: str) -> dict[str, Any]:
+    """The largest contributions one by one, the others as one sum: together they are the score.
+
+    As `Reading.explain` has them; a model may use tens of thousands, of which only these few are made.
+    """
+    weights = reading.weights[reading.number(name)]
+    contributions = weights * reading.satisfaction
+    used = weights.nonzero().squeeze(1)
+    order = used[contributions[used].argsort(descending=True, stable=True)]
+    rest = order[RELATIONS:]
+    shown = [
+        Relation(**reading.applications[c]._asdict(), weight=float(weights[c]), satisfaction=float(held))
+        for c, held in zip(order[:RELATIONS].tolist(), reading.satisfaction[order[:RELATIONS]], strict=True)
+    ]
+    numbers = ("weight", "satisfaction", "contribution")
+    return {
+        "score": _short(float(contributions.sum())),
+        "relations": [
+            {field: _short(value) if field in numbers else value for field, value in each.to_dict().items()}
+            for each in shown
+        ],
+        "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},
+    }
+
+
+def _packed(heatmap: Float[np.ndarray, "K H W"]) -> str:
+    """Each map as bytes, 255 where it is largest."""
+    largest = heatmap.max(axis=(1, 2), keepdims=True)
+    return _base64(np.rint(255 * heatmap / largest).astype(np.uint8).tobytes())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _short(value: float) -> float:
+    return round(value, DECIMALS)

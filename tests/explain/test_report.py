@@ -1,0 +1,266 @@
+"""The report's page: everything is in it, in one file, and no name in it is ever read as anything but text."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parse_dg.errors import InputError
+from parse_dg.evaluation.text_table import TextTable
+from parse_dg.explain.classes import Term
+from parse_dg.explain.report import check_place, report_page, write_report
+from parse_dg.explain.report_classes import TERMS, ClassSummary
+from parse_dg.explain.report_data import Curve, CurvePoint, DomainScore, Gallery, Headline, Report
+from parse_dg.explain.report_html import Html, element, joined
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;"
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, and the text of each kind of element."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag != "meta":
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts.setdefault(self._open[-1], []).append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def text(self) -> str:
+        return " ".join(
+            part for tag, parts in self.texts.items() if tag not in ("script", "style") for part in parts
+        )
+
+
+def composition(name: str, weights: tuple[float, ...] = (0.7, 0.3)) -> ClassSummary:
+    predicates = ("has", "above", "tri", "orient")
+    terms = (
+        Term(f"{predicates[n % 4]}(p{n})", f"words {n}", predicates[n % 4], (n, n + 1), weight)
+        for n, weight in enumerate(weights)
+    )
+    families = {"presence": weights[0], "binary": 1 - weights[0]}
+    strongest = tuple(terms)[:TERMS]
+    rest = 1 - sum(term.weight for term in strongest)
+    return ClassSummary(name=name, relations=len(weights), families=families, terms=strongest, rest=rest)
+
+
+def case(title: str = "one", truth: str = "cat") -> dict[str, Any]:
+    classes = [{"name": "dog", "probability": 0.6, "score": None}]
+    return {
+        "title": title,
+        "image": PIXEL,
+        "truth": truth,
+        "predicted": "dog",
+        "classes": classes,
+        "explanations": {},
+        "places": [],
+        "heatmaps": None,
+    }
+
+
+def score(domain: str, role: Any, confusion: list[list[int]]) -> DomainScore:
+    counts = np.array(confusion)
+    return DomainScore(
+        domain=domain,
+        images="all images, never seen in training",
+        role=role,
+        correct=int(counts.trace()),
+        total=int(counts.sum()),
+        confusion=counts,
+    )
+
+
+@pytest.fixture
+def report() -> Report:
+    points = [
+        CurvePoint(step=10, loss=2.0, validation={"photo": 0.2, "paint": 0.4}, mean=0.3),
+        CurvePoint(step=20, loss=1.0, validation={"photo": 0.6, "paint": 0.8}, mean=0.7),
+        CurvePoint(step=30, loss=0.5, validation={}, mean=None),
+    ]
+    return Report(
+        title="parse on shapes",
+        headline=Headline(accuracy=0.8125, words="accuracy on sketch"),
+        facts=(("method", "parse"),),
+        rules=("The target is scored on all of its images.",),
+        notes=("Left out: the moon.",),
+        classes=("cat", "dog"),
+        scores=(
+            score("sketch", "result", [[5, 3], [0, 8]]),
+            score("photo", "source", [[6, 2], [1, 7]]),
+            score("paint", "source", [[8, 0], [0, 0]]),
+        ),
+        galleries=(Gallery(title="sketch: wrong", words="3 of 16", cases=(case(),)),),
+        compositions=(composition("cat"), composition("dog", (0.05,) * 20)),
+        compaction=(TextTable("Threshold 0", ("", "full", "compact"), (("applications", "20", "12"),), ("note",)),),
+        curve=Curve(points=tuple(points), chosen=20, images="held-out images"),
+        config={"data.target": "sketch", "seed": "0"},
+        commands=(("Again:", "parse-dg train --config config.json --out repeated"),),
+        environment={"python": "3.11"},
+    )
+
+
+def test_everything_is_on_the_page(report: Report) -> None:
+    text = Page(report_page(report)).text
+    for words in (
+        *("81.2%", "accuracy on sketch", "The target is scored on all of its images.", "Left out: the moon."),
+        *("13 of 16", "62.5%", "Mean of the 2 source rows: 90.6%", "words 0", "0.700", "applications", "target"),
+        *("parse-dg train --config config.json --out repeated", "3.11", "step 20", "Confusion matrix: photo"),
+    ):
+        assert words in text, words
+
+
+def test_the_page_asks_for_nothing_and_lets_nothing_else_run(report: Report) -> None:
+    page = Page(report_page(report))
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "form", "base"), tag
+        assert not any(name.startswith("on") or name in ("src", "style", "srcset") for name in attributes), (
+            attributes
+        )
+        assert attributes.get("href", "#").startswith("#")
+    scripts = page.all("script")
+    assert [attributes.get("type") for attributes in scripts] == ["application/json", None]
+    (policy,) = (a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    allowed = re.findall(r"sha256-([\w+/=]+)", policy)
+    code, style = page.texts["script"][-1], page.texts["style"][0]
+    assert allowed == [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (code, style)]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+
+
+def test_the_same_report_gives_the_same_bytes(report: Report, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    assert write_report(one, report) == write_report(two, report) == len(one.read_bytes())
+    assert one.read_bytes() == two.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.html", "two.html"]
+
+
+def test_no_name_is_read_as_html(report: Report) -> None:
+    hostile = replace(
+        report,
+        title=HOSTILE,
+        headline=Headline(accuracy=0.5, words=HOSTILE),
+        facts=((HOSTILE, HOSTILE),),
+        rules=(HOSTILE,),
+        notes=(HOSTILE,),
+        classes=(HOSTILE, "dog"),
+        scores=(replace(report.scores[0], domain=HOSTILE, images=HOSTILE),),
+        galleries=(Gallery(title=HOSTILE, words=HOSTILE, cases=(case(HOSTILE, HOSTILE),)),),
+        compositions=(composition(HOSTILE),),
+        compaction=(TextTable(HOSTILE, (HOSTILE,), ((HOSTILE,),), (HOSTILE,)),),
+        curve=replace(
+            report.curve,
+            images=HOSTILE,
+            points=(CurvePoint(step=1, loss=1.0, validation={HOSTILE: 0.5, "b": 0.5}, mean=0.5),),
+        ),
+        config={f"data.{HOSTILE}": HOSTILE, HOSTILE: HOSTILE},
+        commands=((HOSTILE, HOSTILE),),
+        environment={HOSTILE: HOSTILE},
+    )
+    page = Page(report_page(hostile))
+    assert page.all("img") == []
+    assert len(page.all("script")) == 2
+    assert page.text.count(HOSTILE) >= 18
+    (gallery,) = json.loads(page.texts["script"][0])
+    assert gallery["title"] == gallery["cases"][0]["title"] == gallery["cases"][0]["truth"] == HOSTILE
+
+
+def test_a_name_that_is_half_a_character_can_be_written(report: Report, tmp_path: Path) -> None:
+    odd = "cat\udcff"
+    named = replace(report, title=odd, galleries=(Gallery(title=odd, words="", cases=(case(odd),)),))
+    write_report(tmp_path / "report.html", named)
+    assert r"cat\udcff" in (tmp_path / "report.html").read_text()
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "there.html").mkdir()
+    with pytest.raises(InputError, match="cannot write the report to"):
+        write_report(tmp_path / "there.html", report)
+    assert [path.name for path in tmp_path.iterdir()] == ["there.html"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "report", "folder.html", "missing/report.html"])
+def test_a_bad_place_is_refused_before_any_work(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(InputError, match=r"expected a name that ends in \.html, in a folder"):
+        check_place(tmp_path / name)
+    check_place(tmp_path / "report.html")
+
+
+def test_a_method_without_relations_says_so_in_a_line_each(report: Report) -> None:
+    plain = replace(report, compositions=(), compaction=(), curve=None, galleries=(), environment={})
+    text = Page(report_page(plain)).text
+    assert "only PARSE's classes are compositions" in text
+    assert "Only a model of PARSE can be compacted." in text
+    assert "No images are shown." in text
+    assert "words 0" not in text
+
+
+def test_the_relations_of_a_class_and_the_rest_add_up(report: Report) -> None:
+    page = report_page(replace(report, compositions=(composition("dog", (0.05,) * 20),)))
+    assert page.count("0.050") == TERMS
+    assert f'and {20 - TERMS} more<span class="number">{0.05 * (20 - TERMS):.3f}</span>' in page
+
+
+def test_a_matrix_shades_shares_of_rows(report: Report) -> None:
+    page = Page(report_page(report))
+    cells = [a["class"] for a in page.all("td") if "level" in (a.get("class") or "")]
+    assert cells[:4] == ["right level7", "wrong level4", "wrong level0", "right level10"]
+    assert "no image" in page.text  # of the dog there is none in paint
+
+
+def test_many_classes_are_listed_by_their_most_frequent_confusions(report: Report) -> None:
+    count = 50
+    confusion = np.eye(count, dtype=np.int64) * 10
+    confusion[3, 7], confusion[7, 3], confusion[1, 2] = 5, 2, 9
+    names = tuple(f"class {n}" for n in range(count))
+    scores = (replace(report.scores[0], confusion=confusion, correct=500, total=516),)
+    page = Page(report_page(replace(report, classes=names, scores=scores)))
+    assert "The 3 most frequent of 3 confusions, of 50 classes." in page.text
+    assert page.text.index("9 of 19 (47.4%)") < page.text.index("5 of 15 (33.3%)") < page.text.index("2 of 12")
+    assert len(page.all("td")) < 40
+
+
+def test_curves_run_from_left_to_right_and_up_with_accuracy(report: Report) -> None:
+    lines = [a["points"] for a in Page(report_page(report)).all("polyline")]
+    assert len(lines) == 4  # photo, paint, their mean, the loss
+    photo = [tuple(map(float, point.split(","))) for point in str(lines[0]).split()]
+    assert len(photo) == 2
+    assert photo[0][0] < photo[1][0]
+    assert photo[0][1] > photo[1][1]  # y grows downwards
+    assert len(str(lines[3]).split()) == 3
+
+
+def test_text_is_escaped_unless_it_is_html() -> None:
+    assert element("p", "<b>", Html("<i></i>"), class_="a", hidden=True, open=False) == (
+        '<p class="a" hidden>&lt;b&gt;<i></i></p>'
+    )
+    assert element("meta", http_equiv='"x"') == '<meta http-equiv="&quot;x&quot;"/>'
+    assert joined(["<", Html("<")], "") == "&lt;<"

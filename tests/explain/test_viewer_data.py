@@ -1,0 +1,145 @@
+"""Cases: what the viewer is given says what the model said, adds up, and is small."""
+
+import base64
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import whole
+from parse_dg.deploy.model_file import load_model
+from parse_dg.deploy.predictor import load
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import Reading, read_image
+from parse_dg.explain.viewer_data import CLASSES, RELATIONS, data_uri, parse_case, plain_case
+from tests.conftest import Tiny
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def pixels(tiny: Tiny) -> np.ndarray:
+    domain = open_benchmark(tiny().data).domain("photo")
+    return load_images(whole(domain), np.array([3]))[0][0].permute(1, 2, 0).numpy()
+
+
+@pytest.fixture(scope="module")
+def reading(parse_run: Path, pixels: np.ndarray) -> Reading:
+    return read_image(load_model(parse_run), pixels)
+
+
+def opened(uri: str) -> np.ndarray:
+    data = base64.b64decode(uri.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def heat(case: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(case["heatmaps"]["values"]), np.uint8).reshape(case["heatmaps"]["shape"])
+
+
+def test_contributions_shown_and_the_rest_are_the_score(reading: Reading, pixels: np.ndarray) -> None:
+    case = parse_case(reading, pixels, title="one")
+    scores = dict(zip(reading.classes, reading.scores.tolist(), strict=True))
+    for name, explanation in case["explanations"].items():
+        assert 0 < len(explanation["relations"]) <= RELATIONS
+        shown = [each["contribution"] for each in explanation["relations"]]
+        assert shown == sorted(shown, reverse=True)
+        assert math.fsum(shown) + explanation["rest"]["contribution"] == pytest.approx(scores[name], abs=1e-6)
+        assert explanation["score"] == pytest.approx(scores[name], abs=1e-6)
+        whole = reading.explain(name)
+        assert [each["name"] for each in explanation["relations"]] == [r.name for r in whole.relations[:RELATIONS]]
+        assert len(shown) + explanation["rest"]["count"] == len(whole.relations)
+        for each in explanation["relations"]:
+            assert each["weight"] * each["satisfaction"] == pytest.approx(each["contribution"], abs=1e-6)
+
+
+def test_a_case_says_what_the_model_said(reading: Reading, pixels: np.ndarray) -> None:
+    case = parse_case(reading, pixels, title="one")
+    probabilities = reading.logits.softmax(0).tolist()
+    assert case["predicted"] == reading.predicted == case["classes"][0]["name"]
+    found = {each["name"]: each["probability"] for each in case["classes"]}
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    for name, probability in found.items():
+        assert probability == pytest.approx(probabilities[reading.number(name)], abs=1e-6)
+    centre = reading.descriptors.centre[0].tolist()
+    assert [[p["x"], p["y"]] for p in case["places"]] == pytest.approx(np.array(centre), abs=1e-4)
+    assert [p["primitive"] for p in case["places"]] == list(range(16))
+
+
+def test_the_second_class_is_the_asked_one_the_true_one_or_the_runner_up(
+    reading: Reading, pixels: np.ndarray
+) -> None:
+    order = [reading.classes[c] for c in reading.logits.argsort(descending=True).tolist()]
+    first, second, *_, last = order
+    assert list(parse_case(reading, pixels, title="")["explanations"]) == [first, second]
+    assert list(parse_case(reading, pixels, title="", truth=first)["explanations"]) == [first, second]
+    assert list(parse_case(reading, pixels, title="", truth=last)["explanations"]) == [first, last]
+    asked = parse_case(reading, pixels, title="", truth=second, other=last)
+    assert list(asked["explanations"]) == [first, last]
+    assert asked["truth"] == second
+    with pytest.raises(InputError, match="unknown class 'cow'"):
+        parse_case(reading, pixels, title="", other="cow")
+
+
+def test_heat_maps_are_the_models_each_scaled_to_its_largest(reading: Reading, pixels: np.ndarray) -> None:
+    maps = reading.descriptors.heatmap[0]
+    found = heat(parse_case(reading, pixels, title=""))
+    assert found.shape == tuple(maps.shape)
+    expected = 255 * (maps / maps.amax((1, 2), keepdim=True)).numpy()
+    assert np.abs(found - expected).max() <= 0.51
+    assert (found.max(axis=(1, 2)) == 255).all()
+
+
+def test_many_classes_are_cut_to_the_most_probable_and_the_explained(reading: Reading, pixels: np.ndarray) -> None:
+    count = 40
+    names = tuple(f"class {n}" for n in range(count))
+    many = Reading(
+        classes=names,
+        applications=reading.applications,
+        weights=reading.weights[:1].expand(count, -1),
+        satisfaction=reading.satisfaction,
+        logits=torch.arange(count, dtype=torch.float64).flip(0),
+        scale=reading.scale,
+        descriptors=reading.descriptors,
+    )
+    case = parse_case(many, pixels, title="", truth="class 33")
+    assert [each["name"] for each in case["classes"]] == [*names[:CLASSES], "class 33"]
+
+
+def test_a_case_of_another_method_has_no_why(erm_run: Path, pixels: np.ndarray) -> None:
+    (prediction,) = load(erm_run, "cpu").predict(pixels, top=4)
+    case = plain_case(prediction, pixels, title=HOSTILE, truth="glider")
+    assert case["predicted"] == prediction.class_name
+    assert [each["name"] for each in case["classes"]] == [name for name, _ in prediction.top]
+    assert all(each["score"] is None for each in case["classes"])
+    assert (case["explanations"], case["places"], case["heatmaps"]) == ({}, [], None)
+    assert case["title"] == HOSTILE
+
+
+def test_cases_are_json_and_small(reading: Reading, erm_run: Path, pixels: np.ndarray) -> None:
+    (prediction,) = load(erm_run, "cpu").predict(pixels)
+    for case in (parse_case(reading, pixels, title=HOSTILE), plain_case(prediction, pixels, title=HOSTILE)):
+        text = json.dumps(case, allow_nan=False)
+        assert json.loads(text) == case
+        assert len(text) < 30_000
+
+
+def test_small_images_keep_every_pixel_and_photographs_become_jpeg(pixels: np.ndarray) -> None:
+    assert data_uri(pixels).startswith("data:image/png;base64,")
+    assert (opened(data_uri(pixels)) == pixels).all()
+    generator = torch.Generator().manual_seed(0)
+    noise: Tensor = torch.randint(0, 256, (28, 28, 3), dtype=torch.uint8, generator=generator)
+    photograph = np.asarray(Image.fromarray(noise.numpy()).resize((224, 224), Image.Resampling.BICUBIC))
+    uri = data_uri(photograph)
+    assert uri.startswith("data:image/jpeg;base64,")
+    assert len(uri) < 60_000
+    assert np.abs(opened(uri).astype(int) - photograph).mean() < 3
