@@ -10,9 +10,12 @@ from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
-from parse_dg.explain.explanation import explain
+from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.contrast import contrast, counterfactual
+from parse_dg.explain.explanation import Explanation, explain, read_image
 
 __all__ = [
+    "Explanation",
     "InputError",
     "Prediction",
     "Predictor",
@@ -21,9 +24,13 @@ __all__ = [
     "build_config",
     "change",
     "compact",
+    "contrast",
+    "counterfactual",
+    "describe_classes",
     "execute",
     "explain",
     "load",
     "load_model",
     "open_benchmark",
+    "read_image",
 ]

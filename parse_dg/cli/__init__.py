@@ -9,7 +9,21 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from parse_dg._version import __version__
-from parse_dg.cli import data, describe, export, predict, runs, sweep, tables, train
+from parse_dg.cli import (
+    data,
+    describe,
+    explain,
+    export,
+    figure,
+    measure,
+    predict,
+    report,
+    runs,
+    serve,
+    sweep,
+    tables,
+    train,
+)
 from parse_dg.deploy.export import ExportError
 from parse_dg.errors import InputError
 from parse_dg.experiments.compact import NotLosslessError
@@ -18,6 +32,8 @@ from parse_dg.experiments.sweep import SweepFailedError
 from parse_dg.training.check import NonFiniteLossError
 from parse_dg.wording import UNPRINTABLE
 
+PARTS = (train, runs, sweep, data, tables, describe, predict, explain, figure, measure, report, serve, export)
+"""The modules of the commands, in the order of the help."""
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -39,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print("parse-dg: interrupted; the same command goes on from what was written so far", file=sys.stderr)
+        more = "; the same command goes on from what was written so far" if options.resumes else ""
+        print(f"parse-dg: interrupted{more}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 
@@ -57,7 +74,8 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
     )
     parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
+    parser.set_defaults(resumes=False)  # a command that goes on where it was broken off sets it
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for part in (train, runs, sweep, data, tables, describe, predict, export):
+    for part in PARTS:
         part.add_commands(commands)
     return parser

@@ -156,7 +156,7 @@ def add_commands(commands: "Commands") -> None:
     command.set_defaults(command=show)
     command = verbs.add_parser("download", help="fetch a public data set, check it and add it")
     command.add_argument("name", metavar="NAME", help=KNOWN)
-    command.set_defaults(command=download)
+    command.set_defaults(command=download, resumes=True)
     command = verbs.add_parser("remove", help="forget a data set, with what was unpacked for it")
     command.add_argument("name", metavar="NAME")
     command.set_defaults(command=remove)

@@ -1,20 +1,16 @@
 """`parse-dg predict`: the classes of images, by a trained model of any method."""
 
 import argparse
-import csv
-import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
@@ -23,9 +19,10 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.experiments.folder import read_config
-from parse_dg.explain.explanation import Relation, explain
+from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures import explanation_figure, require_matplotlib
-from parse_dg.wording import percent, plural, printable
+from parse_dg.explain.prediction_writers import Answer, Shown, write_csv, write_jsonl, write_tables
+from parse_dg.wording import plural
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -33,23 +30,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "jsonl", "csv")
 RELATIONS = 5
 """How many of an image's relations are said."""
-TABLE_ROWS = 200
-"""A longer table is printed in parts, each when it is full: nobody waits for the last image to see the first."""
 EXIT_UNREADABLE = 1
-
-
-class Answer(NamedTuple):
-    """What is said of one image."""
-
-    prediction: Prediction
-    relations: tuple[Relation, ...]
-    """The strongest, where they were asked for."""
-    picture: Path | None
-
-    @property
-    def file(self) -> str:
-        """The image's path as it was given, or found."""
-        return str(self.prediction.file)
 
 
 class Tally:
@@ -92,15 +73,20 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
     """Predict and print image after image."""
+    shown = Shown(
+        classes=min(options.top, len(predictor.classes)),
+        relations=RELATIONS if options.explain else 0,
+        pictures=options.pictures is not None,
+    )
     with _counter(console) as bar:
         answers = bar.track(_answers(options, predictor, tally))
         match options.format:
             case "jsonl":
-                _write_jsonl(answers, options)
+                write_jsonl(answers, shown, sys.stdout)
             case "csv":
-                _write_csv(answers, options, min(options.top, len(predictor.classes)))
+                write_csv(answers, shown, sys.stdout)
             case _:
-                _write_tables(answers, options, predictor, console)
+                write_tables(answers, shown, predictor, console)
 
 
 def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) -> Iterator[Answer]:
@@ -110,7 +96,7 @@ def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) ->
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)
             else:
-                yield Answer(prediction, (), None)
+                yield Answer(prediction)
             tally.predicted += 1
         sys.stdout.flush()
 
@@ -165,103 +151,6 @@ def _counter(console: Console) -> Progress:
         redirect_stdout=False,  # else what is printed would go to standard error, too
         disable=console.is_terminal or not messages.is_terminal,
     )
-
-
-def _write_jsonl(answers: Iterable[Answer], options: argparse.Namespace) -> None:
-    """An object a line."""
-    for answer in answers:
-        prediction = answer.prediction
-        line: dict[str, Any] = {
-            "file": answer.file,
-            "class": prediction.class_name,
-            "probability": _short(prediction.probability),
-            "top": [{"class": name, "probability": _short(p)} for name, p in prediction.top],
-        }
-        if options.explain:
-            line["relations"] = [
-                {
-                    "words": each.words,
-                    "contribution": _short(each.contribution),
-                    "weight": _short(each.weight),
-                    "satisfaction": _short(each.satisfaction),
-                }
-                for each in answer.relations
-            ]
-        if options.pictures:
-            line["picture"] = str(answer.picture)
-        print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
-
-
-def _write_csv(answers: Iterable[Answer], options: argparse.Namespace, top: int) -> None:
-    """A row an image, after a heading."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    heading = ["file", "class", "probability"]
-    heading += [name for rank in range(2, top + 1) for name in (f"class_{rank}", f"probability_{rank}")]
-    heading += ["relations"] * bool(options.explain) + ["picture"] * bool(options.pictures)
-    writer.writerow(heading)
-    for answer in answers:
-        row = [answer.file, *(cell for name, p in answer.prediction.top for cell in (name, _short(p)))]
-        if options.explain:
-            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in answer.relations))
-        if options.pictures:
-            row.append(str(answer.picture))
-        writer.writerow(row)
-
-
-def _write_tables(
-    answers: Iterable[Answer], options: argparse.Namespace, predictor: Predictor, console: Console
-) -> None:
-    """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
-    table, some = _empty_table(options), False
-    for answer in answers:
-        some = True
-        table.add_row(*(Text(cell) for cell in _cells(answer, options)))
-        if table.row_count == TABLE_ROWS:
-            console.print(table)
-            table = _empty_table(options)
-    if table.row_count:
-        console.print(table)
-    if some:
-        size = predictor.image_size
-        model = f"{predictor.model.spec.algorithm.name}, {plural(len(predictor.classes), 'class')}"
-        console.print(f"probability: softmax of the model's logits ({model}; images resized to {size} × {size})")
-    if some and options.explain:
-        console.print(
-            "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "
-            f"the {RELATIONS} largest at most"
-        )
-
-
-def _empty_table(options: argparse.Namespace) -> Table:
-    table = Table()
-    table.add_column("file", overflow="fold")
-    table.add_column("predicted class", overflow="fold")
-    table.add_column("probability", justify="right")
-    if options.top > 1:
-        table.add_column("next classes", overflow="fold")
-    if options.explain:
-        table.add_column("strongest relations", overflow="fold")
-    if options.pictures:
-        table.add_column("picture", overflow="fold")
-    return table
-
-
-def _cells(answer: Answer, options: argparse.Namespace) -> Iterator[str]:
-    prediction = answer.prediction
-    yield printable(answer.file)
-    yield printable(prediction.class_name)
-    yield percent(prediction.probability)
-    if options.top > 1:
-        yield ", ".join(f"{printable(name)} {percent(p)}" for name, p in prediction.top[1:])
-    if options.explain:
-        yield "\n".join(f"{each.contribution:.3f} {each.words}" for each in answer.relations)
-    if options.pictures:
-        yield printable(str(answer.picture))
-
-
-def _short(value: float) -> float:
-    """Six digits: what a float32 is good for."""
-    return float(f"{value:.6g}")
 
 
 def add_commands(commands: "Commands") -> None:

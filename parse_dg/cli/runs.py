@@ -144,4 +144,4 @@ def _add_demo(commands: "Commands") -> None:
     )
     command.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
     command.add_argument("--steps", type=int, metavar="N", help="of each training (default: the recipe's)")
-    command.set_defaults(command=demo)
+    command.set_defaults(command=demo, resumes=True)

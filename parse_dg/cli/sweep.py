@@ -277,7 +277,7 @@ def add_commands(commands: "Commands") -> None:
         "--track", action="append", default=[], metavar="NAME", help="for every run, as in `train`; repeatable"
     )
     _add_launching(command)
-    command.set_defaults(command=sweep)
+    command.set_defaults(command=sweep, resumes=True)
 
 
 def _add_launching(command: argparse.ArgumentParser) -> None:

@@ -166,7 +166,7 @@ def add_commands(commands: "Commands") -> None:
         help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
     )
     _add_how(command)
-    command.set_defaults(command=train)
+    command.set_defaults(command=train, resumes=True)
 
 
 def _add_how(command: argparse.ArgumentParser) -> None:

@@ -57,6 +57,10 @@ class ImageError(InputError):
         return f"cannot read {printable(str(self.path))}: {self.reason}"
 
 
+class TooManyPixelsError(ImageError):
+    """An image that claims more pixels than are decoded; none of them was."""
+
+
 class _Quiet:
     """Ignores Pillow's warnings (odd tags, large sizes, dropped transparency) while any thread is decoding.
 
@@ -128,16 +132,17 @@ def to_square(image: Image.Image, size: int) -> UInt8[np.ndarray, "S S 3"]:
     return np.array(image if image.size == (size, size) else image.resize((size, size), Image.Resampling.BILINEAR))
 
 
-def open_bytes(data: bytes, path: Path, keep_truncated: bool = False) -> Image.Image:
+def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels: int | None = None) -> Image.Image:
     """As `open_image`, where the bytes of the file have been read already; `path` is only named in errors."""
+    limit = MAX_PIXELS if max_pixels is None else max_pixels
     if keep_truncated and data.startswith(_JPEG_START):
         data += _JPEG_END  # lets libjpeg finish; after the image's own end it means nothing
     try:
         with _quiet, Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
-                reason = f"it claims {width} × {height} pixels, at most {MAX_PIXELS:,} are decoded"
-                raise ImageError(path, reason)
+            if width * height > limit:
+                reason = f"it claims {width} × {height} pixels, at most {limit:,} are decoded"
+                raise TooManyPixelsError(path, reason)
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")
@@ -147,6 +152,9 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False) -> Image.I
             return rgb if turn is None else rgb.transpose(turn)
     except ImageError:
         raise
+    except Image.DecompressionBombError as error:
+        reason = f"it claims far more than the {limit:,} pixels that are decoded"
+        raise TooManyPixelsError(path, reason) from error
     except Exception as error:  # Pillow has no base class for what a broken file makes it raise
         raise ImageError(path, _reason(error)) from error
 
@@ -189,8 +197,6 @@ def _reason(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, UnidentifiedImageError):
         return f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image, or its header is damaged"
-    if isinstance(error, Image.DecompressionBombError):
-        return f"it claims far more than the {MAX_PIXELS:,} pixels that are decoded"
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
     if "truncated" in message.lower():

@@ -1,13 +1,15 @@
 """A class's composition in words: what its score is the sum of, whatever the image."""
 
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 import torch
 
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import unknown
-from parse_dg.explain.explanation import name_applications, plain
+from parse_dg.explain.explanation import model_of, name_applications, plain
 from parse_dg.model.vocabulary import FAMILY
 
 
@@ -50,18 +52,26 @@ class ClassComposition:
         """The `top` strongest relations in words (none: all of them)."""
         return tuple(term.words for term in self.terms[:top])
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+    def weaker(self, top: int | None) -> tuple[int, float]:
+        """How many relations come after the `top` strongest (none: all are), and their weight together."""
+        others = self.terms[len(self.terms) if top is None else top :]
+        return len(others), fsum(term.weight for term in others)
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """As JSON data; with `top` the strongest alone are listed, and `rest` says what the others come to."""
         return {
             "name": self.name,
+            "relations": len(self.terms),
             "families": self.families,
-            "terms": [term.to_dict() for term in self.terms],
+            "terms": [term.to_dict() for term in self.terms[:top]],
+            "rest": dict(zip(("count", "weight"), self.weaker(top), strict=True)),
         }
 
 
 @torch.no_grad()
-def describe_classes(model: Model) -> tuple[ClassComposition, ...]:
+def describe_classes(model: Model | Predictor) -> tuple[ClassComposition, ...]:
     """The compositions of all classes, in their order."""
+    model = model_of(model)
     structure = model.parse().network.structure
     active = structure.composition.active()
     applications = name_applications(structure, active.applications)
@@ -72,9 +82,9 @@ def describe_classes(model: Model) -> tuple[ClassComposition, ...]:
     return tuple(compositions)
 
 
-def describe_class(model: Model, name: str) -> ClassComposition:
+def describe_class(model: Model | Predictor, name: str) -> ClassComposition:
     """The composition of one class."""
     for composition in describe_classes(model):
         if composition.name == name:
             return composition
-    raise unknown("class", name, model.spec.classes)
+    raise unknown("class", name, model_of(model).spec.classes)

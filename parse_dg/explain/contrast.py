@@ -6,7 +6,8 @@ prediction: a difference of logits is the scale times the difference of scores.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from math import fsum
+from typing import Any, NamedTuple
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Reading, by_class, plain
@@ -62,13 +63,36 @@ class Contrast:
         """Of the logits, after the scale."""
         return self.logit_scale * self.difference
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, with the differences."""
+    def strongest(self, top: int | None = None) -> "Strongest":
+        """The `top` relations (none: all) that speak for each side, the strongest first, and the others."""
+        this = [relation for relation in self.relations if relation.difference > 0][:top]
+        that = [relation for relation in reversed(self.relations) if relation.difference < 0][:top]
+        rest = self.relations[len(this) : len(self.relations) - len(that)]
+        return Strongest(tuple(this), tuple(that), tuple(rest))
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """As JSON data, with the differences.
+
+        With `top` the strongest on each side alone are listed, and `rest` says what the others come to.
+        """
+        this, that, rest = self.strongest(top)
+        listed = self.relations if top is None else (*this, *reversed(that))
+        left = () if top is None else rest
         return plain(self) | {
             "difference": self.difference,
             "logit_difference": self.logit_difference,
-            "relations": [relation.to_dict() for relation in self.relations],
+            "relations": [relation.to_dict() for relation in listed],
+            "rest": {"count": len(left), "difference": fsum(relation.difference for relation in left)},
         }
+
+
+class Strongest(NamedTuple):
+    """The relations of a contrast by the side that they speak for."""
+
+    this: tuple[Difference, ...]
+    that: tuple[Difference, ...]
+    rest: tuple[Difference, ...]
+    """The weaker ones of both sides, and those that speak for neither."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +134,13 @@ class Counterfactual:
     flips: tuple[Flip, ...]
     """The smallest change first; empty where no single relation changes the prediction."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """As JSON data; with `top` the smallest changes alone are listed, and `count` says how many there are."""
         return {
             "predicted": self.predicted,
             "scores": dict(self.scores),
-            "flips": [flip.to_dict() for flip in self.flips],
+            "count": len(self.flips),
+            "flips": [flip.to_dict() for flip in self.flips[:top]],
         }
 
 

@@ -5,24 +5,22 @@ Letters: B images, C classes, n applications that some class uses.
 """
 
 from dataclasses import dataclass
-from math import acos, cos, degrees, pi
+from math import acos, cos, degrees, fsum, pi
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int, UInt8
 from torch import Tensor
 
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import unknown
+from parse_dg.deploy.predictor import Predictor
+from parse_dg.errors import InputError, unknown
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import application_name
-
-Picture = UInt8[Tensor, "3 H W"] | UInt8[np.ndarray, "H W 3"]
-"""One RGB image, values 0 to 255."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,15 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """The relations that are not listed one by one, together."""
+
+    count: int
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """A prediction and all it is the sum of."""
 
@@ -88,16 +95,25 @@ class Explanation:
         """Where every primitive is, in their order."""
         return places_of(self.descriptors)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, without the heat maps; every relation comes with the places of what it binds."""
+    def weaker(self, top: int | None) -> Rest:
+        """What the relations after the `top` strongest (none: all are) come to together."""
+        others = self.relations[len(self.relations) if top is None else top :]
+        return Rest(len(others), fsum(r.weight for r in others), fsum(r.contribution for r in others))
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """As JSON data, without the heat maps; every relation comes with the places of what it binds.
+
+        With `top` the strongest alone are listed, and `rest` says what the others come to.
+        """
         places = [place.to_dict() for place in self.places]
-        relations = [r.to_dict() | {"places": [places[i] for i in r.primitives]} for r in self.relations]
+        relations = [r.to_dict() | {"places": [places[i] for i in r.primitives]} for r in self.relations[:top]]
         return {
             "predicted": self.predicted,
             "explained": self.explained,
             "scores": dict(self.scores),
             "probabilities": dict(self.probabilities),
             "relations": relations,
+            "rest": plain(self.weaker(top)),
             "primitives": places,
         }
 
@@ -162,26 +178,30 @@ class Reading:
         )
 
 
-def explain(model: Model, image: Picture, of: str | None = None) -> Explanation:
-    """Explain the score of class `of` (default: the predicted one) on one RGB image, values 0 to 255."""
+def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -> Explanation:
+    """Explain the score of class `of` (default: the predicted one) on one image: a path, a Pillow image, an array
+    H × W × 3 or a tensor 3 × H × W of uint8, of any size.
+    """
     return read_image(model, image).explain(of)
 
 
-def read_image(model: Model, image: Picture) -> Reading:
-    """Everything that can be said of one RGB image, values 0 to 255."""
-    if isinstance(image, np.ndarray):
-        image = torch.from_numpy(image.copy()).permute(2, 0, 1)
-    return read_images(model, image[None])[0]
+def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
+    """Everything that can be said of one image of any form and size, resized as for a prediction."""
+    pixels = load_image(0, image, model_of(model).spec.image_size).pixels
+    return read_images(model, torch.from_numpy(pixels).permute(2, 0, 1)[None])[0]
 
 
 @torch.no_grad()
-def read_images(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
-    """The readings of some RGB images, values 0 to 255, in one pass of the network."""
+def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
+    """The readings of some RGB images, values 0 to 255 and of the model's size, in one pass of the network."""
+    model = model_of(model)
     network = model.parse().network
     structure = network.structure
     # A model in float64 is given images in float64.
     unit = to_unit(images.to(structure.composition.weight.device)).to(structure.composition.weight.dtype)
     output = network(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+    if not output.logits.isfinite().all():
+        raise InputError("the model gives logits that are not finite: its weights are damaged")
     columns = output.structure.columns
     applications, weights = name_applications(structure, columns), output.structure.weights.double().cpu()
     satisfaction = structure.evaluate(output.descriptors, columns).double().cpu()
@@ -198,6 +218,11 @@ def read_images(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading
         )
         for b, (held, logits) in enumerate(zip(satisfaction, output.logits.double().cpu(), strict=True))
     )
+
+
+def model_of(model: Model | Predictor) -> Model:
+    """The model itself, also of what predicts with it."""
+    return model.model if isinstance(model, Predictor) else model
 
 
 def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> tuple[Application, ...]:

@@ -1,17 +1,91 @@
-"""Do primitives sit on parts? Measured where the true places of parts are known, as in Blueprints."""
+"""Where primitives are, in every image of a domain; and do they sit on parts, where the true places are known?
+
+Images are read once (`locate`): what is measured of many images is measured of the few numbers that are kept.
+Letters: N images, K primitives, P parts.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import plain
+from parse_dg.model.primitives import PrimitiveDescriptors
+
+BATCH = 128
+"""As in evaluation: the same images in the same batches give the same bits."""
+FOLLOWS = 0.5
+"""In what share of the images a part must be the nearest for a primitive to count as following it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Located:
+    """The images of one subset as their primitives, K × 5 numbers an image, and what is predicted of them.
+
+    The tensors are on the device of the model that read them.
+    """
+
+    domain: str
+    labels: Int[Tensor, "N"]
+    predicted: Int[Tensor, "N"]
+    probability: Float[Tensor, "N"]
+    """Of the predicted class."""
+    centre: Float[Tensor, "N K 2"]
+    presence: Float[Tensor, "N K"]
+    extent: Float[Tensor, "N K 2"]
+    cells: tuple[int, int]
+    """H and W of the heat maps."""
+
+    @property
+    def right(self) -> Bool[Tensor, "N"]:
+        """Which images are classified right."""
+        return self.predicted == self.labels
+
+    @property
+    def descriptors(self) -> PrimitiveDescriptors:
+        """What the structural layer needs; the heat maps, which it does not, are empty."""
+        heatmap = self.centre.new_empty((*self.presence.shape, 0, 0))
+        return PrimitiveDescriptors(self.centre, self.presence, self.extent, heatmap)
+
+
+@torch.no_grad()
+def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda images: None) -> Located:
+    """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
+    if len(subset.indices) == 0:
+        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
+    network = model.parse().network
+    weight = network.structure.composition.weight
+    found: list[tuple[Tensor, ...]] = []
+    cells = (1, 1)
+    for images, labels in evaluation_batches(subset, BATCH):
+        unit = to_unit(images.to(weight.device)).to(weight.dtype)  # a model in float64 is given float64
+        output = network(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+        probability, predicted = output.logits.softmax(1).max(1)
+        z = output.descriptors
+        found.append((labels.to(weight.device), predicted, probability, z.centre, z.presence, z.extent))
+        cells = (z.heatmap.shape[2], z.heatmap.shape[3])
+        seen(len(labels))
+    labels, predicted, probability, centre, presence, extent = map(torch.cat, zip(*found, strict=True))
+    return Located(
+        domain=subset.domain.name,
+        labels=labels,
+        predicted=predicted,
+        probability=probability,
+        centre=centre,
+        presence=presence,
+        extent=extent,
+        cells=cells,
+    )
 
 
 @dataclass(frozen=True)
@@ -28,23 +102,32 @@ class PrimitivePlace:
     presence: float
     """The mean presence."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether it follows the part."""
+        return self.share >= FOLLOWS
 
-@torch.no_grad()
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
+
 def primitive_places(
     model: Model, subset: Subset, centres: Float[np.ndarray, "N P 2"], parts: Sequence[str]
 ) -> tuple[PrimitivePlace, ...]:
     """For every primitive, the part it follows; `centres` are the true ones of the subset's images."""
-    network = model.parse().network
-    found, presence = [], []
-    for images, _ in evaluation_batches(subset, 128):
-        z = network(normalise(to_unit(images), IMAGENET_MEAN, IMAGENET_STD)).descriptors
-        found.append(z.centre)
-        presence.append(z.presence)
-    places, present = torch.cat(found).numpy(), torch.cat(presence).numpy()
-    distance = np.linalg.norm(places[:, :, None] - centres[:, None], axis=-1)  # (N, K, P)
+    return places_among_parts([locate(model, subset)], [centres], parts)
+
+
+def places_among_parts(
+    located: Sequence[Located], centres: Sequence[Float[np.ndarray, "_ P 2"]], parts: Sequence[str]
+) -> tuple[PrimitivePlace, ...]:
+    """For every primitive, the part it follows in all of these images together."""
+    presence = np.concatenate([each.presence.cpu().numpy() for each in located])
+    distance = np.concatenate([_distances(each, true) for each, true in zip(located, centres, strict=True)])
     nearest = distance.argmin(-1)  # (N, K)
     report = []
-    for k in range(places.shape[1]):
+    for k in range(presence.shape[1]):
         part, count = Counter(nearest[:, k].tolist()).most_common(1)[0]
         report.append(
             PrimitivePlace(
@@ -52,7 +135,84 @@ def primitive_places(
                 part=parts[part],
                 share=count / len(nearest),
                 distance=float(np.median(distance[:, k, part])),
-                presence=float(present[:, k].mean()),
+                presence=float(presence[:, k].mean()),
             )
         )
     return tuple(report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Localisation:
+    """How well the primitives of one domain sit on the parts that they follow on the source domains.
+
+    Only primitives that follow a part on the sources count: elsewhere there is nothing to be near to.
+    """
+
+    domain: str
+    images: int
+    primitives: int
+    """K."""
+    following: int
+    """How many primitives follow a part, any part, in this domain."""
+    expected: int
+    """How many follow one on the sources; the figures below are of these."""
+    error: float | None
+    """The mean over them of the median distance to the part they follow on the sources, in units of the grid (the
+    image is 2 wide); 0 is best. None if there are none, as below."""
+    error_of_right: float | None
+    """The same over the images that are classified right alone; None if there are none, too."""
+    error_of_wrong: float | None
+    error_by_chance: float | None
+    """The same distance to where that part is in another image of the domain, drawn at random."""
+    same_part: float | None
+    """The share of them that are nearest to the same part here, in most images, as on the sources."""
+    same_part_by_chance: float | None
+    """What that would be if this domain's parts were dealt to these primitives at random."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
+
+def localisation(
+    located: Located,
+    centres: Float[np.ndarray, "N P 2"],
+    parts: Sequence[str],
+    followed: Mapping[int, str],
+    generator: torch.Generator,
+) -> Localisation:
+    """`followed` says which primitive follows which part on the sources; `centres` are true, image by image."""
+    places = places_among_parts([located], [centres], parts)
+    shuffled = centres[torch.randperm(len(centres), generator=generator).numpy()]
+    right = located.right.cpu().numpy()
+    numbers = {k: parts.index(part) for k, part in followed.items()}
+    distance = _distances(located, centres)
+    here = [places[k].part for k in followed]
+    same = [found == part for found, part in zip(here, followed.values(), strict=True)]
+    dealt = [found == part for found in here for part in followed.values()]
+    return Localisation(
+        domain=located.domain,
+        images=len(located.labels),
+        primitives=len(places),
+        following=sum(place.follows for place in places),
+        expected=len(followed),
+        error=_error(distance, numbers),
+        error_of_right=_error(distance[right], numbers),
+        error_of_wrong=_error(distance[~right], numbers),
+        error_by_chance=_error(_distances(located, shuffled), numbers),
+        same_part=float(np.mean(same)) if followed else None,
+        same_part_by_chance=float(np.mean(dealt)) if followed else None,
+    )
+
+
+def _error(distance: Float[np.ndarray, "N K P"], followed: Mapping[int, int]) -> float | None:
+    """The mean over primitives of the median distance to the part each is expected at."""
+    if not followed or not len(distance):
+        return None
+    return float(np.mean([np.median(distance[:, k, part]) for k, part in followed.items()]))
+
+
+def _distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
+    """From every primitive to every part."""
+    places = located.centre.cpu().numpy()
+    return np.asarray(np.linalg.norm(places[:, :, None] - centres[:, None], axis=-1))

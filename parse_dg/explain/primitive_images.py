@@ -1,22 +1,32 @@
-"""What a primitive looks for: the images of each domain where it is strongest."""
+"""What a primitive looks for: the images of each domain where it is strongest.
+
+Its presence is σ(e), where e, the evidence, is the largest value of its map. Images are ranked by e: of a primitive
+that is all but certain everywhere the presence is 1 to the last digit, and tells nothing apart.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
+from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.data.domain import Domain
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import plain
+from parse_dg.explain.explanation import model_of, plain
+from parse_dg.model.primitives import PrimitiveDescriptors
 
 BATCH = 128
+TOP = 8
+"""How many images of a domain are found, unless more or fewer are asked for."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,14 @@ class StrongImage:
 
     index: int
     """The image's number in its domain."""
+    file: str | None
+    """Where it was read from; None where the benchmark has no files."""
+    label: int
+    """Its class, a number in the benchmark's order."""
+    evidence: float
+    """The largest value of the primitive's map before the softmax."""
     presence: float
-    """σ of the primitive in (0, 1)."""
+    """σ of the evidence, in (0, 1)."""
     x: float
     """Its centre in [-1, 1]², x to the right, y downwards."""
     y: float
@@ -42,47 +58,75 @@ class PrimitiveImages:
 
     primitive: int
     domain: str
+    looked_at: int
+    """How many images were looked at."""
+    mean_evidence: float
+    """Over all of them: what the evidence in the strongest compares with."""
     mean_presence: float
-    """Over all images that were looked at: what the presence in the strongest compares with."""
+    """Over all of them."""
     images: tuple[StrongImage, ...]
-    """The largest presence first; equal ones in the order of their numbers."""
+    """The largest evidence first; equal ones in the order of their numbers."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         return plain(self) | {"images": [image.to_dict() for image in self.images]}
 
 
-def strongest_images(model: Model, subsets: Iterable[Subset], top: int = 8) -> tuple[PrimitiveImages, ...]:
-    """For every primitive and, within it, every subset: the `top` images where its presence is largest."""
+class Found(NamedTuple):
+    """All primitives in some images."""
+
+    evidence: Float[Tensor, "B K"]
+    """The largest value of each map before the softmax."""
+    descriptors: PrimitiveDescriptors
+
+
+def strongest_images(
+    model: Model | Predictor, subsets: Iterable[Subset], top: int = TOP
+) -> tuple[PrimitiveImages, ...]:
+    """For every primitive and, within it, every subset: the `top` images where there is most evidence for it."""
     require(top >= 1, "top", top, "at least 1")
-    read = [(subset, *_presence(model, subset)) for subset in subsets]
+    model = model_of(model)
+    read = [(subset, _read(model, subset)) for subset in subsets]
     count = model.parse().network.structure.vocabulary.primitives
-    return tuple(
-        _strongest(subset, k, presence[:, k], centre[:, k], top)
-        for k in range(count)
-        for subset, presence, centre in read
+    return tuple(_strongest(subset, k, numbers[:, k], top) for k in range(count) for subset, numbers in read)
+
+
+def _strongest(subset: Subset, primitive: int, numbers: Float[np.ndarray, "N 4"], top: int) -> PrimitiveImages:
+    """`numbers` are evidence, presence, x and y of the primitive in every image."""
+    order = np.lexsort((subset.indices, -numbers[:, 0]))[:top]
+    images = (_strong(subset.domain, int(subset.indices[n]), numbers[n].tolist()) for n in order)
+    return PrimitiveImages(
+        primitive=primitive,
+        domain=subset.domain.name,
+        looked_at=len(numbers),
+        mean_evidence=float(numbers[:, 0].mean()),
+        mean_presence=float(numbers[:, 1].mean()),
+        images=tuple(images),
     )
 
 
-def _strongest(
-    subset: Subset, primitive: int, presence: Float[np.ndarray, "N"], centre: Float[np.ndarray, "N 2"], top: int
-) -> PrimitiveImages:
-    order = np.lexsort((subset.indices, -presence))[:top]
-    images = (StrongImage(int(subset.indices[n]), float(presence[n]), *centre[n].tolist()) for n in order)
-    return PrimitiveImages(primitive, subset.domain.name, float(presence.mean()), tuple(images))
+def _strong(domain: Domain, index: int, numbers: list[float]) -> StrongImage:
+    file = None if domain.files is None else str(domain.files.root / domain.files.paths[index])
+    return StrongImage(index, file, int(domain.labels[index]), *numbers)
+
+
+def _read(model: Model, subset: Subset) -> Float[np.ndarray, "N K 4"]:
+    """Evidence, presence, x and y of every primitive in every image of the subset, in its order."""
+    if len(subset.indices) == 0:
+        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
+    parts = []
+    for images, _ in evaluation_batches(subset, BATCH):
+        evidence, z = find_primitives(model, images)
+        parts.append(torch.cat((evidence[..., None], z.presence[..., None], z.centre), -1).cpu())
+    return torch.cat(parts).numpy()
 
 
 @torch.no_grad()
-def _presence(model: Model, subset: Subset) -> tuple[Float[np.ndarray, "N K"], Float[np.ndarray, "N K 2"]]:
-    """The presence and the centre of every primitive in every image of the subset, in its order."""
-    if len(subset.indices) == 0:
-        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
+def find_primitives(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> Found:
+    """The primitives in some images, on the model's device; no relation is looked at."""
     network = model.parse().network
     weight = network.structure.composition.weight
-    presence, centre = [], []
-    for images, _ in evaluation_batches(subset, BATCH):
-        unit = to_unit(images.to(weight.device)).to(weight.dtype)
-        z = network.bottleneck(network.backbone(normalise(unit, IMAGENET_MEAN, IMAGENET_STD)))
-        presence.append(z.presence.cpu())
-        centre.append(z.centre.cpu())
-    return torch.cat(presence).numpy(), torch.cat(centre).numpy()
+    unit = to_unit(images.to(weight.device)).to(weight.dtype)
+    features = network.backbone(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+    evidence = network.bottleneck.evidence(features).amax((2, 3))
+    return Found(evidence, network.bottleneck(features))

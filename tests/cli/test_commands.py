@@ -20,7 +20,7 @@ from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
     *("train", "evaluate", "compact", "demo", "info", "algorithms"),
-    *("sweep", "data", "table", "describe", "predict", "export"),
+    *("sweep", "data", "table", "describe", "predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from parse_dg.cli import main, predict
+from parse_dg.cli import main
 from parse_dg.cli.predict import RELATIONS
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
+from parse_dg.explain import prediction_writers
 from parse_dg.explain.explanation import explain
 from tests.cli.conftest import Run, Said, assert_refused, snapshot, table
 
@@ -118,7 +119,7 @@ def test_one_class_needs_no_column_of_others(run: Run, erm_run: Path, photos: Pa
 def test_a_long_table_comes_in_parts(
     run: Run, erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict, "TABLE_ROWS", 4)
+    monkeypatch.setattr(prediction_writers, "TABLE_ROWS", 4)
     rows = table(run("predict", erm_run, photos).out)
     assert [row[0] for row in rows].count("file") == 2
     assert len(rows) == 8

@@ -134,6 +134,30 @@ def test_a_contrast_is_json(reading: Reading) -> None:
     assert told["relations"][0]["primitives"] == [0, 1]
 
 
+def test_the_strongest_on_each_side(reading: Reading) -> None:
+    """Of four relations one speaks for the first class and three for the other; a hair is enough."""
+    found = contrast(reading)
+    this, that, rest = found.strongest(2)
+    assert [relation.words for relation in this] == ["p0 above p1"]
+    assert [relation.words for relation in that] == ["p2 is there", "p2 left of p0"]  # the strongest first
+    assert [relation.words for relation in rest] == ["p1 above p0"]
+    everything = found.strongest()
+    assert (len(everything.this), len(everything.that), everything.rest) == (1, 3, ())
+    told = found.to_dict(top=1)
+    assert [relation["words"] for relation in told["relations"]] == ["p0 above p1", "p2 is there"]
+    listed = sum(relation["difference"] for relation in told["relations"])
+    assert told["rest"]["count"] == 2
+    assert listed + told["rest"]["difference"] == pytest.approx(found.difference, abs=1e-12)
+    assert found.to_dict()["rest"] == {"count": 0, "difference": 0.0}
+
+
+def test_what_speaks_for_neither_is_among_the_rest(reading: Reading) -> None:
+    level = replace(reading, weights=reading.weights[[0, 0, 0]])
+    this, that, rest = contrast(level, "one", "two").strongest(5)
+    assert (this, that) == ((), ())
+    assert {relation.words for relation in rest} == {"p0 above p1", "p2 is there"}
+
+
 # --- counterfactual -------------------------------------------------------------------------------
 
 
@@ -221,3 +245,6 @@ def test_a_counterfactual_is_json(reading: Reading) -> None:
     assert told["predicted"] == "one"
     assert told["flips"][0]["change"] == found.flips[0].change
     assert told["flips"][0]["scores"] == found.flips[0].scores
+    assert told["count"] == len(told["flips"]) == 2
+    short = found.to_dict(top=1)
+    assert (short["count"], short["flips"]) == (2, told["flips"][:1])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from parse_dg.algorithms import build_algorithm
@@ -21,8 +22,9 @@ from parse_dg.data.loader import evaluation_batches, load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model
+from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import Relation, explain, in_words, read_images
+from parse_dg.explain.explanation import Relation, explain, in_words, read_image, read_images
 from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.mixstyle import MixStyleConfig
@@ -60,7 +62,7 @@ def peaks(cells: Mapping[int, Cell], strength: float = 40.0) -> Tensor:
 
 def placed_model(maps: Tensor, classes: tuple[str, ...] = ("one", "two"), **predicates: object) -> Model:
     """PARSE with all applications equally weighted over primitives whose places are given."""
-    settings: dict[str, object] = {"gate": False, "edge_softness": 0.0, **predicates}
+    settings: dict[str, object] = {"gate": False, "edge_softness": 0.0, "edge_fade": 0.0, **predicates}
     config = ParseConfig(
         primitives=PrimitivesConfig(count=len(maps), presence_bias=0.0),
         predicates=PredicatesConfig(**settings),  # type: ignore[arg-type]
@@ -289,6 +291,51 @@ def test_an_explanation_is_json(laid_out: Model) -> None:
     assert first["words"] == relation.words
     assert first["contribution"] == relation.contribution == first["weight"] * first["satisfaction"]
     assert math.fsum(r["contribution"] for r in told["relations"]) == pytest.approx(told["scores"]["two"])
+
+
+def test_what_is_not_listed_is_summed(laid_out: Model) -> None:
+    explanation = explain(laid_out, BLANK, "two")
+    told = explanation.to_dict(top=3)
+    assert told["relations"] == explanation.to_dict()["relations"][:3]
+    rest = told["rest"]
+    assert rest["count"] == len(explanation.relations) - 3
+    listed = math.fsum(relation["contribution"] for relation in told["relations"])
+    assert listed + rest["contribution"] == pytest.approx(explanation.scores["two"], abs=1e-12)
+    assert math.fsum(r["weight"] for r in told["relations"]) + rest["weight"] == pytest.approx(1, abs=1e-5)
+    assert explanation.to_dict()["rest"] == {"count": 0, "weight": 0.0, "contribution": 0.0}
+
+
+def test_images_in_any_form_are_read_as_they_are_predicted(parse_run: Path, images: Tensor, tmp_path: Path) -> None:
+    predictor = load(parse_run, "cpu")
+    pixels = images[2].permute(1, 2, 0).numpy()
+    large = Image.fromarray(pixels).resize((150, 90))
+    large.save(tmp_path / "large.png")
+    for forms in (
+        (images[2], pixels, Image.fromarray(pixels)),
+        (tmp_path / "large.png", str(tmp_path / "large.png"), large, np.array(large)),
+    ):
+        expected = explain(predictor.model, forms[0])
+        (predicted,) = predictor.predict([forms[0]], top=1)
+        assert expected.predicted == predicted.class_name
+        assert expected.probabilities[expected.predicted] == pytest.approx(predicted.probability, abs=1e-5)
+        for form in forms:
+            assert explain(predictor, form).scores == expected.scores
+            assert read_image(predictor.model, form).explain().relations == expected.relations
+
+
+def test_an_image_that_is_none(laid_out: Model, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file or directory"):
+        explain(laid_out, tmp_path / "missing.png")
+    with pytest.raises(InputError, match="expected uint8 of shape H × W × 3"):
+        explain(laid_out, np.zeros((64, 64, 3), np.float32))
+
+
+def test_a_damaged_model_explains_nothing() -> None:
+    model = placed_model(peaks(LAYOUT))
+    with torch.no_grad():
+        model.parse().network.bottleneck.projection.weight.fill_(math.nan)
+    with pytest.raises(InputError, match="logits that are not finite"):
+        explain(model, BLANK)
 
 
 def test_every_application_is_explained_once(laid_out: Model) -> None:

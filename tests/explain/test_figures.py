@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.explain import figures
+from parse_dg.explain import figures_page
 from parse_dg.explain.explanation import Explanation, Relation, explain
 from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -31,13 +31,13 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every figure that is made, to look at after it was saved."""
     made: list[Any] = []
-    plain = figures._figure
+    plain = figures_page.require_matplotlib()
 
-    def keep(width: float, height: float) -> Any:
-        made.append(plain(width, height))
+    def keep(**options: Any) -> Any:
+        made.append(plain(**options))
         return made[-1]
 
-    monkeypatch.setattr(figures, "_figure", keep)
+    monkeypatch.setattr(figures_page, "require_matplotlib", lambda: keep)
     return made
 
 
@@ -257,7 +257,7 @@ def test_the_heat_and_the_cross_are_on_the_primitive(
     height, width = shape
     for axes, (row, column) in zip(drawn[0].axes[1:], CORNERS.values(), strict=True):
         x, y = column / 8 * (width - 1), row / 8 * (height - 1)
-        (cross,) = axes.lines
+        *_, cross = axes.lines
         assert (cross.get_xdata()[0], cross.get_ydata()[0]) == pytest.approx((x, y), abs=1e-3)
         heat = np.asarray(axes.images[1].get_array())
         assert heat.shape == shape
@@ -271,7 +271,7 @@ def test_a_primitive_that_is_not_there_is_faint(tmp_path: Path, drawn: list[Any]
     maps[1, 4, 4] = -6.0
     primitive_sheet(placed_model(maps), {"photo": noise(1, 3, 64, 64)}, tmp_path / "sheet.png")
     opacity = [float(np.max(axes.images[1].get_alpha())) for axes in drawn[0].axes[1:]]
-    assert opacity == pytest.approx([0.9, 0.25, 0.9, 0.9], abs=0.01)
+    assert opacity == pytest.approx([0.95, 0.2, 0.95, 0.95], abs=0.01)
 
 
 # --- without matplotlib ---------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Do primitives sit on parts? With primitives whose places are known, against parts whose places are known."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +12,12 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints import PARTS
 from parse_dg.data.blueprints_store import open_blueprints
 from parse_dg.data.domain import Domain
+from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
-from parse_dg.deploy.model_file import Model
-from parse_dg.explain.localisation import primitive_places
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import read_images
+from parse_dg.explain.localisation import Localisation, localisation, locate, places_among_parts, primitive_places
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
@@ -32,7 +37,7 @@ class Told(nn.Module):
         self.presence = torch.from_numpy(np.asarray(shown, dtype=np.float32))
         self.seen = 0
 
-    def forward(self, features: Tensor) -> PrimitiveDescriptors:
+    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> PrimitiveDescriptors:
         here = slice(self.seen, self.seen + len(features))
         self.seen += len(features)
         count = self.centres.shape[1]
@@ -64,7 +69,7 @@ class Recognising(nn.Module):
         assert len(self.sums.round(decimals=2).unique()) == len(self.sums)
         self.told = Told(centres)
 
-    def forward(self, features: Tensor) -> PrimitiveDescriptors:
+    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> PrimitiveDescriptors:
         found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
         self.told.seen = 0
         return self.told(features)._replace(centre=self.told.centres[found])
@@ -163,3 +168,87 @@ def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
     places = primitive_places(model, first, stored.centres[:1], PARTS)
     assert [place.part for place in places] == list(PARTS)
     assert max(place.distance for place in places) < np.hypot(0.5, 0.5) * 2 / 63 + 1e-5
+
+
+# --- many images, read once -----------------------------------------------------------------------
+
+
+def test_images_are_read_once_in_their_order(parse_run: Path, tiny: Tiny) -> None:
+    domain = open_benchmark(tiny().data).domain("photo")
+    subset = Subset(domain, np.arange(len(domain.labels))[::-1].copy())
+    model = load_model(parse_run)
+    seen: list[int] = []
+    found = locate(model, subset, seen.append)
+    assert seen == [len(domain.labels)]
+    assert found.domain == "photo"
+    assert found.labels.tolist() == domain.labels[::-1].tolist()
+    images, _ = load_images(subset, np.array([0, 7]))
+    for row, reading in zip((0, 7), read_images(model, images), strict=True):
+        z = reading.descriptors
+        assert torch.allclose(found.centre[row], z.centre[0], atol=1e-5)
+        assert torch.allclose(found.presence[row], z.presence[0], atol=1e-5)
+        assert torch.allclose(found.extent[row], z.extent[0], atol=1e-5)
+        assert found.cells == tuple(z.heatmap.shape[2:])
+        assert float(found.probability[row]) == pytest.approx(float(reading.logits.softmax(0).max()), abs=1e-5)
+    assert found.right.tolist() == (found.predicted == found.labels).tolist()
+    assert found.descriptors.heatmap.shape == (*found.presence.shape, 0, 0)
+
+
+def test_no_images_are_an_error(parse_run: Path, tiny: Tiny) -> None:
+    domain = open_benchmark(tiny().data).domain("photo")
+    with pytest.raises(InputError, match="no image of domain 'photo' was given"):
+        locate(load_model(parse_run), Subset(domain, np.array([], dtype=np.int64)))
+
+
+def measured(centres: np.ndarray, places: np.ndarray, subset: Subset, followed: dict[int, str]) -> Localisation:
+    located = locate(model_at(places), subset)
+    return localisation(located, centres, PARTS, followed, torch.Generator().manual_seed(0))
+
+
+FOLLOWED = dict(enumerate(PARTS))
+
+
+def test_on_the_parts_there_is_no_error(subset: Subset, centres: np.ndarray) -> None:
+    found = measured(centres, centres, subset, FOLLOWED)
+    assert (found.domain, found.images, found.primitives) == ("sketch", COUNT, len(PARTS))
+    assert (found.following, found.expected) == (len(PARTS), len(PARTS))
+    assert found.error == 0
+    assert found.error_by_chance is not None
+    assert found.error_by_chance > 0.3  # where the part is in another image
+    assert found.same_part == 1
+    assert found.same_part_by_chance == pytest.approx(1 / len(PARTS))
+
+
+def test_the_error_is_to_the_part_that_is_followed_on_the_sources(subset: Subset, centres: np.ndarray) -> None:
+    """Two primitives have changed parts: they follow one here, but not the one they should."""
+    order = [1, 0, 2, 3, 4, 5]
+    found = measured(centres, centres[:, order], subset, FOLLOWED)
+    assert found.following == len(PARTS)
+    assert found.same_part == pytest.approx(4 / 6)
+    apart = np.median(np.linalg.norm(centres[:, 0] - centres[:, 1], axis=-1))
+    assert found.error == pytest.approx(2 * apart / 6, abs=1e-5)
+
+
+def test_only_primitives_that_follow_a_part_on_the_sources_count(subset: Subset, centres: np.ndarray) -> None:
+    places = centres.copy()
+    places[:, 4:] = 5.0  # far off
+    found = measured(centres, places, subset, {0: "body", 3: "tail"})
+    assert (found.expected, found.error, found.same_part) == (2, 0, 1)
+
+
+def test_nothing_followed_nothing_measured(subset: Subset, centres: np.ndarray) -> None:
+    found = measured(centres, centres, subset, {})
+    values = (found.error, found.error_by_chance, found.same_part, found.same_part_by_chance)
+    assert values == (None, None, None, None)
+    assert found.to_dict()["error"] is None
+
+
+def test_several_domains_together(subset: Subset, centres: np.ndarray) -> None:
+    """On the body in the one, on the head in the other, of which there are more images."""
+    fewer = Subset(subset.domain, subset.indices[:60])
+    one = locate(model_at(centres[:60, [0] * 4]), fewer)
+    other = locate(model_at(centres[:, [1] * 4]), subset)
+    found = places_among_parts([one, other], [centres[:60], centres], PARTS)
+    assert {place.part for place in found} == {"head"}
+    assert found[0].share == COUNT / (COUNT + 60)
+    assert found[0].follows

@@ -1,67 +1,97 @@
-"""The images where a primitive is strongest: with presences that are known, and of a trained model."""
+"""The images where a primitive is strongest: with evidence that is known, and of a trained model."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import ImageFiles
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
-from parse_dg.deploy.model_file import load_model
+from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.primitive_images import strongest_images
+from parse_dg.model.backbone import Backbone
 from tests.conftest import Numbered, Tiny
-from tests.explain.test_localisation import model_at
+from tests.explain.test_explanation import CELLS, at, peaks, placed_model
 
 PHOTOS, SKETCHES = 200, 50
 """The first is more than one batch holds."""
 
 
+class Listed(Backbone):
+    """A backbone that has already decided: a map for each primitive, image after image."""
+
+    def __init__(self, maps: Tensor):
+        super().__init__(channels=maps.shape[1], freeze_batchnorm=False)
+        self.maps, self.seen = maps, 0
+
+    def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        self.seen += len(images)
+        return self.maps[self.seen - len(images) : self.seen]
+
+
+def model_with(evidence: np.ndarray) -> Model:
+    """Four primitives, all in row 2 of the map and, of image n, in column n modulo 9."""
+    maps = torch.full((*evidence.shape, CELLS, CELLS), -60.0)
+    for n, values in enumerate(torch.from_numpy(evidence)):
+        maps[n, :, 2, n % CELLS] = values
+    model = placed_model(peaks(dict.fromkeys(range(4), (0, 0))))
+    model.parse().network.backbone = Listed(maps)
+    return model
+
+
 @pytest.fixture
-def presence() -> np.ndarray:
-    """Of four primitives in the photos, then in the sketches."""
-    drawn = np.random.default_rng(3).uniform(0.1, 0.9, (PHOTOS + SKETCHES, 4)).astype(np.float32)
-    drawn[[150, 7], 1] = 0.95, 0.97
+def evidence() -> np.ndarray:
+    """For four primitives in the photos, then in the sketches; the presence of p1 is 1 in all that matter."""
+    drawn = np.random.default_rng(3).uniform(-2, 2, (PHOTOS + SKETCHES, 4)).astype(np.float32)
+    drawn[:, 1] += 40
+    drawn[[150, 7], 1] = 43, 44
     drawn[:, 2] = 0.5
     return drawn
 
 
-def test_the_strongest_images_of_every_domain(numbered: Numbered, presence: np.ndarray) -> None:
-    centres = np.zeros((PHOTOS + SKETCHES, 4, 2))
-    centres[:, :, 0] = np.arange(PHOTOS + SKETCHES)[:, None] / 250
-    centres[:, :, 1] = -0.5
+def test_the_strongest_images_of_every_domain(numbered: Numbered, evidence: np.ndarray) -> None:
     subsets = [whole(numbered("photo", PHOTOS)), whole(numbered("sketch", SKETCHES))]
-    found = strongest_images(model_at(centres, presence), subsets, top=3)
+    found = strongest_images(model_with(evidence), subsets, top=3)
     assert [(f.primitive, f.domain) for f in found] == [(k, d) for k in range(4) for d in ("photo", "sketch")]
     for strongest in found:
-        first = 0 if strongest.domain == "photo" else PHOTOS
-        own = presence[first:][: PHOTOS if first == 0 else SKETCHES, strongest.primitive]
+        first, count = (0, PHOTOS) if strongest.domain == "photo" else (PHOTOS, SKETCHES)
+        own = evidence[first:][:count, strongest.primitive]
         indices = [image.index for image in strongest.images]
         assert indices == np.argsort(-own, kind="stable")[:3].tolist()
-        assert [image.presence for image in strongest.images] == own[indices].tolist()
-        places = [((first + index) / 250, -0.5) for index in indices]
-        assert [(image.x, image.y) for image in strongest.images] == [pytest.approx(place) for place in places]
-        assert strongest.mean_presence == pytest.approx(float(own.mean()), abs=1e-6)
+        assert [image.evidence for image in strongest.images] == pytest.approx(own[indices].tolist(), abs=1e-5)
+        presence = 1 / (1 + np.exp(-own.astype(np.float64)))
+        assert [i.presence for i in strongest.images] == pytest.approx(presence[indices].tolist(), abs=1e-6)
+        places = [at((2, (first + index) % CELLS)) for index in indices]
+        assert [(i.x, i.y) for i in strongest.images] == [pytest.approx(place, abs=1e-6) for place in places]
+        assert strongest.mean_evidence == pytest.approx(float(own.mean()), abs=1e-4)
+        assert strongest.mean_presence == pytest.approx(float(presence.mean()), abs=1e-5)
+        assert strongest.looked_at == count
     assert [image.index for image in found[2].images[:2]] == [7, 150]
+    assert [image.presence for image in found[2].images] == [1.0, 1.0, 1.0]  # which tells nothing apart
 
 
-def test_equal_ones_come_in_the_order_of_their_numbers(numbered: Numbered, presence: np.ndarray) -> None:
+def test_equal_ones_come_in_the_order_of_their_numbers(numbered: Numbered, evidence: np.ndarray) -> None:
     shuffled = Subset(numbered("photo", PHOTOS), np.random.default_rng(0).permutation(PHOTOS))
-    found = strongest_images(model_at(np.zeros((PHOTOS, 4, 2)), presence[:PHOTOS]), [shuffled], top=5)
+    found = strongest_images(model_with(evidence[:PHOTOS]), [shuffled], top=5)
     assert [image.index for image in found[2].images] == [0, 1, 2, 3, 4]
 
 
-def test_numbers_are_those_of_the_domain(numbered: Numbered, presence: np.ndarray) -> None:
+def test_numbers_are_those_of_the_domain(numbered: Numbered, evidence: np.ndarray) -> None:
     """Of a part of a domain, an image keeps its number in the whole."""
     some = Subset(numbered("photo", PHOTOS), np.array([190, 20, 33]))
-    found = strongest_images(model_at(np.zeros((3, 4, 2)), presence[:3]), [some], top=8)
+    found = strongest_images(model_with(evidence[:3]), [some], top=8)
     for strongest in found:
         assert sorted(image.index for image in strongest.images) == [20, 33, 190]  # there are no more
-    best = int(presence[:3, 0].argmax())
+    best = int(evidence[:3, 0].argmax())
     assert found[0].images[0].index == [190, 20, 33][best]
 
 
@@ -78,23 +108,32 @@ def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
             strongest = found[k, domain.name].images
             best = z.presence[:, k].sort(descending=True).values[:4]
             assert [image.presence for image in strongest] == pytest.approx(best.tolist(), abs=1e-6)
+            logits = [math.log(image.presence / (1 - image.presence)) for image in strongest]
+            assert [image.evidence for image in strongest] == pytest.approx(logits, abs=1e-4)
             for image in strongest:
                 assert float(z.presence[image.index, k]) == pytest.approx(image.presence, abs=1e-6)
                 assert (image.x, image.y) == pytest.approx(tuple(z.centre[image.index, k].tolist()), abs=1e-5)
 
 
-def test_the_strongest_are_json(numbered: Numbered, presence: np.ndarray) -> None:
-    model = model_at(np.zeros((SKETCHES, 4, 2)), presence[:SKETCHES])
-    found = strongest_images(model, [whole(numbered("sketch", SKETCHES))], top=2)[1]
+def test_the_strongest_are_json(numbered: Numbered, evidence: np.ndarray) -> None:
+    (_, found, *_) = strongest_images(model_with(evidence[:SKETCHES]), [whole(numbered("sketch", SKETCHES))], top=2)
     told = found.to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert (told["primitive"], told["domain"], len(told["images"])) == (1, "sketch", 2)
-    assert told["images"][0] == {"index": 7, "presence": pytest.approx(0.97), "x": 0.0, "y": 0.0}
+    place = {"evidence": 44.0, "presence": 1.0, "x": pytest.approx(0.75), "y": pytest.approx(-0.5)}
+    assert told["images"][0] == {"index": 7, "file": None, "label": 7, **place}
 
 
-def test_what_cannot_be_searched(numbered: Numbered, presence: np.ndarray, erm_run: Path) -> None:
+def test_an_image_with_a_file_is_known_by_it(numbered: Numbered, evidence: np.ndarray) -> None:
+    files = ImageFiles(Path("/data/set"), tuple(f"sketch/{n}.png" for n in range(SKETCHES)))
+    domain = replace(numbered("sketch", SKETCHES), files=files)
+    (found, *_) = strongest_images(model_with(evidence[:SKETCHES]), [whole(domain)], top=3)
+    assert [image.file for image in found.images] == [f"/data/set/sketch/{i.index}.png" for i in found.images]
+
+
+def test_what_cannot_be_searched(numbered: Numbered, evidence: np.ndarray, erm_run: Path) -> None:
     photo = numbered("photo", 5)
-    model = model_at(np.zeros((5, 4, 2)), presence[:5])
+    model = model_with(evidence[:5])
     with pytest.raises(InputError, match="top must be at least 1, found 0"):
         strongest_images(model, [whole(photo)], top=0)
     with pytest.raises(InputError, match="no image of domain 'photo' was given"):

@@ -1,0 +1,71 @@
+"""`parse-dg measure`: what a run's primitives and relations are worth, in numbers."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from parse_dg.explain.collapse import WITHIN
+from parse_dg.explain.structure_use import SWAPS
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+def measure(options: argparse.Namespace, console: Console) -> None:
+    """`parse-dg measure`."""
+    from parse_dg.cli.tables import show
+    from parse_dg.experiments.display import progress_display
+    from parse_dg.experiments.measure import measure_run
+    from parse_dg.experiments.measure_tables import measure_tables, measures_csv
+
+    with progress_display(Console(stderr=True)) as progress:
+        found = measure_run(
+            options.run, options.model, options.device, progress, within=options.within, swaps=options.swaps
+        )
+    if options.format == "json":
+        text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        console.print(text, markup=False, emoji=False, soft_wrap=True)
+        return
+    show(console, options.format, measure_tables(found), lambda: measures_csv(found))
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    command = commands.add_parser(
+        "measure",
+        help="what a run's primitives and relations are worth: collapse, consistency, use of structure",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure a run of PARSE on the images it is judged by, the target's and the held-out ones of\n"
+        "the sources, in one pass over them:\n"
+        "  what accuracy rests on: relations alone, presence alone, another image's geometry swapped in;\n"
+        "  collapse: how many primitives coincide, in images classified right and wrong;\n"
+        "  consistency: whether a primitive is the same thing in two domains, from images and labels alone;\n"
+        "  localisation: the distance to true parts, on Blueprints, where those are known.\n\n"
+        "Every number comes with what chance would give. The definitions are below the tables; --format json\n"
+        "has every number in full, also of every primitive.",
+        epilog="examples:\n"
+        "  parse-dg measure runs/blueprints/parse/sketch/seed0\n"
+        "  parse-dg measure runs/pacs/parse/sketch/seed0 --format json > measures.json",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="the folder of a run of parse")
+    command.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    command.add_argument(
+        "--within",
+        type=float,
+        default=WITHIN,
+        metavar="CELLS",
+        help=f"how far apart primitives that coincide may be, in cells of the heat map (default: {WITHIN:g})",
+    )
+    command.add_argument(
+        "--swaps", type=int, default=SWAPS, metavar="N", help=f"how often geometry is swapped (default: {SWAPS})"
+    )
+    command.add_argument(
+        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
+    )
+    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    command.set_defaults(command=measure)

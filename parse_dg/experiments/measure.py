@@ -1,0 +1,134 @@
+"""What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parse_dg.config import require
+from parse_dg.data.blueprints import PARTS
+from parse_dg.data.listing import Progress
+from parse_dg.data.splits import Subset
+from parse_dg.experiments.measure_images import OpenedRun, open_run
+from parse_dg.experiments.parts import target_part, validation_part
+from parse_dg.explain.collapse import WITHIN, Collapse, collapse
+from parse_dg.explain.consistency import Consistency, consistency
+from parse_dg.explain.localisation import Localisation, Located, localisation, places_among_parts
+from parse_dg.explain.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+
+SEED = 0
+"""Of everything that is drawn at random here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredDomain:
+    """Which images of one domain are measured, and everything that is measured of them alone."""
+
+    domain: str
+    role: str
+    """`source` or `target`."""
+    images: str
+    """Which of the domain's images, in words."""
+    structure: StructureUse
+    collapse: Collapse
+    localisation: Localisation | None
+    """None where the true places of parts are not known."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        data = {name: getattr(self, name) for name in ("domain", "role", "images")}
+        data |= {name: getattr(self, name).to_dict() for name in ("structure", "collapse")}
+        return data | {"localisation": self.localisation and self.localisation.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasures:
+    """All that is measured of a run."""
+
+    run: str
+    target: str
+    cells: tuple[int, int]
+    """H and W of the heat maps."""
+    image_size: int
+    """Side of the images, in pixels."""
+    domains: tuple[MeasuredDomain, ...]
+    """The sources in their order, the target last."""
+    consistency: tuple[Consistency, ...]
+    """Of every two domains: those with the target last."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "run": self.run,
+            "target": self.target,
+            "heat_map_cells": list(self.cells),
+            "image_size": self.image_size,
+            "domains": [each.to_dict() for each in self.domains],
+            "consistency": [each.to_dict() for each in self.consistency],
+        }
+
+
+def measure_run(
+    folder: Path,
+    model_file: Path | None = None,
+    device_name: str = "auto",
+    progress: Progress | None = None,
+    *,
+    within: float = WITHIN,
+    swaps: int = SWAPS,
+) -> RunMeasures:
+    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use."""
+    require(within > 0, "--within", within, "a positive number of cells")
+    require(swaps >= 1, "--swaps", swaps, "at least 1")
+    run = open_run(folder, model_file, device_name, progress)
+    located = [run.locate(subset, progress) for subset in run.subsets]
+    places = _localisations(run, located)
+    generator = torch.Generator().manual_seed(SEED)
+    domains = tuple(
+        MeasuredDomain(
+            domain=each.domain,
+            role="target" if each.domain == run.target else "source",
+            images=_which(run, subset),
+            structure=structure_use(run.model, each, generator, swaps),
+            collapse=collapse(each, within=within),
+            localisation=place,
+        )
+        for subset, each, place in zip(run.subsets, located, places, strict=True)
+    )
+    weights = primitive_weights(run.model)
+    return RunMeasures(
+        run=str(folder),
+        target=run.target,
+        cells=located[0].cells,
+        image_size=run.model.spec.image_size,
+        domains=domains,
+        consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+    )
+
+
+def _localisations(run: OpenedRun, located: list[Located]) -> list[Localisation | None]:
+    """Of every domain, against the parts that primitives follow on the sources together."""
+    centres = [run.true_centres(subset) for subset in run.subsets]
+    known = [each for each in centres if each is not None]
+    if len(known) < len(centres):
+        return [None] * len(located)
+    on_sources = places_among_parts(located[:-1], known[:-1], PARTS)
+    followed = {place.primitive: place.part for place in on_sources if place.follows}
+    generator = torch.Generator().manual_seed(SEED)
+    return [localisation(*pair, PARTS, followed, generator) for pair in zip(located, known, strict=True)]
+
+
+def _which(run: OpenedRun, subset: Subset) -> str:
+    config = run.config
+    if subset is run.split.target:
+        return target_part(config.split)
+    if subset is run.split.validation_domain:
+        return validation_part(config.split, config.protocol)
+    return "held-out images"
+
+
+def _pairs(located: list[Located]) -> list[tuple[Located, Located]]:
+    *sources, target = located
+    return [*combinations(sources, 2), *((source, target) for source in sources)]

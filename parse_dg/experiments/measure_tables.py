@@ -1,0 +1,161 @@
+"""The measures of a run as tables to read: every column says what it is, every table what would be chance."""
+
+from parse_dg.evaluation.tables import csv_table
+from parse_dg.evaluation.text_table import TextTable
+from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
+from parse_dg.explain.collapse import PRESENT
+from parse_dg.wording import percent
+
+UNKNOWN = "–"
+
+
+def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
+    """Structure use, collapse, consistency, and localisation where it is known."""
+    tables = (_structure(found), _collapse(found), _consistency(found))
+    return (*tables, _localisation(found)) if found.domains[0].localisation else tables
+
+
+def measures_csv(found: RunMeasures) -> str:
+    """A line a number: what was measured, where, and its value in full."""
+    rows: list[tuple[str, str, str, object]] = []
+    for each in found.domains:
+        for what, data in each.to_dict().items():
+            if isinstance(data, dict):
+                rows += [(what, each.domain, *row) for row in _flat(data)]
+    for pair in found.consistency:
+        where = " and ".join(pair.domains)
+        data = pair.to_dict()
+        for primitive in data.pop("primitives"):
+            rows += [("consistency", where, f"p{primitive['primitive']}.{n}", v) for n, v in _flat(primitive)]
+        rows += [("consistency", where, *row) for row in _flat(data)]
+    kept = [row for row in rows if row[2].split(".")[-1] not in ("domain", "primitive")]
+    return csv_table(["measure", "where", "what", "value"], kept)
+
+
+def _flat(data: dict[str, object], before: str = "") -> list[tuple[str, object]]:
+    """Numbers by their path; what is a list is left out."""
+    rows: list[tuple[str, object]] = []
+    for name, value in data.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{before}{name}.")
+        elif not isinstance(value, list):
+            rows.append((before + name, "" if value is None else value))
+    return rows
+
+
+def _structure(found: RunMeasures) -> TextTable:
+    swaps = found.domains[0].structure.swaps
+    rows = []
+    for each in found.domains:
+        use = each.structure
+        swapped = f"{percent(use.swapped)} ± {100 * use.swapped_deviation:.1f}"
+        accuracies = (percent(use.whole), percent(use.relations), percent(use.presence), swapped)
+        rows.append((*_images(each), *accuracies))
+    return TextTable(
+        f"What accuracy rests on, {found.target} held out",
+        ("domain", "images", "number", "whole model", "relations alone", "presence alone", "geometry swapped"),
+        tuple(rows),
+        (
+            "accuracy. Relations alone: the terms of presence are set to zero in every class score; presence "
+            "alone: those of all relations. The weights are the trained ones.",
+            "Geometry swapped: each image has its own presence, and the centres and extents of another one of "
+            f"these images, whatever its class; mean ± standard deviation over {swaps} random drawings.",
+        ),
+        names=2,
+    )
+
+
+def _collapse(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.collapse
+        chance = UNKNOWN if of.by_chance is None else f"{_number(of.wrong_above_right)} (0.50 ± {of.by_chance:.2f})"
+        means = (of.all.present, of.all.coinciding, of.all.places)
+        shares = (of.all.collapse, of.right.collapse, of.wrong.collapse)
+        cells = (*(_number(mean, 1) for mean in means), *map(_number, shares))
+        rows.append((*_images(each), *cells, f"{of.right.images:,} / {of.wrong.images:,}", chance))
+    of = found.domains[0].collapse
+    height, width = found.cells
+    return TextTable(
+        f"Collapse: primitives that coincide, {found.target} held out",
+        (
+            *("domain", "images", "number", "present", "coincide", "places", "collapse"),
+            *("of right", "of wrong", "right / wrong", "wrong above right (chance)"),
+        ),
+        tuple(rows),
+        (
+            f"means over images. Present: primitives of presence {PRESENT:g} or more; two coincide if their "
+            f"centres are at most {of.within:g} cells of the {height} × {width} heat map apart; places: what is "
+            "left if those count once; collapse: (present - places) ÷ (present - 1), 0 none, 1 all at one place.",
+            "Wrong above right: how often a wrong image has more collapse than a right one of its class; 0.50 if "
+            "errors have nothing to do with collapse, ± its standard deviation if that is so.",
+        ),
+        names=2,
+    )
+
+
+def _consistency(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.consistency:
+        one, other = (f"{name} (target)" if name == found.target else name for name in each.domains)
+        agreement = (_beside(each.presence, each.presence_by_chance), _beside(each.place, each.place_by_chance))
+        recognised = f"{percent(each.recognised)} ({percent(each.recognised_by_chance)})"
+        rows.append((f"{one} and {other}", str(each.classes), *agreement, recognised))
+    return TextTable(
+        f"Consistency of primitives between two domains, {found.target} held out",
+        ("domains", "classes", "presence (chance)", "place (chance)", "recognised (chance)"),
+        tuple(rows),
+        (
+            "of the images of the tables above. Presence, place: the cosine, from -1 to 1, between a primitive's "
+            "class-by-class mean presence, or mean place, in the one domain and in the other, after the mean over "
+            "all primitives is taken off; chance: between different primitives.",
+            "Recognised: the share of primitives that are more like themselves than like any other. All are means "
+            "over primitives weighted by their share in the class compositions.",
+        ),
+    )
+
+
+def _localisation(found: RunMeasures) -> TextTable:
+    rows = []
+    pixels = (found.image_size - 1) / 2
+    for each in found.domains:
+        place = each.localisation
+        assert place is not None
+        errors = (place.error, place.error_by_chance, place.error_of_right, place.error_of_wrong)
+        error, chance, of_right, of_wrong = (_number(e if e is None else pixels * e, 1) for e in errors)
+        same = UNKNOWN
+        if place.same_part is not None and place.same_part_by_chance is not None:
+            same = f"{percent(place.same_part)} ({percent(place.same_part_by_chance)})"
+        follow = f"{place.following} of {place.primitives}"
+        rows.append((*_images(each), follow, f"{error} ({chance})", of_right, of_wrong, same))
+    place = found.domains[0].localisation
+    assert place is not None
+    return TextTable(
+        f"Localisation: primitives on true parts, {found.target} held out",
+        (
+            *("domain", "images", "number", "follow a part", "error in pixels (chance)"),
+            *("of right", "of wrong", "same part (chance)"),
+        ),
+        tuple(rows),
+        (
+            "a primitive follows a part if that part is the nearest in at least half of the images. The "
+            f"other columns are of the {place.expected} that follow one on the sources together. Error: the mean "
+            "over them of the median distance to that part, also over right and wrong images alone; chance: to "
+            "where it is in another image.",
+            "Same part: the share of them that are nearest to the same part here as on the sources; chance: if "
+            "this domain's parts were dealt to them at random.",
+        ),
+        names=2,
+    )
+
+
+def _images(each: MeasuredDomain) -> tuple[str, str, str]:
+    return each.domain, f"{each.role}: {each.images}", f"{each.structure.images:,}"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _beside(value: float, chance: float) -> str:
+    return f"{_number(value)} ({_number(chance)})"

@@ -1,0 +1,172 @@
+"""The paper's error analysis: target images of one class, classified right and wrong, and what collapsed in them.
+
+Every image has its present primitives marked where they are: a blue dot each, or one in vermilion for several that
+coincide, with their number. Below it are the heat maps of the primitives that the class's composition rests on
+most; one that coincides with others says with which.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+
+from parse_dg.explain.figures_marks import mark_primitive, pixels_of, show_faint, show_heat
+from parse_dg.explain.figures_page import (
+    BLUE,
+    FAINT,
+    INK,
+    NORMAL,
+    SMALL,
+    VERMILION,
+    WIDTHS,
+    Sheet,
+    figure_file,
+    shorten,
+)
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.wording import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEFT, HEADER, FOOT = 0.24, 0.36, 0.3
+"""Inches: for the primitives' names, for what the block is of, for the legend."""
+GAP, BETWEEN = 0.05, 0.12
+"""Inches between images, and between right and wrong or two classes."""
+LINE = 0.1
+"""Inches from one line of text to the next."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JudgedImage:
+    """An image, what was found in it (B = 1) and said of it, and which primitives coincide."""
+
+    image: UInt8[Tensor, "3 H W"]
+    descriptors: PrimitiveDescriptors
+    predicted: str
+    probability: float
+    present: Bool[Tensor, "K"]
+    place: Int[Tensor, "K"]
+    """The first primitive at the same place (`explain/collapse.py`)."""
+    collapse: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Group:
+    """Images of one class that are all right, or all wrong."""
+
+    images: tuple[JudgedImage, ...]
+    """Those that are shown."""
+    count: int
+    """How many there are."""
+    collapse: float
+    """Their mean."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ErrorBlock:
+    """One true class."""
+
+    name: str
+    right: Group
+    wrong: Group
+    primitives: tuple[int, ...]
+    """Whose heat maps are shown."""
+
+
+def errors_figure(path: Path, blocks: Sequence[ErrorBlock], *, domain: str, width: str = "page") -> None:
+    """Draw the blocks beside each other; all have as many images and primitives."""
+    each = len(blocks[0].right.images) + len(blocks[0].wrong.images)
+    room = WIDTHS[width] - LEFT * len(blocks) - BETWEEN * (2 * len(blocks) - 1)
+    side = room / (each * len(blocks)) - GAP
+    rows = 1 + len(blocks[0].primitives)
+    height = HEADER + rows * (side + GAP) + 4 * LINE + FOOT
+    with figure_file(path, WIDTHS[width], height) as figure:
+        sheet = Sheet(figure)
+        step = LEFT + each * (side + GAP) + 2 * BETWEEN
+        for number, block in enumerate(blocks):
+            _draw_block(sheet, block, domain, number * step, side)
+        notes = (
+            "dots: present primitives, vermilion: so many coincide",
+            "collapse: 0 all apart, 1 all at one place",
+        )
+        lines = ("   ".join(notes),) if width == "page" else notes
+        for number, line in enumerate(lines):
+            sheet.text(LEFT, height - FOOT + 0.1 + 0.12 * number, line, SMALL, color=FAINT)
+
+
+def _draw_block(sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float) -> None:
+    step = side + GAP
+    columns = len(block.right.images) + len(block.wrong.images)
+    wide = columns * step + BETWEEN
+    title = f"true class: {block.name} ({domain}, never seen)"
+    sheet.text(left + LEFT, 0.08, shorten(title, wide, NORMAL, "bold"), NORMAL, weight="bold")
+    for row, k in enumerate(block.primitives, 1):
+        sheet.text(left + LEFT - 0.04, HEADER + row * step + side / 2, f"p{k}", SMALL, ha="right")
+    x = left + LEFT
+    for group, word, colour in ((block.right, "right", BLUE), (block.wrong, "wrong", VERMILION)):
+        span = len(group.images) * step - GAP
+        words = f"{word}: {group.count:,}, mean collapse {group.collapse:.2f}"
+        sheet.text(x, 0.23, words, SMALL, color=colour)
+        sheet.line(x, 0.31, x + span, 0.31, color=colour)
+        for judged in group.images:
+            _draw_image(sheet, judged, block, x, side)
+            x += step
+        x += BETWEEN
+
+
+def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, side: float) -> None:
+    y = HEADER
+    places = pixels_of(judged.descriptors.centre[0], judged.image)
+    axes = sheet.axes(x, y, side, side)
+    show_faint(axes, judged.image)
+    _mark_places(axes, judged, places)
+    for k in block.primitives:
+        y += side + GAP
+        axes = sheet.axes(x, y, side, side)
+        others = [number for members in _clusters(judged) if k in members for number in members if number != k]
+        colour = VERMILION if others else BLUE
+        presence, heatmap = float(judged.descriptors.presence[0, k]), judged.descriptors.heatmap[0, k]
+        show_heat(axes, judged.image, heatmap, presence, np.asarray(places[k]), colour)
+        if others:
+            sheet.text(x + 0.02, y + side - 0.06, shorten(_joined(others), side, SMALL), SMALL, color=colour)
+    y += side
+    wrong = judged.predicted != block.name
+    present, distinct = int(judged.present.sum()), len(_clusters(judged))
+    lines = [
+        (f"pred.: {judged.predicted}", VERMILION if wrong else BLUE),
+        (f"true: {block.name}", INK),
+        (f"collapse {judged.collapse:.2f}", INK),
+        (f"{present} at {plural(distinct, 'place')}", INK),
+    ]
+    for number, (line, colour) in enumerate(lines):
+        sheet.text(x, y + 0.07 + LINE * number, shorten(line, side + GAP, SMALL), SMALL, color=colour)
+
+
+def _clusters(judged: JudgedImage) -> list[list[int]]:
+    """The present primitives, those at one place together."""
+    found: dict[int, list[int]] = {}
+    for k, (present, place) in enumerate(zip(judged.present.tolist(), judged.place.tolist(), strict=True)):
+        if present:
+            found.setdefault(place, []).append(k)
+    return list(found.values())
+
+
+def _joined(others: list[int]) -> str:
+    return f"with p{', '.join(map(str, others))}"
+
+
+def _mark_places(axes: "Axes", judged: JudgedImage, places: Float[np.ndarray, "K 2"]) -> None:
+    """A dot a place; where several primitives are, how many."""
+    for members in sorted(_clusters(judged), key=len):
+        place = places[members].mean(0)
+        if len(members) == 1:
+            axes.plot(
+                *place, "o", color=BLUE, markeredgecolor="white", markersize=3.5, markeredgewidth=0.5, zorder=4
+            )
+        else:
+            mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")

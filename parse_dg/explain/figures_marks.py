@@ -1,0 +1,205 @@
+"""What is drawn on an image: heat, places, relations. Axes are in pixels, as `show` leaves them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from parse_dg.explain.explanation import Relation
+from parse_dg.explain.figures_page import BLUE, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+Edge = tuple[Float[np.ndarray, "2"], Float[np.ndarray, "2"], str]
+
+
+def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False) -> None:
+    """An image, without ticks or frame."""
+    options: dict[str, Any] = {"interpolation": "bicubic"} if smooth else {}
+    axes.imshow(image.permute(1, 2, 0).cpu().numpy(), **options)
+    bare(axes)
+
+
+def show_faint(axes: "Axes", image: UInt8[Tensor, "3 H W"]) -> None:
+    """An image in light grey, for something to be seen above it."""
+    grey = image.float().mean(0).cpu().numpy()
+    share = (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
+    axes.imshow(0.6 + 0.36 * share, cmap="gray", vmin=0, vmax=1, interpolation="bicubic")
+    bare(axes)
+
+
+def show_heat(
+    axes: "Axes",
+    image: UInt8[Tensor, "3 H W"],
+    heatmap: Float[Tensor, "h w"],
+    presence: float,
+    place: Float[np.ndarray, "2"] | None = None,
+    colour: str = BLUE,
+) -> None:
+    """The image in light grey, the heat map over it as strong as the primitive is present, its centre in a ring."""
+    show_faint(axes, image)
+    height, width = image.shape[1:]
+    upsampled = torch.nn.functional.interpolate(
+        heatmap[None, None].float(), size=(height, width), mode="bilinear", align_corners=True
+    )[0, 0]
+    heat = (upsampled / upsampled.max()).cpu().numpy()
+    axes.imshow(heat, cmap=heat_colours(), alpha=heat * (0.2 + 0.75 * presence), vmin=0, vmax=1)
+    if place is not None:
+        for thick, ink in ((1.8, "white"), (0.9, colour)):
+            axes.plot(*place, "o", markersize=7, markerfacecolor="none", markeredgecolor=ink, markeredgewidth=thick)
+
+
+def heat_colours() -> "Colormap":
+    """From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey."""
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
+
+
+def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Float[np.ndarray, "K 2"]:
+    """The grid's [-1, 1]² in pixels of the image; corners are aligned."""
+    height, width = image.shape[1:]
+    return np.asarray((centre.cpu().numpy() + 1) / 2 * np.array([width - 1, height - 1]))
+
+
+def mark_relation(
+    axes: "Axes",
+    relation: Relation,
+    places: Float[np.ndarray, "K 2"],
+    colour: str,
+    scale: float = 1.0,
+    bend: float = 0.0,
+) -> None:
+    """A ring for presence, an arrow for an ordered pair, a line for a symmetric one, the edges for the rest.
+
+    `bend` curves them, so that relations on one edge can be told apart.
+    """
+    points = [places[i] for i in relation.primitives]
+    if relation.predicate == "has":
+        axes.plot(
+            *points[0],
+            "o",
+            markersize=17 * scale,
+            markerfacecolor="none",
+            markeredgecolor=colour,
+            markeredgewidth=2 * scale,
+        )
+    for start, end, style in edges_of(relation.predicate, points):
+        if style == "-|>":
+            style = f"-|>,head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
+        line = {"color": colour, "linewidth": 2 * scale, "shrinkA": 5 * scale, "shrinkB": 5 * scale}
+        curve = {"connectionstyle": f"arc3,rad={bend}"}
+        axes.annotate(
+            "", xy=tuple(end), xytext=tuple(start), zorder=3, arrowprops={"arrowstyle": style, **line, **curve}
+        )
+
+
+def edges_of(predicate: str, points: Sequence[Float[np.ndarray, "2"]]) -> list[Edge]:
+    """The edges that a relation between these points looks at: with a head where their direction counts."""
+    match predicate:
+        case "has":
+            return []
+        case "above" | "left" | "contains":
+            return [(points[0], points[1], "-|>")]
+        case "h_align" | "v_align" | "near":
+            return [(points[0], points[1], "-")]
+        case "tri":
+            return [(points[0], points[1], "-"), (points[0], points[2], "-")]
+        case "turn":
+            return [(points[0], points[1], "-|>"), (points[1], points[2], "-|>")]
+        case "orient":
+            return [(points[0], points[1], "-|>"), (points[2], points[3], "-|>")]
+        case _:
+            return [(points[0], points[1], "-"), (points[2], points[3], "-")]
+
+
+def mark_primitive(
+    axes: "Axes",
+    place: Float[np.ndarray, "2"],
+    number: int,
+    *,
+    size: float = 11,
+    text: float = 7,
+    fill: str = "white",
+    edge: str = INK,
+) -> None:
+    """A disc with the primitive's number; `size` and `text` in points."""
+    ink = INK if fill == "white" else "white"
+    axes.plot(*place, "o", color=fill, markeredgecolor=edge, markersize=size, markeredgewidth=0.8, zorder=4)
+    axes.annotate(
+        str(number),
+        tuple(place),
+        ha="center",
+        va="center_baseline",
+        fontsize=text,
+        color=ink,
+        zorder=5,
+        annotation_clip=False,
+    )
+
+
+def mark_primitives(
+    axes: "Axes",
+    places: Float[np.ndarray, "n 2"],
+    numbers: Sequence[int],
+    *,
+    inches: float,
+    size: float = 8.5,
+    text: float = 6,
+    edge: str = INK,
+) -> None:
+    """Discs that do not cover each other, on axes so many inches wide: one that has to give way has a line to its
+    place.
+    """
+    left, right = axes.get_xlim()
+    moved = give_way(places, 1.08 * size / 72 / inches * (right - left))
+    for place, disc, number in zip(places, moved, numbers, strict=True):
+        if np.abs(disc - place).max() > 1e-6:
+            axes.plot(*np.stack([place, disc]).T, "-", color=edge, linewidth=0.5, zorder=3.5)
+            axes.plot(*place, "o", color=edge, markersize=1.5, zorder=3.5)
+        mark_primitive(axes, disc, number, size=size, text=text, edge=edge)
+
+
+def zoom_on(axes: "Axes", places: Float[np.ndarray, "n 2"], least: float = 0.4) -> None:
+    """Show the square part of the image where the places are, with a margin; `least` of its width at least."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()  # images have their top at 0
+    low, high = places.min(0), places.max(0)
+    side = min(max(1.5 * float((high - low).max()), least * (right - left)), right - left, bottom - top)
+    middle = (low + high) / 2
+    x = float(np.clip(middle[0] - side / 2, left, right - side))
+    y = float(np.clip(middle[1] - side / 2, top, bottom - side))
+    axes.set_xlim(x, x + side)
+    axes.set_ylim(y + side, y)
+
+
+def give_way(places: Float[np.ndarray, "n 2"], distance: float, rounds: int = 200) -> Float[np.ndarray, "n 2"]:
+    """The places, those that are too close pushed apart until they are about so far from each other."""
+    count = len(places)
+    turn = 2.4 * np.arange(count)  # what coincides exactly leaves in different directions
+    apart = np.stack([np.cos(turn), np.sin(turn)], 1)
+    moved = places.astype(float)
+    for _ in range(rounds):
+        edge = moved[:, None] - moved[None]  # (n, n, 2)
+        length = np.linalg.norm(edge, axis=-1)
+        close = (length < distance) & ~np.eye(count, dtype=bool)
+        if not close.any():
+            break
+        way = np.where(length[..., None] > 1e-9, edge / np.maximum(length, 1e-9)[..., None], apart[:, None])
+        push = 0.5 * (1.001 * distance - length) * close
+        moved += (push[..., None] * way).sum(1)
+    return moved
+
+
+def bare(axes: "Axes") -> None:
+    """No ticks and no frame, and what is drawn later leaves the image as large as it is."""
+    axes.autoscale(False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)

@@ -1,0 +1,130 @@
+"""What can be asked over HTTP: the addresses, their parameters, and errors as one line of JSON."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from parse_dg._version import __version__
+from parse_dg.deploy.predictor import TOP
+from parse_dg.serve.assets import Asset, load_assets
+from parse_dg.serve.guard import Guard, error_body
+from parse_dg.serve.limits import RateLimiter, RefusedError
+from parse_dg.serve.schemas import RESPONSES, UPLOAD, CaseData, HealthData, PredictionData
+from parse_dg.serve.service import Service
+from parse_dg.wording import first_line
+
+Top = Annotated[int, Query(ge=1, le=1_000_000, description="how many classes to name, the most probable first")]
+Explain = Annotated[bool, Query(description="add the relations that the score is the sum of (models of parse)")]
+OtherClass = Annotated[
+    str | None, Query(alias="class", max_length=200, description="explain this class, not the predicted one")
+]
+ComparedClass = Annotated[
+    str | None, Query(alias="class", max_length=200, description="explain this class beside the predicted one")
+]
+
+
+def build_app(service: Service, hosts: Collection[str] | None = None) -> Guard:
+    """The application. `hosts` as `Guard` has them."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPI(
+        title="parse-dg",
+        version=__version__,
+        description="An image classifier, and why it says what it says. Errors are answered as one line of JSON.",
+        lifespan=lifespan,
+        docs_url=None,  # those pages would load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    _add_questions(app, service)
+    for asset in load_assets():
+        app.add_route(asset.address, _sender(asset), include_in_schema=False)
+    _add_errors(app)
+    return Guard(app, RateLimiter(service.limits.rate), hosts)
+
+
+def _add_questions(app: FastAPI, service: Service) -> None:
+    @app.post("/predict", response_model=PredictionData, responses=RESPONSES, openapi_extra=UPLOAD)
+    async def predict(
+        request: Request, top: Top = TOP, explain: Explain = False, of: OtherClass = None
+    ) -> Response:
+        """The class of an image, with its probability; on request, why."""
+        _check_names(request, ("top", "explain", "class"))
+        return _json(await service.predict(request, top=top, explain=explain, of=of))
+
+    @app.post("/case", response_model=CaseData, responses=RESPONSES, openapi_extra=UPLOAD)
+    async def case(request: Request, of: ComparedClass = None) -> Response:
+        """All that the page shows of an image: classes, relations, places and heat maps of the primitives."""
+        _check_names(request, ("class",))
+        return _json(await service.case(request, of=of))
+
+    @app.get("/health", response_model=HealthData)
+    async def health() -> Response:
+        """That the service is well, which model it has and how busy it is."""
+        return _json(service.health())
+
+
+def _check_names(request: Request, valid: tuple[str, ...]) -> None:
+    for name in request.query_params:
+        if name not in valid:
+            raise RefusedError(400, f"unknown parameter {name[:60]!r}: valid are {', '.join(valid)}")
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return Response(body, status, media_type="application/json")
+
+
+def _sender(asset: Asset) -> Callable[[Request], Awaitable[Response]]:
+    async def send(_: Request) -> Response:
+        return Response(asset.data, media_type=asset.kind, headers={"cache-control": "no-cache"})
+
+    return send
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Every error is one line of JSON."""
+
+    def error(status: int, message: str, headers: Any = None) -> Response:
+        return Response(error_body(message), status, headers=headers, media_type="application/json")
+
+    async def refused(_: Request, found: Exception) -> Response:
+        assert isinstance(found, RefusedError)
+        return error(found.status, str(found), found.headers)
+
+    async def not_found(request: Request, found: Exception) -> Response:
+        assert isinstance(found, HTTPException)
+        if found.status_code == 404:
+            return error(404, "there is nothing at this address: GET / is the page, POST /predict takes an image")
+        return error(found.status_code, f"{request.method[:20]} is not answered at this address", found.headers)
+
+    async def not_valid(_: Request, found: Exception) -> Response:
+        assert isinstance(found, RequestValidationError)
+        first = found.errors()[0]
+        return error(400, f"{first['loc'][-1]} is not valid: {first_line(first['msg'])}")
+
+    async def gone(_: Request, found: Exception) -> Response:
+        return error(400, "the client is gone")  # for nobody
+
+    async def failed(_: Request, found: Exception) -> Response:
+        return error(500, "the service failed; its own messages say why")
+
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(HTTPException, not_found)
+    app.add_exception_handler(RequestValidationError, not_valid)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(Exception, failed)

@@ -1,0 +1,128 @@
+"""Images that are asked about at the same time share one pass of the network.
+
+One thread owns the model. While it is at work, images gather; when it is done, it takes what is there, up to a
+batch. An image waits only for those that are being decoded already, and not long: one that comes alone is predicted
+at once.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+
+from parse_dg.deploy.image_batches import LoadedImage
+from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.explain.explanation import Reading, read_images
+
+Pixels = UInt8[np.ndarray, "S S 3"]
+Found = Prediction | Reading
+"""What the model says of one image: a reading, where relations were asked for by one of its batch."""
+
+
+class Job(NamedTuple):
+    """One image that waits for its answer."""
+
+    pixels: Pixels
+    relations: bool
+    answer: asyncio.Future[Found]
+
+
+class Batcher:
+    """Gathers images and has them predicted."""
+
+    def __init__(self, predictor: Predictor, max_batch: int, max_wait: float) -> None:
+        """`max_wait` in seconds."""
+        self.predictor = predictor
+        self.max_batch = max_batch
+        self.max_wait = max_wait
+        self.images = self.batches = 0
+        """What has been predicted so far."""
+        self._coming = 0
+        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to predict; called where the event loop runs."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Let the batch that is at work end, and begin no other."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._thread.shutdown(wait=True)
+
+    @contextmanager
+    def coming(self) -> Iterator[None]:
+        """While an image is being decoded: those before it may wait for it."""
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+
+    async def predict(self, pixels: Pixels, *, relations: bool = False) -> Found:
+        """What the model says of one image; a `Reading` if `relations` are asked for."""
+        job = Job(pixels, relations, asyncio.get_running_loop().create_future())
+        self._jobs.put_nowait(job)
+        return await job.answer
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            jobs = [job for job in await self._gather() if not job.answer.done()]  # done: nobody waits any more
+            if not jobs:
+                continue
+            found = await loop.run_in_executor(self._thread, predict_jobs, self.predictor, jobs)
+            self.images, self.batches = self.images + len(jobs), self.batches + 1
+            for job, answer in zip(jobs, found, strict=True):
+                if job.answer.done():
+                    continue
+                if isinstance(answer, Exception):
+                    job.answer.set_exception(answer)
+                else:
+                    job.answer.set_result(answer)
+
+    async def _gather(self) -> list[Job]:
+        jobs = [await self._jobs.get()]
+        deadline = asyncio.get_running_loop().time() + self.max_wait
+        while len(jobs) < self.max_batch and (self._coming or not self._jobs.empty()):
+            try:
+                async with asyncio.timeout_at(None if not self._jobs.empty() else deadline):
+                    jobs.append(await self._jobs.get())
+            except TimeoutError:
+                break
+        return jobs
+
+
+def predict_jobs(predictor: Predictor, jobs: Sequence[Job]) -> list[Found | Exception]:
+    """What the model says of each, or why it failed; if all together fail, each is tried alone."""
+    try:
+        return [*predict_pixels(predictor, [j.pixels for j in jobs], relations=any(j.relations for j in jobs))]
+    except Exception as error:  # whatever it is, it must reach those who wait, and spare those who come
+        if len(jobs) == 1:
+            return [error]
+        return [answer for job in jobs for answer in predict_jobs(predictor, [job])]
+
+
+def predict_pixels(predictor: Predictor, pixels: Sequence[Pixels], *, relations: bool) -> Sequence[Found]:
+    """One pass of the network over some images."""
+    if not relations:
+        batch = [LoadedImage(position, None, each) for position, each in enumerate(pixels)]
+        return predictor.predict_batch(batch, top=len(predictor.classes))
+    return read_images(predictor.model, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
+
+
+def ranked(found: Found) -> list[tuple[str, float]]:
+    """Every class with its probability, the most probable first; of equal ones the first, as argmax has it."""
+    if isinstance(found, Prediction):
+        return [*found.top]
+    logits = found.logits.float()
+    shares = logits.softmax(0).tolist()
+    return [(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()]

@@ -1,0 +1,49 @@
+"""The bytes of an uploaded file → pixels as the network sees them, or a refusal."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, UnidentifiedImageError
+
+from parse_dg.data.images import ImageError, TooManyPixelsError, open_bytes, to_square
+from parse_dg.serve.limits import RefusedError
+
+SHOWN = 384
+"""The side at which an image is shown, where the network sees a smaller one."""
+SCANS = 64
+"""How often a JPEG may go over its pixels. Progressive ones do so some ten times; each time costs as much."""
+
+_JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
+
+
+class Decoded(NamedTuple):
+    """One image, resized as in evaluation."""
+
+    pixels: UInt8[np.ndarray, "S S 3"]
+    """What is predicted."""
+    shown: UInt8[np.ndarray, "T T 3"] | None
+    """The same square with more pixels, to be looked at, where that was asked for."""
+
+
+def decode_upload(data: bytes, size: int, max_pixels: int, *, shown: bool = False) -> Decoded:
+    """Decode a file, or raise a `RefusedError`: 413 too many pixels, 415 no image, 400 a damaged one."""
+    if data.startswith(_JPEG) and data.count(_SCAN) > SCANS:
+        raise RefusedError(400, f"the image cannot be read: it has more than {SCANS} scans")
+    try:
+        image = open_bytes(data, Path("upload"), max_pixels=max_pixels)
+    except ImageError as error:
+        raise RefusedError(_status(error), f"the image cannot be read: {error.reason}") from error
+    return Decoded(to_square(image, size), to_square(image, _shown_side(image, size)) if shown else None)
+
+
+def _shown_side(image: Image.Image, size: int) -> int:
+    """Never more pixels than there are, and never fewer than the network sees."""
+    return max(size, min(SHOWN, max(image.size)))
+
+
+def _status(error: ImageError) -> int:
+    if isinstance(error, TooManyPixelsError):
+        return 413
+    return 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400

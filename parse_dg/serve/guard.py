@@ -1,0 +1,126 @@
+"""Stands before the application: who may ask, how often, and what every answer says to a browser.
+
+The service has no passwords. What protects one that is bound to this machine is that other machines cannot reach
+it. So a page of another site, opened in a browser of this machine, must not reach it either: neither directly
+(`Origin`) nor under a name that was made to point here (`Host`).
+"""
+
+import ipaddress
+import json
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from parse_dg.serve.limits import RateLimiter, RefusedError
+from parse_dg.wording import UNPRINTABLE
+
+HEAD_BYTES = 16_384
+"""The address and all headers of a request together."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer that does not say otherwise."""
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, rate: RateLimiter, hosts: Collection[str] | None) -> None:
+        """`hosts`: the names under which it may be addressed besides this machine's own; None for any name."""
+        self.app = app
+        self.rate = rate
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or have it answered."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                said = {name.lower() for name, _ in headers}
+                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in said]
+                message = {**message, "headers": headers + more}
+            await send(message)
+
+        try:
+            self._check(scope)
+        except RefusedError as error:
+            await refuse(error, guarded)
+        else:
+            await self.app(scope, receive, guarded)
+
+    def _check(self, scope: Scope) -> None:
+        if size_of(scope) > HEAD_BYTES:  # the HTTP parser checks what comes in parts
+            raise RefusedError(431, f"address and headers are too long: at most {HEAD_BYTES:,} bytes are taken")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if self.hosts is not None and not (is_loopback(name_of(host)) or name_of(host) in self.hosts):
+            raise RefusedError(421, "the host in the address is not this machine: expected localhost or 127.0.0.1")
+        if scope["method"] in ("GET", "HEAD"):
+            return
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if (origin is not None and _place(origin) != host.lower()) or site not in ("none", "same-origin"):
+            raise RefusedError(
+                403, "the request comes from a page of another site: only this service's own may ask"
+            )
+        self.rate.take(scope["client"][0] if scope.get("client") else "")
+
+
+async def refuse(error: RefusedError, send: Send) -> None:
+    """Send a refusal as an answer."""
+    body = error_body(str(error))
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})
+
+
+def error_body(message: str) -> bytes:
+    """What every error answers: `{"error": "one line"}`."""
+    return json.dumps({"error": UNPRINTABLE.sub(" ", message)}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def size_of(scope: Scope) -> int:
+    """How many bytes the address and the headers have."""
+    return (
+        len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) + 4 for k, v in scope["headers"])
+    )
+
+
+def name_of(host: str) -> str:
+    """The name or address in a `Host` header, without the port."""
+    host = host.lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or an address can only mean this machine."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin. The scheme does not count: something before the service may add encryption."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

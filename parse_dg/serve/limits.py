@@ -1,0 +1,160 @@
+"""What a client may ask of the service, and the words in which it is refused."""
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+
+from parse_dg.config import require
+from parse_dg.data.images import MAX_PIXELS
+
+MEBIBYTE = 2**20
+CLIENTS = 4096
+"""How many clients are remembered for the rate; of more, those that asked last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Everything that bounds what the service takes on."""
+
+    max_bytes: int = 10 * MEBIBYTE
+    """Of one upload, all of the request's body."""
+    max_pixels: int = 25_000_000
+    """Of one image; what claims more is refused before any pixel is decoded."""
+    rate: float = 0.0
+    """Uploads a second from one address; 0 for any number."""
+    max_batch: int = 32
+    """Images in one pass of the network."""
+    max_wait: float = 0.005
+    """Seconds that an image waits for others that are being decoded; never for ones that may come."""
+    timeout: float = 30.0
+    """Seconds in which a request's headers, and then its body, must have arrived."""
+    connections: int = 256
+    """Open at once; further ones are told to come back."""
+    grace: float = 10.0
+    """Seconds in which the service finishes what it began when it is told to stop."""
+
+    def __post_init__(self) -> None:
+        require(self.max_bytes >= 1, "max_bytes", self.max_bytes, "at least 1")
+        require(1 <= self.max_pixels <= MAX_PIXELS, "max_pixels", self.max_pixels, f"1 to {MAX_PIXELS:,}")
+        require(self.rate >= 0 and isfinite(self.rate), "rate", self.rate, "0 or more")
+        require(self.max_batch >= 1, "max_batch", self.max_batch, "at least 1")
+        require(0 <= self.max_wait <= 10, "max_wait", self.max_wait, "0 to 10 seconds")
+        require(self.timeout > 0 and isfinite(self.timeout), "timeout", self.timeout, "more than 0")
+        require(self.connections >= 1, "connections", self.connections, "at least 1")
+        require(self.grace > 0 and isfinite(self.grace), "grace", self.grace, "more than 0")
+
+    @property
+    def queue(self) -> int:
+        """Images that are decoded, wait or are predicted at once; further ones are told to come back."""
+        return max(64, 4 * self.max_batch)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of all uploads that are in memory at once."""
+        return 16 * self.max_bytes
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error of its own: a status from 400 on and one line."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def overloaded(what: str) -> RefusedError:
+    """The refusal of something that would be welcome later."""
+    return RefusedError(503, f"{what}: try again in a moment", retry_after="1")
+
+
+class RateLimiter:
+    """A bucket of tokens for each client: an upload takes one, `rate` a second come back, at most a second's worth.
+
+    An address of IPv6 counts as its network of 64 bits, which one client usually has to itself.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.size = max(1.0, rate)
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, address: str) -> None:
+        """Raise a `RefusedError` if this client has asked too often."""
+        if not self.rate:
+            return
+        client, now = client_of(address), self._clock()
+        tokens, then = self._buckets.pop(client, (self.size, now))
+        tokens = min(self.size, tokens + (now - then) * self.rate)
+        allowed = tokens >= 1
+        self._buckets[client] = (tokens - allowed, now)
+        if len(self._buckets) > CLIENTS:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            seconds = ceil((1 - tokens) / self.rate)
+            message = f"at most {self.rate:g} uploads a second from one address: try again in {seconds} s"
+            raise RefusedError(429, message, retry_after=str(seconds))
+
+
+def client_of(address: str) -> str:
+    """What counts as one client: an address, or its network where it is of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+@dataclass
+class Budget:
+    """So much of something that all requests share, of which each holds a part for a while."""
+
+    limit: int
+    refusal: str
+    used: int = field(default=0, init=False)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing is left."""
+        return self.used >= self.limit
+
+    def check(self) -> None:
+        """Raise a `RefusedError` if nothing is left."""
+        if self.full:
+            raise overloaded(self.refusal)
+
+    @contextmanager
+    def holding(self) -> Iterator["Share"]:
+        """A share, empty at first, that is given back at the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self.used -= share.size
+
+
+@dataclass
+class Share:
+    """What one request holds of a budget."""
+
+    budget: Budget
+    size: int = 0
+
+    def grow(self, by: int = 1) -> None:
+        """Hold more, or raise a `RefusedError` if so much is not left."""
+        if self.budget.used + by > self.budget.limit:
+            raise overloaded(self.budget.refusal)
+        self.budget.used += by
+        self.size += by

@@ -1,0 +1,151 @@
+"""A loaded model that is asked by many at once: uploads → decoded in threads → predicted in batches → answers."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from parse_dg._version import __version__
+from parse_dg.algorithms.parse import Parse
+from parse_dg.data.parallel import default_workers
+from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.explain.explanation import Reading
+from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
+from parse_dg.serve.batcher import Batcher, Found, ranked
+from parse_dg.serve.body import Upload, read_upload
+from parse_dg.serve.decoding import Decoded, decode_upload
+from parse_dg.serve.limits import Budget, Limits, RefusedError
+from parse_dg.wording import plural
+
+T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """One image and what the model says of it."""
+
+    upload_name: str
+    decoded: Decoded
+    found: Found
+
+
+class Service:
+    """Answers what can be asked of a model."""
+
+    def __init__(self, predictor: Predictor, name: str, limits: Limits) -> None:
+        """`name` is what the model is called in answers."""
+        self.predictor = predictor
+        self.name = name
+        self.limits = limits
+        self.started = time.monotonic()
+        self.queue = Budget(limits.queue, "too many images are waiting")
+        self.memory = Budget(limits.memory, "too many uploads are arriving")
+        self.batcher = Batcher(predictor, limits.max_batch, limits.max_wait)
+        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
+
+    @property
+    def method(self) -> str:
+        """By which the model was trained."""
+        return self.predictor.model.spec.algorithm.name
+
+    @property
+    def explains(self) -> bool:
+        """Whether it can say why: only PARSE can."""
+        return isinstance(self.predictor.model.algorithm, Parse)
+
+    def start(self) -> None:
+        """Begin to answer; called where the event loop runs."""
+        self.batcher.start()
+
+    async def stop(self) -> None:
+        """End the threads; what is asked later is never answered."""
+        await self.batcher.stop()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def predict(self, request: Request, *, top: int, explain: bool, of: str | None) -> dict[str, Any]:
+        """The answer of `POST /predict`."""
+        self._check_class(of)
+        if explain and not self.explains:
+            raise RefusedError(400, f"this model is one of {self.method}: only those of parse can be explained")
+        if of is not None and not explain:
+            raise RefusedError(400, "class says which class to explain: expected explain=true beside it")
+        asked = await self._ask(request, relations=explain)
+        classes = ranked(asked.found)
+        explanation = None
+        if explain:
+            assert isinstance(asked.found, Reading)
+            explanation = await self._in_thread(explanation_data, asked.found, of)
+        return {
+            "predicted": classes[0][0],
+            "probability": classes[0][1],
+            "classes": [{"name": name, "probability": share} for name, share in classes[:top]],
+            "probability_is": f"softmax of the model's logits over all {plural(len(classes), 'class')}",
+            "model": self.name,
+            "method": self.method,
+            "explanation": explanation,
+        }
+
+    async def case(self, request: Request, *, of: str | None) -> dict[str, Any]:
+        """The answer of `POST /case`: what the page's viewer shows."""
+        self._check_class(of)
+        asked = await self._ask(request, relations=self.explains, shown=True)
+        return await self._in_thread(case_data, asked, of)
+
+    def health(self) -> dict[str, Any]:
+        """The answer of `GET /health`."""
+        return {
+            "status": "ok",
+            "model": self.name,
+            "method": self.method,
+            "classes": list(self.predictor.classes),
+            "image_size": self.predictor.image_size,
+            "max_bytes": self.limits.max_bytes,
+            "max_pixels": self.limits.max_pixels,
+            "version": __version__,
+            "uptime_seconds": round(time.monotonic() - self.started, 3),
+            "images": self.batcher.images,
+            "batches": self.batcher.batches,
+            "queue": {"waiting": self.queue.used, "limit": self.queue.limit},
+        }
+
+    def _check_class(self, name: str | None) -> None:
+        if name is not None and name not in self.predictor.classes:
+            raise RefusedError(400, f"unknown class {name[:60]!r}: GET /health lists the classes of the model")
+
+    async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> Asked:
+        self.queue.check()  # before anything is read
+        with self.queue.holding() as place:
+            with self.memory.holding() as held:
+                upload: Upload = await read_upload(request, self.limits, held)
+                place.grow()
+                size, pixels = self.predictor.image_size, self.limits.max_pixels
+                with self.batcher.coming():
+                    decoded = await self._in_thread(partial(decode_upload, shown=shown), upload.data, size, pixels)
+            found = await self.batcher.predict(decoded.pixels, relations=relations)
+            return Asked(upload.name, decoded, found)
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+
+def explanation_data(reading: Reading, of: str | None) -> dict[str, Any]:
+    """Why, as JSON data."""
+    return reading.explain(of).to_dict()
+
+
+def case_data(asked: Asked, of: str | None) -> dict[str, Any]:
+    """What the viewer shows."""
+    title, shown = asked.upload_name or "image", asked.decoded.shown
+    assert shown is not None
+    if isinstance(asked.found, Prediction):
+        return plain_case(shorter(asked.found), shown, title=title)
+    return parse_case(asked.found, shown, title=title, other=of)
+
+
+def shorter(prediction: Prediction) -> Prediction:
+    """With as many classes as a case names."""
+    return prediction if len(prediction.top) <= CLASSES else replace(prediction, top=prediction.top[:CLASSES])

@@ -1,0 +1,205 @@
+"""What is measured of a run: of which images, in one pass, and with numbers that agree with other commands."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parse_dg.data.splits import Subset
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import load_model, save_model
+from parse_dg.errors import InputError
+from parse_dg.experiments import measure, measure_images
+from parse_dg.experiments.evaluate import evaluate_run
+from parse_dg.experiments.measure import RunMeasures, measure_run
+from parse_dg.experiments.measure_images import open_run
+from parse_dg.experiments.measure_tables import measure_tables, measures_csv
+from parse_dg.experiments.run import execute
+from parse_dg.explain.localisation import locate
+from tests.conftest import Tiny
+from tests.data.test_library import plant
+from tests.experiments.helpers import quiet
+
+
+@pytest.fixture(scope="module")
+def found(parse_run: Path) -> RunMeasures:
+    return measure_run(parse_run, device_name="cpu")
+
+
+def test_domains_are_the_sources_and_then_the_target(found: RunMeasures) -> None:
+    assert [(each.domain, each.role) for each in found.domains] == [
+        ("photo", "source"),
+        ("cartoon", "source"),
+        ("paint", "source"),
+        ("sketch", "target"),
+    ]
+    assert [each.images for each in found.domains] == [*["held-out images"] * 3, "all images"]
+    assert [each.structure.images for each in found.domains] == [8, 8, 8, 40]
+    assert found.target == "sketch"
+    assert found.image_size == 64
+
+
+def test_every_two_domains_are_compared(found: RunMeasures) -> None:
+    assert [each.domains for each in found.consistency] == [
+        ("photo", "cartoon"),
+        ("photo", "paint"),
+        ("cartoon", "paint"),
+        ("photo", "sketch"),
+        ("cartoon", "sketch"),
+        ("paint", "sketch"),
+    ]
+
+
+def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -> None:
+    known = {row.domain: row.accuracy for row in evaluate_run(parse_run, None, None, "cpu")}
+    for each in found.domains:
+        assert each.structure.whole == known[each.domain].fraction
+        assert each.collapse.right.images == known[each.domain].correct
+        assert each.collapse.all.images == known[each.domain].images
+
+
+def test_parts_are_known_on_blueprints(found: RunMeasures) -> None:
+    for each in found.domains:
+        assert each.localisation is not None
+        assert each.localisation.images == each.structure.images
+    assert len({each.localisation.expected for each in found.domains if each.localisation}) == 1
+
+
+def test_it_is_repeatable_and_valid_json(found: RunMeasures, parse_run: Path) -> None:
+    again = measure_run(parse_run, device_name="cpu")
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert text == json.dumps(again.to_dict(), allow_nan=False)
+    assert json.loads(text)["domains"][3]["collapse"]["wrong"]["images"] == found.domains[3].collapse.wrong.images
+
+
+def test_every_image_is_read_once(parse_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[tuple[str, int]] = Counter()
+
+    def counting(model: Any, subset: Subset, seen: Any) -> Any:
+        read.update((subset.domain.name, index) for index in subset.indices.tolist())
+        return locate(model, subset, seen)
+
+    monkeypatch.setattr(measure_images, "locate", counting)
+    told: list[tuple[str, int, int]] = []
+    measure.measure_run(parse_run, device_name="cpu", progress=lambda *what: told.append(what))
+    assert set(read.values()) == {1}
+    assert len(read) == 64
+    assert [what for what in told if what[0].startswith("reading")] == [
+        ("reading photo", 8, 8),
+        ("reading cartoon", 8, 8),
+        ("reading paint", 8, 8),
+        ("reading sketch", 40, 40),
+    ]
+
+
+def test_a_compact_model_measures_the_same(found: RunMeasures, parse_run: Path, tmp_path: Path) -> None:
+    smaller, _ = compact(load_model(parse_run))
+    save_model(tmp_path / "compact.safetensors", smaller.spec, smaller.algorithm.state_dict())
+    again = measure_run(parse_run, tmp_path / "compact.safetensors", "cpu")
+    assert again.to_dict() == found.to_dict()
+
+
+def test_none_of_the_images_was_trained_on(parse_run: Path) -> None:
+    run = open_run(parse_run, device_name="cpu")
+    trained = {(part.domain.name, index) for part in run.split.training for index in part.indices.tolist()}
+    looked_at = {(part.domain.name, index) for part in run.subsets for index in part.indices.tolist()}
+    assert trained.isdisjoint(looked_at)
+
+
+def test_true_centres_are_those_of_the_images(parse_run: Path) -> None:
+    run = open_run(parse_run, device_name="cpu")
+    subset = run.subsets[0]
+    centres = run.true_centres(subset)
+    assert centres is not None
+    everything = run.true_centres(Subset(subset.domain, np.arange(40)))
+    assert everything is not None
+    assert np.array_equal(centres, everything[subset.indices])
+
+
+def test_a_domain_for_validation_is_a_source_too(tiny: Tiny, tmp_path: Path) -> None:
+    config = tiny(training__steps=1, split__validation_domain="paint", protocol__selection="leave-one-domain-out")
+    execute(config, tmp_path / "run", quiet)
+    domains = measure_run(tmp_path / "run", device_name="cpu", swaps=1).domains
+    assert [each.domain for each in domains] == ["photo", "cartoon", "paint", "sketch"]
+    assert domains[2].images == "80% of the images, none trained on"
+    assert domains[2].structure.images == 32
+
+
+def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
+    place = plant(tmp_path / "own", images=10, side=(12, 9))
+    settings = {"data__benchmark": str(place), "data__target": "fog", "data__image_size": 32}
+    execute(tiny(training__steps=1, training__batch_per_domain=2, **settings), tmp_path / "run", quiet)
+    found = measure_run(tmp_path / "run", device_name="cpu", swaps=1)
+    assert found.image_size == 32
+    assert all(each.localisation is None for each in found.domains)
+    assert found.to_dict()["domains"][0]["localisation"] is None
+    titles = [table.title for table in measure_tables(found)]
+    assert len(titles) == 3
+    assert not any("Localisation" in title for title in titles)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"within": 0.0}, "--within must be a positive number of cells"),
+        ({"swaps": 0}, "--swaps must be at least 1"),
+    ],
+)
+def test_settings_that_mean_nothing(options: dict[str, Any], message: str, parse_run: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        measure_run(parse_run, device_name="cpu", **options)
+
+
+def test_only_parse_has_primitives(erm_run: Path) -> None:
+    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
+        measure_run(erm_run, device_name="cpu")
+
+
+def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(parse_run, tmp_path / "run"))
+    place = plant(tmp_path / "own", images=10)
+    config = json.loads((folder / "config.json").read_text())
+    config["data"] |= {"benchmark": str(place), "target": "fog"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "split.json").unlink()
+    (folder / "result.json").unlink()
+    with pytest.raises(InputError, match="a model of 8 classes and images of 64 pixels: expected those of own"):
+        measure_run(folder, device_name="cpu")
+
+
+def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
+    structure, collapse, consistency, localisation = measure_tables(found)
+    use = found.domains[3].structure
+    assert structure.rows[3][:5] == (
+        "sketch",
+        "target: all images",
+        "40",
+        f"{100 * use.whole:.1f}%",
+        f"{100 * use.relations:.1f}%",
+    )
+    assert structure.rows[3][6] == f"{100 * use.swapped:.1f}% ± {100 * use.swapped_deviation:.1f}"
+    of = found.domains[3].collapse
+    assert collapse.rows[3][9] == f"{of.right.images} / {of.wrong.images}"
+    assert collapse.rows[3][6] == f"{of.all.collapse:.2f}"
+    assert "0.5 cells of the 16 × 16 heat map" in " ".join(collapse.notes)
+    assert consistency.rows[3][0] == "photo and sketch (target)"
+    assert localisation.rows[0][3].endswith(" of 16")
+    for table in (structure, collapse, consistency, localisation):
+        assert "sketch held out" in table.title
+        assert {len(row) for row in table.rows} == {len(table.header)}
+
+
+def test_csv_has_every_number(found: RunMeasures) -> None:
+    lines = [line.split(",") for line in measures_csv(found).splitlines()]
+    assert lines[0] == ["measure", "where", "what", "value"]
+    values = {tuple(line[:3]): line[3] for line in lines[1:]}
+    assert len(values) == len(lines) - 1
+    assert values["structure", "sketch", "whole"] == str(found.domains[3].structure.whole)
+    assert values["collapse", "sketch", "wrong.collapse"] == str(found.domains[3].collapse.wrong.collapse)
+    pair = found.consistency[3]
+    assert values["consistency", "photo and sketch", "place"] == str(pair.place)
+    assert values["consistency", "photo and sketch", "p7.place"] == str(pair.primitives[7].place)

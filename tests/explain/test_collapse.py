@@ -1,0 +1,167 @@
+"""Collapse of primitives that were placed by hand."""
+
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.explain.collapse import collapse, find_coinciding, wrong_above_right
+from parse_dg.explain.localisation import Located
+
+CELLS = 9
+"""A cell is 0.25 of the grid's units wide."""
+
+
+def located(
+    centre: Tensor,
+    presence: Tensor | None = None,
+    labels: list[int] | None = None,
+    predicted: list[int] | None = None,
+    cells: tuple[int, int] = (CELLS, CELLS),
+) -> Located:
+    """Images with primitives at these places; by default all present, of class 0 and classified right."""
+    count = len(centre)
+    truth = torch.tensor(labels or [0] * count)
+    return Located(
+        domain="sketch",
+        labels=truth,
+        predicted=torch.tensor(predicted) if predicted else truth,
+        probability=torch.ones(count),
+        centre=centre,
+        presence=torch.ones(centre.shape[:2]) if presence is None else presence,
+        extent=torch.full_like(centre, 0.1),
+        cells=cells,
+    )
+
+
+def at(*cells: tuple[float, float]) -> Tensor:
+    """Centres of one image, given as (column, row) of the heat map."""
+    return 2 * torch.tensor(cells) / (CELLS - 1) - 1
+
+
+APART = at((0, 0), (4, 0), (8, 0), (0, 8), (8, 8))
+PAIR = at((0, 0), (0.4, 0), (8, 0), (0, 8), (8, 8))
+CHAIN = at((0, 0), (0.4, 0), (0.8, 0), (1.2, 0), (8, 8))
+"""The first and the fourth are more than a cell apart, and linked by the others."""
+ONE = at(*[(3, 3)] * 5)
+
+
+def test_what_is_apart_does_not_coincide() -> None:
+    found = find_coinciding(located(APART[None]))
+    assert not found.coinciding.any()
+    assert found.places.tolist() == [5]
+    assert found.collapse.tolist() == [0]
+    assert found.place.tolist() == [[0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("centre", "coinciding", "places", "share"),
+    [
+        (PAIR, [0, 1], 4, 1 / 4),
+        (CHAIN, [0, 1, 2, 3], 2, 3 / 4),
+        (ONE, [0, 1, 2, 3, 4], 1, 1.0),
+        (at((0, 0), (8, 8), (0, 0.3), (8, 7.7), (4, 4)), [0, 1, 2, 3], 3, 2 / 4),
+    ],
+    ids=["a pair", "a chain", "one place", "two pairs"],
+)
+def test_what_is_together_coincides(centre: Tensor, coinciding: list[int], places: int, share: float) -> None:
+    found = find_coinciding(located(centre[None]))
+    assert found.coinciding[0].nonzero().flatten().tolist() == coinciding
+    assert found.places.tolist() == [places]
+    assert found.collapse.tolist() == pytest.approx([share])
+
+
+def test_images_are_looked_at_one_by_one() -> None:
+    found = find_coinciding(located(torch.stack([APART, PAIR, ONE])))
+    assert found.places.tolist() == [5, 4, 1]
+    assert found.collapse.tolist() == pytest.approx([0, 0.25, 1])
+
+
+def test_only_present_primitives_count() -> None:
+    presence = torch.ones(1, 5)
+    presence[0, 1] = 0.49  # the other one of the pair
+    found = find_coinciding(located(PAIR[None], presence))
+    assert found.places.tolist() == [4]
+    assert found.collapse.tolist() == [0]
+    assert not found.coinciding.any()
+
+
+def test_a_link_does_not_go_through_what_is_absent() -> None:
+    presence = torch.ones(1, 5)
+    presence[0, 1:3] = 0.0  # the middle of the chain
+    found = find_coinciding(located(CHAIN[None], presence))
+    assert found.places.tolist() == [3]
+
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_fewer_than_two_cannot_collapse(present: int) -> None:
+    presence = torch.zeros(1, 5)
+    presence[0, :present] = 1.0
+    found = find_coinciding(located(ONE[None], presence))
+    assert found.collapse.tolist() == [0]
+    assert found.places.tolist() == [present]
+
+
+def test_the_distance_is_in_cells_of_the_map_along_each_axis() -> None:
+    centre = torch.tensor([[[0.0, 0.0], [0.2, 0.0]], [[0.0, 0.0], [0.0, 0.2]]])  # along x, along y
+    coarse = find_coinciding(located(centre, cells=(5, 5)))  # a cell is 0.5: 0.4 cells apart
+    assert coarse.collapse.tolist() == [1, 1]
+    uneven = find_coinciding(located(centre, cells=(9, 5)))  # H 9, W 5: 0.8 cells apart along y
+    assert uneven.collapse.tolist() == [1, 0]
+    assert find_coinciding(located(centre, cells=(9, 5)), within=0.9).collapse.tolist() == [1, 1]
+
+
+def test_means_are_of_all_of_right_and_of_wrong_images() -> None:
+    images = torch.stack([APART, PAIR, ONE, ONE])
+    found = collapse(located(images, labels=[0, 0, 0, 1], predicted=[0, 0, 1, 0]))
+    assert (found.all.images, found.right.images, found.wrong.images) == (4, 2, 2)
+    assert found.all.collapse == pytest.approx((0 + 0.25 + 1 + 1) / 4)
+    assert (found.right.collapse, found.wrong.collapse) == (0.125, 1)
+    assert (found.right.places, found.wrong.places) == (4.5, 1)
+    assert (found.right.coinciding, found.wrong.coinciding) == (1, 5)
+    assert found.wrong_above_right == 1  # in class 0, the only one with both
+    assert found.to_dict()["wrong"] == found.wrong.to_dict()
+
+
+def test_without_errors_there_is_nothing_to_compare() -> None:
+    found = collapse(located(APART[None]))
+    assert found.wrong.images == 0
+    assert found.wrong.collapse is None
+    assert (found.wrong_above_right, found.by_chance) == (None, None)
+
+
+def test_pairs_are_of_one_class() -> None:
+    """Class 1 has more collapse and more errors, and within a class collapse says nothing."""
+    values = torch.tensor([0.1, 0.1, 0.1, 0.9, 0.9, 0.9])
+    right = torch.tensor([True, True, False, True, False, False])
+    above, _ = wrong_above_right(values, right, torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert above == 0.5
+
+
+def test_chance_is_what_shuffling_gives() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(120) % 3
+    values = torch.randint(0, 5, (120,), generator=generator) / 4  # many ties
+    right = torch.rand(120, generator=generator) < 0.7
+    shuffled = []
+    for _ in range(400):
+        dealt = right.clone()
+        for label in range(3):
+            mine = (labels == label).nonzero().flatten()
+            dealt[mine] = right[mine[torch.randperm(len(mine), generator=generator)]]
+        above, spread = wrong_above_right(values, dealt, labels)
+        shuffled.append(above)
+    results = torch.tensor(shuffled, dtype=torch.float64)
+    assert float(results.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(results.std()) == pytest.approx(spread, rel=0.15)
+
+
+def test_many_images_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    centre = 2 * torch.rand(50, 8, 2, generator=torch.Generator().manual_seed(0)) - 1
+    whole = find_coinciding(located(centre))
+    monkeypatch.setattr(sys.modules["parse_dg.explain.collapse"], "AT_ONCE", 7)
+    parts = find_coinciding(located(centre))
+    assert torch.equal(whole.place, parts.place)
+    assert torch.equal(whole.collapse, parts.collapse)
+    assert 0 < float(whole.collapse.mean()) < 1

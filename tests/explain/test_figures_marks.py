@@ -1,0 +1,91 @@
+"""Marks on images: discs that give way, parts that are enlarged, edges of every kind of relation."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from parse_dg.explain.figures_marks import edges_of, give_way, mark_primitives, pixels_of, show_faint, zoom_on
+from parse_dg.model.vocabulary import FAMILY
+from tests.explain.test_figures import noise
+
+
+def closest(places: np.ndarray) -> float:
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    return float(apart[~np.eye(len(places), dtype=bool)].min())
+
+
+def test_discs_that_are_apart_stay() -> None:
+    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    assert np.array_equal(give_way(places, 5.0), places)
+
+
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_discs_in_one_place_are_pushed_apart(count: int) -> None:
+    moved = give_way(np.zeros((count, 2)), 5.0)
+    assert closest(moved) > 4.5
+    assert np.abs(moved).max() < 5.0 * count  # and not far
+    assert np.array_equal(moved, give_way(np.zeros((count, 2)), 5.0))
+
+
+def test_one_disc_or_none() -> None:
+    assert give_way(np.zeros((1, 2)), 5.0).tolist() == [[0, 0]]
+    assert give_way(np.zeros((0, 2)), 5.0).shape == (0, 2)
+
+
+def test_a_disc_that_gives_way_has_a_line_to_its_place() -> None:
+    axes = Figure((2, 2)).add_axes((0, 0, 1, 1))
+    show_faint(axes, noise(3, 64, 64))
+    places = np.array([[30.0, 30.0], [30.5, 30.0], [60.0, 60.0]])
+    mark_primitives(axes, places, [4, 7, 9], inches=2)
+    assert [text.get_text() for text in axes.texts] == ["4", "7", "9"]
+    lines = [line.get_xydata() for line in axes.lines if line.get_linestyle() == "-"]
+    assert [line[0].tolist() for line in lines] == places[:2].tolist()
+    assert tuple(axes.texts[2].xy) == (60, 60)
+
+
+@pytest.mark.parametrize(
+    ("places", "middle"),
+    [
+        ([[30.0, 30.0], [34.0, 30.0]], (32, 30)),
+        ([[0.0, 0.0], [2.0, 2.0]], None),
+        ([[63.0, 63.0]], None),
+        ([[0.0, 0.0], [63.0, 63.0]], None),
+    ],
+    ids=["inside", "a corner", "another corner", "everything"],
+)
+def test_zooming(places: list[list[float]], middle: tuple[float, float] | None) -> None:
+    axes = Figure((2, 2)).add_axes((0, 0, 1, 1))
+    show_faint(axes, noise(3, 64, 64))
+    zoom_on(axes, np.array(places))
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    assert right - left == pytest.approx(bottom - top)  # a square
+    assert 0.39 * 64 < right - left <= 64
+    assert min(left, top) >= -0.5
+    assert max(right, bottom) <= 63.5
+    for x, y in places:
+        assert left <= x <= right
+        assert top <= y <= bottom
+    if middle:
+        assert ((left + right) / 2, (top + bottom) / 2) == pytest.approx(middle)
+
+
+def test_corners_are_aligned() -> None:
+    centre = torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, -1.0]])
+    assert pixels_of(centre, noise(3, 32, 96)).tolist() == [[0, 0], [95, 31], [47.5, 0]]
+
+
+def test_every_predicate_has_its_edges() -> None:
+    points = [np.array([float(k), 0.0]) for k in range(4)]
+    found = {predicate: edges_of(predicate, points) for predicate in FAMILY}
+    ends = {name: [(int(a[0]), int(b[0])) for a, b, _ in edges] for name, edges in found.items()}
+    assert ends == {
+        "has": [],
+        **{name: [(0, 1)] for name in ("above", "left", "h_align", "v_align", "near", "contains")},
+        "tri": [(0, 1), (0, 2)],
+        "turn": [(0, 1), (1, 2)],
+        "orient": [(0, 1), (2, 3)],
+        "eqdist": [(0, 1), (2, 3)],
+    }
+    headed = {name for name, edges in found.items() if any(style == "-|>" for *_, style in edges)}
+    assert headed == {"above", "left", "contains", "turn", "orient"}

@@ -1,0 +1,156 @@
+"""What accuracy rests on: models that look at presence alone, at relations alone, and at images made for them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.splits import whole
+from parse_dg.deploy.compaction import compact
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.errors import InputError
+from parse_dg.evaluation.accuracy import predict
+from parse_dg.explain.explanation import name_applications
+from parse_dg.explain.localisation import Located, locate
+from parse_dg.explain.structure_use import primitive_weights, structure_use
+from tests.conftest import Tiny
+from tests.explain.test_explanation import placed_model
+
+COUNT = 400
+K = 4
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def model_of(*compositions: dict[str, float]) -> Model:
+    """A class for each composition, which gives weights to applications by their names."""
+    classes = tuple(f"class {number}" for number in range(len(compositions)))
+    model = placed_model(torch.zeros(K, 3, 3), classes)
+    structure = model.parse().network.structure
+    columns = torch.arange(structure.vocabulary.size)
+    names = [application.name for application in name_applications(structure, columns)]
+    with torch.no_grad():
+        structure.composition.weight.fill_(-1.0)  # far below the support
+        for row, weights in enumerate(compositions):
+            assert sum(weights.values()) == pytest.approx(1)
+            for name, weight in weights.items():
+                structure.composition.weight[row, names.index(name)] = weight
+    return model
+
+
+def images(labels: Tensor, centre: Tensor, presence: Tensor) -> Located:
+    return Located(
+        domain="sketch",
+        labels=labels,
+        predicted=labels,
+        probability=torch.ones(len(labels)),
+        centre=centre,
+        presence=presence,
+        extent=torch.full_like(centre, 0.1),
+        cells=(3, 3),
+    )
+
+
+LABELS = torch.arange(COUNT) % 2
+
+
+def random_places() -> Tensor:
+    return 2 * torch.rand(COUNT, K, 2, generator=generator(1)) - 1
+
+
+def test_a_model_of_presence_alone() -> None:
+    """Class 0 has p0, class 1 has p1; where they are means nothing."""
+    model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
+    presence = torch.full((COUNT, K), 0.1)
+    presence[torch.arange(COUNT), LABELS] = 0.9
+    found = structure_use(model, images(LABELS, random_places(), presence), generator())
+    assert (found.domain, found.images, found.swaps) == ("sketch", COUNT, 5)
+    assert found.whole == found.presence == found.swapped == 1
+    assert found.swapped_deviation == 0
+    assert found.relations == 0.5  # no class has any: all score 0, and the first is predicted
+
+
+def test_a_model_of_relations_alone() -> None:
+    """In class 0 p0 is above p1, in class 1 below it; presence is the same everywhere."""
+    model = model_of({"above(p0, p1)": 1.0}, {"above(p1, p0)": 1.0})
+    centre = random_places()
+    height = torch.where(LABELS == 0, -0.8, 0.8)
+    centre[:, 0, 1], centre[:, 1, 1] = height, -height
+    found = structure_use(model, images(LABELS, centre, torch.full((COUNT, K), 0.9)), generator(), swaps=20)
+    assert found.whole == found.relations == 1
+    assert found.presence == 0.5
+    assert found.swapped == pytest.approx(0.5, abs=0.05)  # half get the geometry of the other class
+    assert 0 < found.swapped_deviation < 0.1
+
+
+def test_one_family_can_mislead_where_both_are_right() -> None:
+    """Relations point to the other class, presence is stronger: alone, each goes its own way."""
+    model = model_of({"has(p0)": 0.8, "above(p0, p1)": 0.2}, {"has(p1)": 0.8, "above(p1, p0)": 0.2})
+    centre = torch.zeros(COUNT, K, 2)
+    centre[:, 0, 1] = torch.where(LABELS == 0, 0.9, -0.9)
+    presence = torch.full((COUNT, K), 0.1)
+    presence[torch.arange(COUNT), LABELS] = 0.9
+    found = structure_use(model, images(LABELS, centre, presence), generator())
+    assert (found.whole, found.presence, found.relations) == (1, 1, 0)
+
+
+def test_extents_are_swapped_too() -> None:
+    """Class 0: p0 is around p1, class 1 the other way round; all centres are the same."""
+    model = model_of({"contains(p0, p1)": 1.0}, {"contains(p1, p0)": 1.0})
+    located = images(LABELS, torch.zeros(COUNT, K, 2), torch.full((COUNT, K), 0.9))
+    located.extent[torch.arange(COUNT), LABELS] = 0.9
+    found = structure_use(model, located, generator(), swaps=20)
+    assert found.whole == 1
+    assert found.swapped == pytest.approx(0.5, abs=0.05)
+
+
+def test_presence_is_not_swapped() -> None:
+    model = model_of({"has(p0)": 0.5, "above(p2, p3)": 0.5}, {"has(p1)": 0.5, "above(p3, p2)": 0.5})
+    presence = torch.zeros(COUNT, K)
+    presence[torch.arange(COUNT), LABELS] = 1.0
+    centre = torch.zeros(COUNT, K, 2)  # every relation holds by a half
+    found = structure_use(model, images(LABELS, centre, presence), generator())
+    assert found.swapped == 1
+
+
+def test_the_same_generator_gives_the_same_numbers() -> None:
+    model = model_of({"above(p0, p1)": 1.0}, {"above(p1, p0)": 1.0})
+    located = images(LABELS, random_places(), torch.full((COUNT, K), 0.9))
+    assert structure_use(model, located, generator(3)) == structure_use(model, located, generator(3))
+    assert structure_use(model, located, generator(3), 1).swapped_deviation == 0
+    assert structure_use(model, located, generator(3)).to_dict()["swaps"] == 5
+
+
+def test_at_least_one_swap() -> None:
+    model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
+    with pytest.raises(InputError, match="swaps"):
+        structure_use(model, images(LABELS, random_places(), torch.ones(COUNT, K)), generator(), 0)
+
+
+def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accuracy from what was kept is accuracy of the network, also in small parts, also compacted."""
+    subset = whole(open_benchmark(tiny().data).domain("sketch"))
+    model = load_model(parse_run)
+    logits, labels = predict(model.algorithm, subset, torch.device("cpu"))
+    expected = float((logits.argmax(1) == labels).double().mean())
+    found = structure_use(model, locate(model, subset), generator())
+    assert found.whole == expected
+    smaller, _ = compact(model)
+    assert structure_use(smaller, locate(smaller, subset), generator()) == found
+    monkeypatch.setattr(sys.modules["parse_dg.explain.structure_use"], "AT_ONCE", 1)
+    assert structure_use(model, locate(model, subset), generator()) == found
+
+
+def test_weights_are_shared_by_what_is_bound() -> None:
+    model = model_of(
+        {"has(p0)": 0.4, "above(p1, p2)": 0.6}, {"eqdist(p0→p1, p0→p2)": 0.8, "turn[0](p1, p0, p3)": 0.2}
+    )
+    found = primitive_weights(model)
+    expected = torch.tensor([[0.4, 0.3, 0.3, 0.0], [0.4 + 0.2 / 3, 0.2 + 0.2 / 3, 0.2, 0.2 / 3]])
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert torch.allclose(found.sum(1), torch.ones(2), atol=1e-5)
