@@ -30,8 +30,13 @@ from parse_dg.experiments.display import (
 from parse_dg.experiments.folder import Result
 from parse_dg.experiments.recipes import build_config
 from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet, require_matplotlib
-from parse_dg.explain.localisation import primitive_places
+from parse_dg.explain.figures.explanation import (
+    SHOWN_RELATIONS,
+    explanation_figure,
+    primitive_sheet,
+    require_matplotlib,
+)
+from parse_dg.explain.measures.localisation import primitive_places
 from parse_dg.wording import percent
 
 IMAGES_PER_DOMAIN = 2

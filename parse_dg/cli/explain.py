@@ -95,8 +95,8 @@ def primitive(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain primitive`."""
     from parse_dg.data.splits import whole
     from parse_dg.experiments.display import print_path
+    from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
-    from parse_dg.explain.primitive_sheets import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.words import print_primitives
 
     predictor = open_model(options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from parse_dg.evaluation.protocol import SELECTIONS
-from parse_dg.explain.figures_page import WIDTHS
+from parse_dg.explain.figures.page import WIDTHS
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def add_commands(commands: "Commands") -> None:
         "  parse-dg figure pipeline RUN photo.jpg --out pipeline.pdf\n"
         "  parse-dg figure k runs/k --out k.svg",
     )
-    figures = command.add_subparsers(title="figures", required=True, metavar="FIGURE")
+    figures = command.add_subparsers(
+        title="figures", required=True, metavar="FIGURE", help="`parse-dg figure FIGURE --help` explains each"
+    )
     _add_primitives(figures)
     _add_errors(figures)
     _add_pipeline(figures)

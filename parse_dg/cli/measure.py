@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from parse_dg.explain.collapse import WITHIN
-from parse_dg.explain.structure_use import SWAPS
+from parse_dg.explain.measures.collapse import WITHIN
+from parse_dg.explain.measures.structure_use import SWAPS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -20,7 +20,7 @@ from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.experiments.folder import read_config
 from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures import explanation_figure, require_matplotlib
+from parse_dg.explain.figures.explanation import explanation_figure, require_matplotlib
 from parse_dg.explain.prediction_writers import Answer, Shown, write_csv, write_jsonl, write_tables
 from parse_dg.wording import plural
 

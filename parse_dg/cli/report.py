@@ -17,7 +17,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg report`."""
     from parse_dg.experiments.display import progress_display
     from parse_dg.experiments.report import gather_report
-    from parse_dg.explain.report import check_place, write_report
+    from parse_dg.explain.report.page import check_place, write_report
 
     path = options.out or options.run / "report.html"
     with progress_display(console) as progress:

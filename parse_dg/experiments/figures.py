@@ -20,14 +20,14 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError, unknown
 from parse_dg.experiments.measure_images import OpenedRun, open_run
-from parse_dg.explain.collapse import Coincidence, find_coinciding
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures_errors import ErrorBlock, Group, JudgedImage, errors_figure
-from parse_dg.explain.figures_page import check_place
-from parse_dg.explain.figures_pipeline import PipelineImage, pipeline_figure, read_pipeline
-from parse_dg.explain.figures_primitives import ClassBlock, ReadImage, primitives_figure
-from parse_dg.explain.localisation import Located, places_among_parts
-from parse_dg.explain.structure_use import primitive_weights
+from parse_dg.explain.figures.errors import ErrorBlock, Group, JudgedImage, errors_figure
+from parse_dg.explain.figures.page import check_place
+from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
+from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
+from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
+from parse_dg.explain.measures.localisation import Located, places_among_parts
+from parse_dg.explain.measures.structure_use import primitive_weights
 
 CLASSES = {"primitives": {"column": 3, "page": 3}, "errors": {"column": 1, "page": 2}}
 PRIMITIVES = {"primitives": {"column": 1, "page": 3}, "errors": {"column": 2, "page": 2}}

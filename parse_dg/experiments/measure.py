@@ -13,10 +13,10 @@ from parse_dg.data.listing import Progress
 from parse_dg.data.splits import Subset
 from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
-from parse_dg.explain.collapse import WITHIN, Collapse, collapse
-from parse_dg.explain.consistency import Consistency, consistency
-from parse_dg.explain.localisation import Localisation, Located, localisation, places_among_parts
-from parse_dg.explain.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
+from parse_dg.explain.measures.consistency import Consistency, consistency
+from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
+from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
 SEED = 0
 """Of everything that is drawn at random here."""

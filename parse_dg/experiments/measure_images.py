@@ -18,7 +18,7 @@ from parse_dg.deploy.model_file import Model, load_model, pick_device
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import read_config, require_same_images
-from parse_dg.explain.localisation import Located, locate
+from parse_dg.explain.measures.localisation import Located, locate
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from parse_dg.evaluation.tables import csv_table
 from parse_dg.evaluation.text_table import TextTable
 from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
-from parse_dg.explain.collapse import PRESENT
+from parse_dg.explain.measures.collapse import PRESENT
 from parse_dg.wording import percent
 
 UNKNOWN = "–"

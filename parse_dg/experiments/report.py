@@ -30,8 +30,8 @@ from parse_dg.experiments.records import flatten
 from parse_dg.experiments.report_curve import read_curve
 from parse_dg.experiments.report_gallery import Looked, galleries
 from parse_dg.experiments.two_stage import all_of_sources, has_two_stages
-from parse_dg.explain.report_classes import summarise_classes
-from parse_dg.explain.report_data import DomainScore, Gallery, Headline, Report
+from parse_dg.explain.report.classes import summarise_classes
+from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
 from parse_dg.wording import percent, plural
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 
 from parse_dg.errors import InputError
 from parse_dg.experiments.folder import Result
-from parse_dg.explain.report_data import Curve, CurvePoint
+from parse_dg.explain.report.data import Curve, CurvePoint
 
 
 def read_curve(folder: Path, result: Result) -> Curve:

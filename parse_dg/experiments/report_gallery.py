@@ -16,7 +16,7 @@ from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Predictions
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.report_data import Gallery
+from parse_dg.explain.report.data import Gallery
 from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
 from parse_dg.wording import percent, printable
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from parse_dg.experiments.report import gather_report
-from parse_dg.explain.report import write_report
-from parse_dg.explain.report_data import Gallery, Report
+from parse_dg.explain.report.data import Gallery, Report
+from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"

@@ -98,7 +98,7 @@ def test_a_demonstration_without_matplotlib_says_so_before_it_trains(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert_refused(run("demo", "--steps", "1"), "pip install 'parse-dg[pictures]'")
+    assert_refused(run("demo", "--steps", "1"), "install parse-dg[pictures]")
     assert snapshot(tmp_path) == {}
 
 

@@ -15,11 +15,11 @@ from parse_dg.experiments.figures import SHOWN, Asked, draw_errors, draw_primiti
 from parse_dg.experiments.measure_images import open_run
 from parse_dg.experiments.recipes import build_config
 from parse_dg.experiments.run import execute
-from parse_dg.explain.collapse import find_coinciding
-from parse_dg.explain.structure_use import primitive_weights
+from parse_dg.explain.measures.collapse import find_coinciding
+from parse_dg.explain.measures.structure_use import primitive_weights
 from tests.cli.conftest import Run, assert_refused, snapshot
 from tests.conftest import TINY
-from tests.explain.test_figures_page import words_of
+from tests.explain.figures.test_page import words_of
 
 
 @pytest.fixture(scope="module")

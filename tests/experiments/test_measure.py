@@ -19,7 +19,7 @@ from parse_dg.experiments.measure import RunMeasures, measure_run
 from parse_dg.experiments.measure_images import open_run
 from parse_dg.experiments.measure_tables import measure_tables, measures_csv
 from parse_dg.experiments.run import execute
-from parse_dg.explain.localisation import locate
+from parse_dg.explain.measures.localisation import locate
 from tests.conftest import Tiny
 from tests.data.test_library import plant
 from tests.experiments.helpers import quiet

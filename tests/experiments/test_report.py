@@ -18,9 +18,9 @@ from parse_dg.experiments.evaluate import evaluate_run
 from parse_dg.experiments.folder import read_config
 from parse_dg.experiments.report import gather_report
 from parse_dg.experiments.run import execute
-from parse_dg.explain.report import report_page
-from parse_dg.explain.report_classes import summarise_classes
-from parse_dg.explain.report_data import Report
+from parse_dg.explain.report.classes import summarise_classes
+from parse_dg.explain.report.data import Report
+from parse_dg.explain.report.page import report_page
 from tests.conftest import FinishedRun, Tiny
 from tests.experiments.helpers import hashes, quiet
 

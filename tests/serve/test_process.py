@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests.serve.conftest import encoded, png, read_all, running
 from tests.serve.process import COMMAND, serving
+from tests.serve.test_batcher import wait_for
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -46,8 +47,8 @@ def test_what_was_begun_is_finished(erm_run: Path) -> None:
             b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
         )
         with httpx.Client(trust_env=False) as client:
-            while arrived(client.get(f"http://127.0.0.1:{process.port}/health").json()) < 6:
-                time.sleep(0.01)
+            health = f"http://127.0.0.1:{process.port}/health"
+            wait_for(lambda: arrived(client.get(health).json()) == 6, 60)
         started = time.monotonic()
         code, out, err = process.end()
         assert (code, err, out.splitlines()[1:]) == (0, "", ["stopped"])
@@ -91,8 +92,7 @@ def test_nothing_new_is_taken_once_it_is_told_to_stop(erm_run: Path) -> None:
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        while len(codes) < 8:
-            time.sleep(0.01)
+        wait_for(lambda: len(codes) >= 8, 60)
         code, _, err = process.end()
         ended.set()
         for thread in threads:

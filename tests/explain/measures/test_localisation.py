@@ -17,7 +17,13 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.localisation import Localisation, localisation, locate, places_among_parts, primitive_places
+from parse_dg.explain.measures.localisation import (
+    Localisation,
+    localisation,
+    locate,
+    places_among_parts,
+    primitive_places,
+)
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny

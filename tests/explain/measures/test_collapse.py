@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.explain.collapse import collapse, find_coinciding, wrong_above_right
-from parse_dg.explain.localisation import Located
+from parse_dg.explain.measures.collapse import collapse, find_coinciding, wrong_above_right
+from parse_dg.explain.measures.localisation import Located
 
 CELLS = 9
 """A cell is 0.25 of the grid's units wide."""
@@ -160,7 +160,7 @@ def test_chance_is_what_shuffling_gives() -> None:
 def test_many_images_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     centre = 2 * torch.rand(50, 8, 2, generator=torch.Generator().manual_seed(0)) - 1
     whole = find_coinciding(located(centre))
-    monkeypatch.setattr(sys.modules["parse_dg.explain.collapse"], "AT_ONCE", 7)
+    monkeypatch.setattr(sys.modules["parse_dg.explain.measures.collapse"], "AT_ONCE", 7)
     parts = find_coinciding(located(centre))
     assert torch.equal(whole.place, parts.place)
     assert torch.equal(whole.collapse, parts.collapse)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from parse_dg.explain.report_data import Curve
-from parse_dg.explain.report_html import Html, element, joined
+from parse_dg.explain.report.data import Curve
+from parse_dg.explain.report.html import Html, element, joined
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 36

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.localisation import Located
+from parse_dg.explain.measures.localisation import Located
 
 PRESENT = 0.5
 """The presence from which a primitive counts."""

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures_errors import ErrorBlock, Group, JudgedImage, errors_figure
-from parse_dg.explain.figures_page import BLUE, FORMATS, SMALL, VERMILION
+from parse_dg.explain.figures.errors import ErrorBlock, Group, JudgedImage, errors_figure
+from parse_dg.explain.figures.page import BLUE, FORMATS, SMALL, VERMILION
+from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
+from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
 from tests.explain.test_explanation import peaks, placed_model
-from tests.explain.test_figures import CORNERS, drawn, noise, read_picture
-from tests.explain.test_figures_page import assert_all_text_inside, smallest_text, words_of
 
 __all__ = ["drawn"]
 PRESENT = torch.tensor([True, True, True, True, True, False])

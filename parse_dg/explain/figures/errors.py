@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from parse_dg.explain.figures_marks import mark_primitive, pixels_of, show_faint, show_heat
-from parse_dg.explain.figures_page import (
+from parse_dg.explain.figures.marks import mark_primitive, pixels_of, show_faint, show_heat
+from parse_dg.explain.figures.page import (
     BLUE,
     FAINT,
     INK,
@@ -51,7 +51,7 @@ class JudgedImage:
     probability: float
     present: Bool[Tensor, "K"]
     place: Int[Tensor, "K"]
-    """The first primitive at the same place (`explain/collapse.py`)."""
+    """The first primitive at the same place (`explain/measures/collapse.py`)."""
     collapse: float
 
 

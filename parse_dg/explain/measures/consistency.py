@@ -23,7 +23,7 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.localisation import Located
+from parse_dg.explain.measures.localisation import Located
 
 
 @dataclass(frozen=True)

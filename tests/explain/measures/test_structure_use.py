@@ -14,8 +14,8 @@ from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import predict
 from parse_dg.explain.explanation import name_applications
-from parse_dg.explain.localisation import Located, locate
-from parse_dg.explain.structure_use import primitive_weights, structure_use
+from parse_dg.explain.measures.localisation import Located, locate
+from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
 from tests.conftest import Tiny
 from tests.explain.test_explanation import placed_model
 
@@ -142,7 +142,7 @@ def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: 
     assert found.whole == expected
     smaller, _ = compact(model)
     assert structure_use(smaller, locate(smaller, subset), generator()) == found
-    monkeypatch.setattr(sys.modules["parse_dg.explain.structure_use"], "AT_ONCE", 1)
+    monkeypatch.setattr(sys.modules["parse_dg.explain.measures.structure_use"], "AT_ONCE", 1)
     assert structure_use(model, locate(model, subset), generator()) == found
 
 

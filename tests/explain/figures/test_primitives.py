@@ -8,11 +8,11 @@ import pytest
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures_page import FORMATS, SMALL, WIDTHS
-from parse_dg.explain.figures_primitives import ClassBlock, ReadImage, primitives_figure
+from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS
+from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
+from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
+from tests.explain.figures.test_page import HOSTILE, assert_all_text_inside, smallest_text, words_of
 from tests.explain.test_explanation import peaks, placed_model
-from tests.explain.test_figures import CORNERS, drawn, noise, read_picture
-from tests.explain.test_figures_page import HOSTILE, assert_all_text_inside, smallest_text, words_of
 
 __all__ = ["drawn"]
 DOMAINS = ("photo", "cartoon", "sketch")

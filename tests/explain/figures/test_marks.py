@@ -5,9 +5,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from parse_dg.explain.figures_marks import edges_of, give_way, mark_primitives, pixels_of, show_faint, zoom_on
+from parse_dg.explain.figures.marks import edges_of, give_way, mark_primitives, pixels_of, show_faint, zoom_on
 from parse_dg.model.vocabulary import FAMILY
-from tests.explain.test_figures import noise
+from tests.explain.figures.test_explanation import noise
 
 
 def closest(places: np.ndarray) -> float:

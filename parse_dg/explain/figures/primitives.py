@@ -13,8 +13,8 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.figures_marks import pixels_of, show, show_heat
-from parse_dg.explain.figures_page import (
+from parse_dg.explain.figures.marks import pixels_of, show, show_heat
+from parse_dg.explain.figures.page import (
     FAINT,
     INK,
     NORMAL,

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.explain import figures_page
 from parse_dg.explain.explanation import Explanation, Relation, explain
-from parse_dg.explain.figures import SHOWN_RELATIONS, explanation_figure, primitive_sheet
+from parse_dg.explain.figures import page as figures_page
+from parse_dg.explain.figures.explanation import SHOWN_RELATIONS, explanation_figure, primitive_sheet
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.explain.test_explanation import CELLS, peaks, placed_model
 

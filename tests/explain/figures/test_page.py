@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from parse_dg.errors import InputError
-from parse_dg.explain.figures_page import FORMATS, SMALL, WIDTHS, Sheet, check_place, figure_file, in_lines, shorten
+from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS, Sheet, check_place, figure_file, in_lines, shorten
 
 HOSTILE = ("$x_$", "a_{b}^c", r"\frac{1}{2}", "<b>&amp;", "100%", "两只鸟", "x" * 300, "line\nbreak", "\x1b[1m")
 """Names that mean something to somebody."""

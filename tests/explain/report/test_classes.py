@@ -7,7 +7,7 @@ import pytest
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model
 from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.report_classes import summarise_classes
+from parse_dg.explain.report.classes import summarise_classes
 
 
 @pytest.mark.parametrize("small", [False, True])

@@ -14,8 +14,8 @@ from torch import Tensor
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
-from parse_dg.explain.figures_marks import mark_primitive, mark_relation, pixels_of, show, show_heat
-from parse_dg.explain.figures_page import COLOURS, FAINT, INK, figure_file, require_matplotlib
+from parse_dg.explain.figures.marks import mark_primitive, mark_relation, pixels_of, show, show_heat
+from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,10 +1,10 @@
 """The sections of a report as HTML, each from its part of the data."""
 
-from parse_dg.explain.report_classes import ClassSummary
-from parse_dg.explain.report_curve import curve_figures
-from parse_dg.explain.report_data import Report
-from parse_dg.explain.report_html import Html, element, joined
-from parse_dg.explain.report_tables import MATRIX_CLASSES, confusion_table, score_table, text_table
+from parse_dg.explain.report.classes import ClassSummary
+from parse_dg.explain.report.curve import curve_figures
+from parse_dg.explain.report.data import Report
+from parse_dg.explain.report.html import Html, element, joined
+from parse_dg.explain.report.tables import MATRIX_CLASSES, confusion_table, score_table, text_table
 from parse_dg.model.vocabulary import FAMILY
 from parse_dg.wording import percent, plural
 

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.collapse import PRESENT
 from parse_dg.explain.explanation import Explanation, Relation, read_image
-from parse_dg.explain.figures_marks import (
+from parse_dg.explain.figures.marks import (
     mark_primitives,
     mark_relation,
     pixels_of,
@@ -27,7 +26,7 @@ from parse_dg.explain.figures_marks import (
     show_heat,
     zoom_on,
 )
-from parse_dg.explain.figures_page import (
+from parse_dg.explain.figures.page import (
     BLUE,
     COLOURS,
     FAINT,
@@ -40,6 +39,7 @@ from parse_dg.explain.figures_page import (
     figure_file,
     shorten,
 )
+from parse_dg.explain.measures.collapse import PRESENT
 
 SHOWN_RELATIONS = 5
 SHOWN_CLASSES = 8

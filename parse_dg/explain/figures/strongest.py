@@ -13,8 +13,8 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.explain.figures_marks import pixels_of, show_heat
-from parse_dg.explain.figures_page import figure_file, require_matplotlib, shorten
+from parse_dg.explain.figures.marks import pixels_of, show_heat
+from parse_dg.explain.figures.page import figure_file, require_matplotlib, shorten
 from parse_dg.explain.primitive_images import PrimitiveImages, find_primitives
 from parse_dg.wording import printable
 

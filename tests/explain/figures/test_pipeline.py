@@ -10,11 +10,11 @@ import torch
 from parse_dg.data.augment import normalise, to_unit
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures_page import FORMATS, SMALL, WIDTHS
-from parse_dg.explain.figures_pipeline import SHOWN_RELATIONS, pipeline_figure, read_pipeline
+from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS
+from parse_dg.explain.figures.pipeline import SHOWN_RELATIONS, pipeline_figure, read_pipeline
+from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
+from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
 from tests.explain.test_explanation import peaks, placed_model
-from tests.explain.test_figures import CORNERS, drawn, noise, read_picture
-from tests.explain.test_figures_page import assert_all_text_inside, smallest_text, words_of
 
 __all__ = ["drawn"]
 IMAGE = noise(3, 64, 64)

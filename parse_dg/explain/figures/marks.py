@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.explain.explanation import Relation
-from parse_dg.explain.figures_page import BLUE, INK
+from parse_dg.explain.figures.page import BLUE, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

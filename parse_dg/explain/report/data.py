@@ -1,4 +1,4 @@
-"""What the report of a run is made of, as plain data: gathered elsewhere, written by `explain/report.py`."""
+"""What the report of a run is made of, as plain data: gathered elsewhere, written by `explain/report/page.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from parse_dg.evaluation.text_table import TextTable
-from parse_dg.explain.report_classes import ClassSummary
+from parse_dg.explain.report.classes import ClassSummary
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from parse_dg.errors import InputError
 from parse_dg.explain import viewer
-from parse_dg.explain.report_data import Report
-from parse_dg.explain.report_html import Html, element, joined
-from parse_dg.explain.report_sections import sections
+from parse_dg.explain.report.data import Report
+from parse_dg.explain.report.html import Html, element, joined
+from parse_dg.explain.report.sections import sections
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")
 STYLES = (*viewer.STYLES, "report.css")

@@ -20,7 +20,7 @@ from torch import Tensor
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.localisation import Located
+from parse_dg.explain.measures.localisation import Located
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
 from parse_dg.model.vocabulary import FAMILY

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.consistency import consistency, profiles
-from parse_dg.explain.localisation import Located
+from parse_dg.explain.measures.consistency import consistency, profiles
+from parse_dg.explain.measures.localisation import Located
 
 CLASSES, K, EACH = 5, 8, 30
 EVENLY = torch.full((CLASSES, K), 1 / K)

@@ -1,0 +1,1 @@
+"""Pictures: a prediction with its relations, and the paper's figures at paper size."""

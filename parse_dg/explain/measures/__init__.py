@@ -1,0 +1,1 @@
+"""What pictures show, in numbers: places, collapse, consistency across domains, how much structure is used."""
