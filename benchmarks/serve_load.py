@@ -114,8 +114,9 @@ def serving(path: Path) -> Iterator[tuple[int, int]]:
             yield int(found[1]), process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            if process.wait(60):
-                raise RuntimeError(f"the service ended with exit code {process.returncode}")
+            code = process.wait(60)
+        if code:
+            raise RuntimeError(f"the service ended with exit code {code}")
 
 
 def cpu_seconds(pid: int) -> float:

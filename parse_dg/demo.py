@@ -36,13 +36,11 @@ from parse_dg.explain.figures.explanation import (
     primitive_sheet,
     require_matplotlib,
 )
-from parse_dg.explain.measures.localisation import primitive_places
+from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
 from parse_dg.wording import percent
 
 IMAGES_PER_DOMAIN = 2
 METHODS = ("erm", "no_relations", "parse")
-FOLLOWS = 0.5
-"""In what share of the images a part must be the nearest for a primitive to count as following it."""
 
 
 def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
@@ -105,7 +103,7 @@ def _name_primitives(model: Model, benchmark: Benchmark, config: RunConfig, cons
     on_sources: dict[int, Counter[str]] = defaultdict(Counter)
     for domain in benchmark.domains:
         places = primitive_places(model, whole(domain), stored.domains[domain.name].centres, PARTS)
-        following = [place for place in places if place.share >= FOLLOWS]
+        following = [place for place in places if place.follows]
         held_out = domain.name == config.data.target
         name = f"{domain.name} (never seen)" if held_out else domain.name
         distance = f"{31.5 * statistics.median(p.distance for p in following):.1f} pixels" if following else ""

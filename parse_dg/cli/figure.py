@@ -143,14 +143,14 @@ def _add_k(figures: "Commands") -> None:
         help=f"{', '.join(SELECTIONS)} (default: training-domain)",
     )
     figure.add_argument("--spread", default="se", metavar="NAME", help="what the bars are: se or std (default: se)")
-    _add_out(figure, "k", ".png or .svg")
+    _add_out(figure, "k")
     figure.set_defaults(command=against_k)
 
 
 def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.ArgumentParser:
     figure = figures.add_parser(name, help=what, description=f"Draw {what}.")
     figure.add_argument("run", type=Path, metavar="RUN", help="the folder of a run of parse")
-    _add_out(figure, name, ".png, .svg or .pdf")
+    _add_out(figure, name)
     widths = ", ".join(f"{width} {inches:g} inches" for width, inches in WIDTHS.items())
     figure.add_argument(
         "--width", choices=tuple(WIDTHS), default="page", help=f"how wide: {widths} (default: page)"
@@ -163,10 +163,10 @@ def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.Ar
     return figure
 
 
-def _add_out(figure: argparse.ArgumentParser, name: str, endings: str) -> None:
+def _add_out(figure: argparse.ArgumentParser, name: str) -> None:
     default = Path(f"figure_{name}.png")
     figure.add_argument(
-        "--out", type=Path, default=default, metavar="FILE", help=f"{endings} (default: {default}, here)"
+        "--out", type=Path, default=default, metavar="FILE", help=f".png, .svg or .pdf (default: {default}, here)"
     )
 
 

@@ -239,6 +239,8 @@ def add_commands(commands: "Commands") -> None:
         help="what stands after ±: se, the standard error of the mean, or std, the standard deviation over trials "
         "(default: se)",
     )
-    command.add_argument("--plot", type=Path, metavar="FILE", help="with --view k: the curve, as .png or .svg")
+    command.add_argument(
+        "--plot", type=Path, metavar="FILE", help="with --view k: the curve, as .png, .svg or .pdf"
+    )
     command.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     command.set_defaults(command=table)

@@ -1,4 +1,4 @@
-"""Accuracy against a number, such as K, as a picture: PNG or SVG.
+"""Accuracy against a number, such as K, as a picture: PNG, SVG or PDF.
 
 Needs matplotlib (the extra `pictures`). Colours are Okabe and Ito's, which colour-blind readers can tell apart;
 every line has a marker of its own besides.
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7A00")
 MARKERS = ("s", "^", "D", "v", "P", "X", "h")
 INK = "#222222"
-FORMATS = (".png", ".svg")
+FORMATS = (".png", ".svg", ".pdf")
+"""What a plot can be written as."""
 STAR: dict[str, Any] = {"marker": "*", "markersize": 12, "markerfacecolor": "white", "linestyle": "none"}
 WIDTH, HEIGHT = 6.6, 4.0
 """Of one panel, in inches."""
@@ -44,7 +45,9 @@ class Panel(NamedTuple):
 def check_picture(path: Path) -> None:
     """Raise unless a picture can be written there."""
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"a plot is written to a file that ends in {' or '.join(FORMATS)}, found {path}")
+        raise InputError(
+            f"a plot is written to a file that ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, found {path}"
+        )
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} is not there")
     try:
@@ -66,7 +69,8 @@ def draw_curves(panels: Sequence[Panel], path: Path, *, label: str, spread: str)
         axes.set_ylabel(f"accuracy on the target, %\n(mean ± {spread})")
     temporary = path.with_name(f"{path.name}.writing")
     kind = path.suffix.lower().removeprefix(".")
-    plain: dict[str, str | None] = {"Date": None} if kind == "svg" else {}  # the same figures, the same file
+    # The same figures, the same file: without the date.
+    plain: dict[str, str | None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     try:
         with matplotlib.rc_context({"svg.hashsalt": "parse-dg", "svg.fonttype": "none"}):
             figure.savefig(temporary, format=kind, metadata=plain, facecolor="white")

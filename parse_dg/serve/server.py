@@ -1,5 +1,6 @@
 """Starts the service and ends it: a socket, a model, an event loop."""
 
+import gc
 import logging
 import signal
 import socket
@@ -105,6 +106,8 @@ def build_server(
 
 def run(server: Server, held: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; then finish what was begun, within the limits' grace."""
+    gc.collect()
+    gc.freeze()  # else all that was loaded is searched for garbage every few seconds, and everybody waits
     with _stopping(server):
         try:
             server.run([held])
@@ -113,6 +116,7 @@ def run(server: Server, held: socket.socket) -> None:
             raise _cannot_listen(host, port, error) from error
         finally:
             held.close()
+            gc.unfreeze()
 
 
 @contextmanager

@@ -181,7 +181,7 @@ def test_another_model(run: Run, parse_run: Path, tmp_path: Path) -> None:
         (("pipeline", "ERM"), ("needs a model of parse, found one of erm",)),
         (("errors", "nowhere"), ("nowhere is not a run: expected a folder with config.json",)),
         (("k", "nowhere"), ("nowhere",)),
-        (("k", "RUN", "--out", "k.bmp"), ("ends in .png or .svg",)),
+        (("k", "RUN", "--out", "k.bmp"), ("ends in .png, .svg or .pdf",)),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else str(value),
 )

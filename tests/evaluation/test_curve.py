@@ -47,7 +47,7 @@ def test_lines_are_told_apart_by_colour_and_by_marker() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("k.pdf", r"ends in \.png or \.svg, found .*k\.pdf"), ("no/k.png", "the folder .*no is not there")],
+    [("k.gif", r"ends in \.png, \.svg or \.pdf, found .*k\.gif"), ("no/k.png", "the folder .*no is not there")],
 )
 def test_a_file_that_cannot_be_is_refused(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
