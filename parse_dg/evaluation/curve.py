@@ -70,10 +70,10 @@ def draw_curves(panels: Sequence[Panel], path: Path, *, label: str, spread: str)
     temporary = path.with_name(f"{path.name}.writing")
     kind = path.suffix.lower().removeprefix(".")
     # The same figures, the same file: without the date.
-    plain: dict[str, str | None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     try:
         with matplotlib.rc_context({"svg.hashsalt": "parse-dg", "svg.fonttype": "none"}):
-            figure.savefig(temporary, format=kind, metadata=plain, facecolor="white")
+            figure.savefig(temporary, format=kind, metadata=dates.get(kind, {}), facecolor="white")
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

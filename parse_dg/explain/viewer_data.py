@@ -84,7 +84,7 @@ def data_uri(pixels: Pixels) -> str:
     image.save(png, "PNG", optimize=True)
     if png.tell() > LOSSLESS_BYTES:
         jpeg = io.BytesIO()
-        image.save(jpeg, "JPEG", quality=JPEG_QUALITY, subsampling=0, optimize=True)
+        image.save(jpeg, "JPEG", quality=JPEG_QUALITY, subsampling=0)
         if jpeg.tell() < png.tell():
             return f"data:image/jpeg;base64,{_base64(jpeg.getvalue())}"
     return f"data:image/png;base64,{_base64(png.getvalue())}"

@@ -150,6 +150,7 @@ def test_a_service_that_is_gone_is_said(page: Any, erm_run: Path) -> None:
 
 
 def test_by_keyboard_alone(page: Any, parse: Running) -> None:
+    page.on("filechooser", lambda chooser: None)  # from the start: the browser needs time to learn of it
     visit(page, parse)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "file"

@@ -61,9 +61,10 @@ def test_the_example_runs(
     printed = capsys.readouterr().out.splitlines()
     result = json.loads((tmp_path / "runs" / "readme" / "result.json").read_text())
     assert printed[0] == f"sketch {result['target']['accuracy']} by {result['selection']}"
-    assert printed[1] == names["explanation"].predicted
+    explanation = parse_dg.explain(names["model"], names["image"])
+    assert printed[1] == explanation.predicted
     assert len(printed) == 7
-    for line, relation in zip(printed[2:], names["explanation"].relations, strict=False):
+    for line, relation in zip(printed[2:], explanation.relations, strict=False):
         assert line == f"{relation.words} {relation.contribution}"
 
 
