@@ -79,9 +79,10 @@ class Exportable(nn.Module):
     def __init__(self, model: Model, heatmaps: bool):
         super().__init__()
         self.algorithm, self.heatmaps = model.algorithm, heatmaps
+        self.mean, self.std = model.spec.mean, model.spec.std
 
     def forward(self, images: Float[Tensor, "B 3 S S"]) -> Outputs:
-        normalised = normalise(images)
+        normalised = normalise(images, self.mean, self.std)
         if isinstance(self.algorithm, Parse):
             return self._structured(self.algorithm.network, normalised)
         return {"logits": self.algorithm(normalised)}
@@ -165,7 +166,7 @@ def describe(model: Model, outputs: Outputs) -> dict[str, str]:
 def _original(model: Model, images: Tensor, heatmaps: bool) -> Outputs:
     """What the model itself says, on the path that `parse-dg evaluate` takes."""
     model.algorithm.cpu().eval()
-    normalised = normalise(images)
+    normalised = model.normalise(images)
     if not heatmaps:
         return {"logits": model.algorithm(normalised)}
     output = model.parse().network(normalised)

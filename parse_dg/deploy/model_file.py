@@ -1,11 +1,13 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -13,7 +15,8 @@ from torch import Tensor
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
 from parse_dg.algorithms.gvrt import read_vocabulary
 from parse_dg.algorithms.parse import Parse
-from parse_dg.config import from_dict, to_dict
+from parse_dg.config import from_dict, require, to_dict
+from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.mixstyle import MixStyleConfig
@@ -34,9 +37,17 @@ class ModelSpec:
     algorithm: AlgorithmConfig
     classes: tuple[str, ...]
     image_size: int
-    """Side of the images it was trained on, in pixels; RGB, normalised with ImageNet's mean and deviation."""
+    """Side of the images it was trained on, in pixels; RGB."""
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    """What is taken off red, green and blue, which lie in [0, 1], before the network sees them."""
+    std: tuple[float, float, float] = IMAGENET_STD
+    """What they are then divided by."""
     domains: int = 3
     """How many source domains it was trained on: some methods have a part that tells them apart."""
+
+    def __post_init__(self) -> None:
+        ok = all(map(math.isfinite, self.mean)) and all(0 < share < math.inf for share in self.std)
+        require(ok, "mean and std", (self.mean, self.std), "finite numbers, those of std positive")
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,15 @@ class Model:
     def compact(self) -> bool:
         """Whether inactive applications have been sliced away."""
         return COLUMNS in self.algorithm.state_dict()
+
+    def normalise(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B 3 H W"]:
+        """RGB in [0, 1] → what the network sees."""
+        return normalise(images, self.spec.mean, self.spec.std)
+
+    def prepare(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B 3 H W"]:
+        """RGB values 0 to 255 → what the network sees, on its device and in its type."""
+        weight = next(self.algorithm.parameters())
+        return self.normalise(to_unit(images.to(weight.device)).to(weight.dtype))
 
     def parse(self) -> Parse:
         """The algorithm, if it is PARSE: only PARSE can be compacted and explained."""

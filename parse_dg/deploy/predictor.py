@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import Images, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model, pick_device
@@ -86,7 +85,7 @@ class Predictor:
     def predict_batch(self, batch: Sequence[LoadedImage], top: int = TOP) -> list[Prediction]:
         """What the model says of images that have been loaded, all at once."""
         pixels = torch.from_numpy(np.stack([image.pixels for image in batch])).permute(0, 3, 1, 2)
-        logits = self.model.algorithm(normalise(to_unit(pixels.to(self.device)))).float().cpu()
+        logits = self.model.algorithm(self.model.prepare(pixels)).float().cpu()
         if not logits.isfinite().all():
             raise InputError("the model gives logits that are not finite: its weights are damaged")
         probabilities = logits.softmax(1)

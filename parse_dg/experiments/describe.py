@@ -11,7 +11,6 @@ from torch import Tensor
 
 from parse_dg.algorithms.gvrt import Gvrt
 from parse_dg.config import require
-from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
@@ -100,14 +99,15 @@ class _Writer:
             )
         model = load_model(folder)
         assert isinstance(model.algorithm, Gvrt)
-        self.algorithm, self.classes, self.image_size = model.algorithm, model.spec.classes, model.spec.image_size
+        self.model, self.algorithm = model, model.algorithm
+        self.classes, self.image_size = model.spec.classes, model.spec.image_size
         self.argued = None if argued is None else _number(argued, self.classes)
         self.device = pick_device(device_name)
         self.algorithm.to(self.device)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:
         """The words about each image."""
-        prepared = normalise(to_unit(images.to(self.device)))
+        prepared = self.model.prepare(images)
         with torch.no_grad():
             predicted = self.algorithm(prepared).argmax(1)
         labels = predicted if self.argued is None else torch.full_like(predicted, self.argued)

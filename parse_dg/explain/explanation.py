@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Float64, Int, UInt8
 from torch import Tensor
 
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
@@ -197,9 +196,7 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
     model = model_of(model)
     network = model.parse().network
     structure = network.structure
-    # A model in float64 is given images in float64.
-    unit = to_unit(images.to(structure.composition.weight.device)).to(structure.composition.weight.dtype)
-    output = network(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+    output = network(model.prepare(images))
     if not output.logits.isfinite().all():
         raise InputError("the model gives logits that are not finite: its weights are damaged")
     columns = output.structure.columns

@@ -14,7 +14,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
@@ -125,8 +124,6 @@ def _read(model: Model, subset: Subset) -> Float[np.ndarray, "N K 4"]:
 def find_primitives(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> Found:
     """The primitives in some images, on the model's device; no relation is looked at."""
     network = model.parse().network
-    weight = network.structure.composition.weight
-    unit = to_unit(images.to(weight.device)).to(weight.dtype)
-    features = network.backbone(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+    features = network.backbone(model.prepare(images))
     evidence = network.bottleneck.evidence(features).amax((2, 3))
     return Found(evidence, network.bottleneck(features))

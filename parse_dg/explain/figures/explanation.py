@@ -11,7 +11,6 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
 from parse_dg.explain.figures.marks import mark_primitive, mark_relation, pixels_of, show, show_heat
@@ -36,7 +35,6 @@ def primitive_sheet(
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
     network = model.parse().network
-    device = network.structure.composition.weight.device
     rows = sum(len(batch) for batch in images.values())
     primitives = network.bottleneck.config.count
     size = 0.72 * (primitives + 1) + 0.6, 0.72 * rows + 0.7
@@ -44,7 +42,7 @@ def primitive_sheet(
         axes = figure.subplots(rows, primitives + 1, squeeze=False, gridspec_kw={"wspace": 0.05, "hspace": 0.05})
         row = 0
         for domain, batch in images.items():
-            z = network(normalise(to_unit(batch.to(device)), IMAGENET_MEAN, IMAGENET_STD)).descriptors
+            z = network(model.prepare(batch)).descriptors
             for number, image in enumerate(batch):
                 show(axes[row, 0], image)
                 if number == 0:

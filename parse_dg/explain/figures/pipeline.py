@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation, read_image
 from parse_dg.explain.figures.marks import (
@@ -72,10 +71,7 @@ def read_pipeline(
     model: Model, image: UInt8[Tensor, "3 H W"], title: str, truth: str | None = None
 ) -> PipelineImage:
     """Everything that the figure shows of one RGB image, values 0 to 255, at the model's size."""
-    network = model.parse().network
-    weight = network.structure.composition.weight
-    unit = to_unit(image[None].to(weight.device)).to(weight.dtype)
-    features = network.backbone(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))[0].cpu()
+    features = model.parse().network.backbone(model.prepare(image[None]))[0].cpu()
     return PipelineImage(title, image, truth, features, read_image(model, image).explain())
 
 

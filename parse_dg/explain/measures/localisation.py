@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
@@ -64,15 +63,13 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
     network = model.parse().network
-    weight = network.structure.composition.weight
     found: list[tuple[Tensor, ...]] = []
     cells = (1, 1)
     for images, labels in evaluation_batches(subset, BATCH):
-        unit = to_unit(images.to(weight.device)).to(weight.dtype)  # a model in float64 is given float64
-        output = network(normalise(unit, IMAGENET_MEAN, IMAGENET_STD))
+        output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        found.append((labels.to(weight.device), predicted, probability, z.centre, z.presence, z.extent))
+        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         seen(len(labels))
     labels, predicted, probability, centre, presence, extent = map(torch.cat, zip(*found, strict=True))
