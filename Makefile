@@ -9,8 +9,8 @@ READY := .venv/ready
 demo: $(READY)  ## train ERM, No Relations and PARSE on Blueprints, compare, compact, draw (under 5 minutes on 2 cores)
 	$(BIN)/parse-dg demo
 
-test: $(READY)  ## every test, in two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+test: $(READY)  ## every test, in three processes: many of them wait for others
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
