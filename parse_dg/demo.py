@@ -63,6 +63,7 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     model = load_model(outcome.path)
     _draw(model, configs["parse"], folder, console)
     print_path(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in", folder)
+    console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
 
 
 def _print_comparison(console: Console, results: dict[str, Result], config: RunConfig) -> None:
