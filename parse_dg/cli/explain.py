@@ -94,7 +94,7 @@ def counterfactual(options: argparse.Namespace, console: Console) -> None:
 def primitive(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain primitive`."""
     from parse_dg.data.splits import whole
-    from parse_dg.experiments.display import print_path
+    from parse_dg.experiments.display import print_path, progress_display
     from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
     from parse_dg.explain.words import print_primitives
@@ -108,7 +108,8 @@ def primitive(options: argparse.Namespace, console: Console) -> None:
         require((options.top or IMAGES) <= COLUMNS, "--top", options.top, f"at most {COLUMNS} with --pictures")
         prepare_folder(options.pictures)
     benchmark = open_benchmark_of(options)
-    everything = strongest_images(predictor, map(whole, benchmark.domains), options.top or IMAGES)
+    with progress_display(Console(stderr=True)) as progress:
+        everything = strongest_images(predictor, map(whole, benchmark.domains), options.top or IMAGES, progress)
     found = [each for each in everything if not options.primitives or each.primitive in options.primitives]
     if options.format == "json":
         print_json(console, {"classes": benchmark.classes, "primitives": [each.to_dict() for each in found]})

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.data.domain import Domain
+from parse_dg.data.listing import Progress
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
@@ -80,12 +81,12 @@ class Found(NamedTuple):
 
 
 def strongest_images(
-    model: Model | Predictor, subsets: Iterable[Subset], top: int = TOP
+    model: Model | Predictor, subsets: Iterable[Subset], top: int = TOP, progress: Progress | None = None
 ) -> tuple[PrimitiveImages, ...]:
     """For every primitive and, within it, every subset: the `top` images where there is most evidence for it."""
     require(top >= 1, "top", top, "at least 1")
     model = model_of(model)
-    read = [(subset, _read(model, subset)) for subset in subsets]
+    read = [(subset, _read(model, subset, progress)) for subset in subsets]
     count = model.parse().network.structure.vocabulary.primitives
     return tuple(_strongest(subset, k, numbers[:, k], top) for k in range(count) for subset, numbers in read)
 
@@ -109,14 +110,17 @@ def _strong(domain: Domain, index: int, numbers: list[float]) -> StrongImage:
     return StrongImage(index, file, int(domain.labels[index]), *numbers)
 
 
-def _read(model: Model, subset: Subset) -> Float[np.ndarray, "N K 4"]:
+def _read(model: Model, subset: Subset, progress: Progress | None) -> Float[np.ndarray, "N K 4"]:
     """Evidence, presence, x and y of every primitive in every image of the subset, in its order."""
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    parts = []
+    parts, done = [], 0
     for images, _ in evaluation_batches(subset, BATCH):
         evidence, z = find_primitives(model, images)
         parts.append(torch.cat((evidence[..., None], z.presence[..., None], z.centre), -1).cpu())
+        done += len(images)
+        if progress:
+            progress(f"reading {subset.domain.name}", done, len(subset.indices))
     return torch.cat(parts).numpy()
 
 

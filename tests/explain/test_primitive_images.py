@@ -60,7 +60,11 @@ def evidence() -> np.ndarray:
 
 def test_the_strongest_images_of_every_domain(numbered: Numbered, evidence: np.ndarray) -> None:
     subsets = [whole(numbered("photo", PHOTOS)), whole(numbered("sketch", SKETCHES))]
-    found = strongest_images(model_with(evidence), subsets, top=3)
+    told: list[tuple[str, int, int]] = []
+    found = strongest_images(model_with(evidence), subsets, top=3, progress=lambda *said: told.append(said))
+    assert [(what, done) for what, done, total in told if done == total] == [
+        (f"reading {subset.domain.name}", len(subset.indices)) for subset in subsets
+    ]
     assert [(f.primitive, f.domain) for f in found] == [(k, d) for k in range(4) for d in ("photo", "sketch")]
     for strongest in found:
         first, count = (0, PHOTOS) if strongest.domain == "photo" else (PHOTOS, SKETCHES)
