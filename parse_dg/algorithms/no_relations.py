@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
 from parse_dg.algorithms.parse import BottleneckWeights
+from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
@@ -24,6 +25,11 @@ class NoRelationsConfig:
     name: ClassVar[str] = "no_relations"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
+    guidance: float = 0.0
+    """As in PARSE."""
+
+    def __post_init__(self) -> None:
+        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
 
 
 class NoRelations(Algorithm):
@@ -46,16 +52,22 @@ class NoRelations(Algorithm):
         self.backbone = backbone
         self.bottleneck = PrimitiveBottleneck(backbone.channels, config.primitives, generator)
         self.classifier = linear(5 * config.primitives.count, classes, generator)
+        self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
-        z = self.bottleneck(self.backbone(example.images, generator), generator)
-        return {
+        features = self.backbone(example.images, generator)
+        z = self.bottleneck(features, generator)
+        terms = {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z.heatmap),
         }
+        if self.guide is not None:
+            pooled = self.guide(features.mean((2, 3)))
+            terms["guidance"] = self.config.guidance * self.cross_entropy(pooled, example.labels)
+        return terms
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         return grouped(self)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Algorithm, Example, Group, GroupSettings, LossTerms, grouped
 from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
+from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
@@ -55,12 +56,16 @@ class ParseConfig(StructureConfig):
     """λ_sparse, on the mean ℓ1 norm of Λ."""
     angle_repulsion: float = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
+    guidance: float = 0.0
+    """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
+    training alone; no score depends on it."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
     def __post_init__(self) -> None:
         require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
         require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
+        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
 
 
 class Parse(Algorithm):
@@ -87,6 +92,7 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
@@ -100,6 +106,9 @@ class Parse(Algorithm):
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
         }
+        if self.guide is not None:
+            pooled = self.guide(output.features.mean((2, 3)))
+            terms["guidance"] = self.config.guidance * self.cross_entropy(pooled, example.labels)
         if output.structure.l1 is not None:
             terms["sparsity"] = self.config.sparsity * output.structure.l1
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:

@@ -209,11 +209,17 @@ def show_results(
     rules = {job.config.protocol.selection for job in jobs}
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
     plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
-    by = () if options.preset else sorted({field for variant in chosen.variants for field in variant.settings})
+    by = () if options.preset else row_fields(chosen)
     try:
         show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
     except InputError as error:  # all runs are done, whatever can be said of them together
         console.print(f"no table: {error}", markup=False, soft_wrap=True)
+
+
+def row_fields(chosen: "SweepConfig") -> list[str]:
+    """What the variants of a sweep differ in; not that a run has two results, whose methods tell them apart."""
+    fields = {field for variant in chosen.variants for field in variant.settings}
+    return sorted(fields - {"averaging.also_plain"})
 
 
 def _can_plot() -> bool:

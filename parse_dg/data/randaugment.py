@@ -54,17 +54,25 @@ def randaugment(images: Images, magnitude: int, draws: RandAugmentDraws) -> Imag
     if not 0 <= magnitude < MAGNITUDE_BINS:
         raise InputError(f"magnitude is {magnitude}: expected a whole number in [0, {MAGNITUDE_BINS - 1}]")
     height, width = images.shape[-2:]
+    table = [(operation.magnitude(magnitude, height, width), operation.signed) for operation in OPERATIONS.values()]
+    value, signed = torch.tensor([value for value, _ in table]), torch.tensor([signed for _, signed in table])
+    order = draws.choices.argsort(dim=1, stable=True)  # images that drew the same operation side by side
+    drawn = draws.choices.gather(1, order)
+    values = value[drawn] * torch.where(signed[drawn], draws.signs.gather(1, order), 1.0)
+    on_device, values = _without_waiting(order, images.device), _without_waiting(values, images.device)
     result = images.clone()
-    for choice, sign in zip(draws.choices, draws.signs, strict=True):
-        for index, operation in enumerate(OPERATIONS.values()):
-            rows = (choice == index).nonzero()[:, 0]
-            if len(rows) == 0 or operation.apply is identity:
-                continue
-            value = operation.magnitude(magnitude, height, width)
-            values = sign[rows] * value if operation.signed else torch.full((len(rows),), value)
-            rows = rows.to(images.device)
-            result[rows] = operation.apply(result[rows], values.to(images.device))
+    for number, choice in enumerate(draws.choices):
+        parts = torch.bincount(choice, minlength=len(OPERATIONS)).tolist()
+        rows_of, values_of = (torch.split(one[number], parts) for one in (on_device, values))
+        for operation, rows, their_values in zip(OPERATIONS.values(), rows_of, values_of, strict=True):
+            if len(rows) and operation.apply is not identity:
+                result[rows] = operation.apply(result[rows], their_values)
     return result
+
+
+def _without_waiting(tensor: Tensor, device: torch.device) -> Tensor:
+    """A CPU tensor on the device; the CPU goes on at once, whatever is queued there."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def identity(images: Images, magnitude: Magnitudes) -> Images:
@@ -203,7 +211,9 @@ def equalize(images: Images, magnitude: Magnitudes) -> Images:
     """Equalizes each channel's histogram by Pillow's table; one that has a single value stays."""
     planes = images.flatten(2).flatten(0, 1).long()  # 3B HW
     offsets = 256 * torch.arange(len(planes), device=images.device)[:, None]
-    counts = torch.bincount((planes + offsets).flatten(), minlength=256 * len(planes)).view(-1, 256)
+    counts = torch.zeros(256 * len(planes), dtype=torch.long, device=images.device)
+    values = (planes + offsets).flatten()
+    counts = counts.scatter_add_(0, values, torch.ones_like(values)).view(-1, 256)  # bincount would wait for CUDA
     # all pixels but those of the highest value, spread over 255 steps
     step = (planes.shape[1] - counts.gather(1, planes.amax(1, keepdim=True))) // 255  # 3B 1
     before = counts.cumsum(1) - counts

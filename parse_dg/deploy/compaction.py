@@ -6,19 +6,22 @@ the same numbers in the same order. Above 0 the weights of a class are the spars
 the class's support may enter it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
 from parse_dg.deploy.cost import Cost, cost, count_parameters, structural_operations
-from parse_dg.deploy.model_file import COLUMNS, Model, build_model
+from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, build_model
 from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
+FOR_TRAINING = ("guide.", "mutual_information.")
+"""Parts of the algorithm that only its loss uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +62,18 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
         kept = active.weights.amax(0) > threshold
         _require_every_class(model.spec.classes, active, kept, threshold)
         columns = active.columns[kept]
-        state = dict(model.algorithm.state_dict())
+        state = {n: v for n, v in model.algorithm.state_dict().items() if not n.startswith(FOR_TRAINING)}
         state[COLUMNS] = composition.columns[columns].clone()
         state[LAMBDA] = composition.weight[:, columns].clone()
-        small = build_model(model.spec, state)
+        small = build_model(_only_scoring(model.spec), state)
     return small, _report(model, small, threshold)
+
+
+def _only_scoring(spec: ModelSpec) -> ModelSpec:
+    """The same model without what trained it and no score depends on."""
+    assert isinstance(spec.algorithm, ParseConfig)
+    scoring = replace(spec.algorithm, guidance=0.0, miro=replace(spec.algorithm.miro, weight=0.0))
+    return replace(spec, algorithm=scoring)
 
 
 def _require_every_class(

@@ -52,6 +52,8 @@ class RunConfig:
         hint = "as algorithm.stages=2 trains on all images of the source domains (1: trained once)"
         require(found != "leave-one-domain-out", "protocol.selection", found, f"training-domain or oracle, {hint}")
         require(kind != "swad", "averaging.kind", kind, f"sma, ema or none, {hint}")
+        also_plain = self.averaging.also_plain  # what the averages lose decides how long both stages are
+        require(not also_plain, "averaging.also_plain", also_plain, f"false, {hint}")
 
     @property
     def method(self) -> str:

@@ -93,6 +93,8 @@ def print_result(console: Console, result: Result, folder: Path) -> None:
     table.add_row(row, f"[bold]{percent(target['accuracy'])}", f"{target['correct']}/{target['images']}")
     console.print(table)
     console.print(f"weights of step {result['selected_step']} of {result['steps']}, by {result['selection']}")
+    if "without_averaging" in result:
+        console.print(_without_averaging(result), markup=False)
     if result["leakage"]["images"]:
         console.print(result["leakage"]["words"], markup=False)
     if "active_applications" in result:
@@ -102,6 +104,17 @@ def print_result(console: Console, result: Result, folder: Path) -> None:
             f"{result['active_applications']} predicate applications in use, {mean:.0f} a class on average"
         )
     print_path(console, "written to", folder)
+
+
+def _without_averaging(result: Result) -> str:
+    """What the weights of single steps gave, which the same run without averaging would have kept."""
+    plain = result["without_averaging"]
+    target = plain["target"]
+    return (
+        f"without averaging: {percent(target['accuracy'])} on {target['domain']}, {target['part']} (target), "
+        f"{target['correct']}/{target['images']}; weights of step {plain['selected_step']} of {result['steps']}, "
+        f"by {plain['selection']}"
+    )
 
 
 def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:

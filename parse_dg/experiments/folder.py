@@ -5,7 +5,8 @@ split.json          which images of which domain were held out, and which of the
 metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images; of both
                     stages, where there are two
 model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
-result.json         accuracy of those weights, on which images, selected how
+model_plain.safetensors   with averaging.also_plain: the weights that the same run without averaging would have kept
+result.json         accuracy of those weights, on which images, selected how; of the plain ones `without_averaging`
 environment.json    versions, hardware and time; the one file that differs when a run is repeated
 
 While it lasts there are also a checkpoint (training/checkpoint.py), from which the same command goes on, and

@@ -133,7 +133,7 @@ def _lacking(case: Case, selection: str, runs: Sequence[FinishedRun]) -> Iterato
             for run in here
             if (run.record.trial, run.record.hyperparameters) == (case.trial, draw)
         }
-        config = like.config if here else _moved(like.config, on_data[0].config.data)
+        config = like.trained if here else _moved(like.trained, on_data[0].config.data)
         for held_out in _needed(selection, case.target, on_data[0].record.domains):
             if frozenset(held_out) not in there:
                 yield like, _repeated(config, held_out, case.trial)

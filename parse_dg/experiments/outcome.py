@@ -9,14 +9,14 @@ import torch
 from parse_dg._version import __version__
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut
-from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.model_file import ModelSpec, build_model
 from parse_dg.evaluation.accuracy import Accuracy, accuracy
 from parse_dg.evaluation.protocol import SELECTIONS, describe
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import Result
 from parse_dg.experiments.parts import leakage, target_part, validation_part
 from parse_dg.training.averaging import SCORED
-from parse_dg.training.check import Check
+from parse_dg.training.check import Best, Check
 from parse_dg.training.trainer import Trainer
 
 
@@ -24,24 +24,39 @@ def summarise(
     config: RunConfig,
     benchmark: Benchmark,
     split: LeaveOneOut,
-    check: Check,
     steps: int,
-    model: Model,
-    device: torch.device,
+    scored: Result,
     chosen: Result,
 ) -> Result:
     """result.json: which number is the result, on which images, and how the weights were chosen.
 
-    `chosen` is what is said of the choice, and replaces what a plain run would say.
+    `scored` is what is said of the weights (`score_weights`); `chosen` is what is said of the choice, and replaces
+    what a plain run would say.
     """
-    target = accuracy(model.algorithm, split.target, device)
-    share = target.images / len(split.target.domain.labels)
     result: Result = {
         "algorithm": config.algorithm.name,
         "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
         "domains": [domain.name for domain in benchmark.domains],
         "seed": config.seed,
         "trial": config.trial,
+        **scored,
+        "validation_part": validation_part(config.split, config.protocol),
+        "steps": steps,
+        **chosen,
+    }
+    rules = [*describe(config.protocol, config.split)[:-1], f"{result['selection']}."]
+    return result | {"protocol": {"name": config.protocol.name, "rules": rules}, "leakage": leakage(split)}
+
+
+def score_weights(
+    config: RunConfig, split: LeaveOneOut, spec: ModelSpec, best: Best, device: torch.device
+) -> Result:
+    """What result.json says of the weights of a check: their accuracy on the target, and how they were chosen."""
+    model, check = build_model(spec, best.state), best.check
+    model.algorithm.to(device)
+    target = accuracy(model.algorithm, split.target, device)
+    share = target.images / len(split.target.domain.labels)
+    result: Result = {
         "target": {
             "domain": config.data.target,
             "part": target_part(config.split),
@@ -49,15 +64,10 @@ def summarise(
             **as_json(target),
         },
         "validation": {name: as_json(value) for name, value in check.validation.items()},
-        "validation_part": validation_part(config.split, config.protocol),
         "validation_mean_accuracy": check.mean_accuracy,
         "selection": SELECTIONS[config.protocol.selection],
         "selected_step": check.step,
-        "steps": steps,
-        **chosen,
     }
-    rules = [*describe(config.protocol, config.split)[:-1], f"{result['selection']}."]
-    result |= {"protocol": {"name": config.protocol.name, "rules": rules}, "leakage": leakage(split)}
     if split.target_held_out and config.protocol.selection == "oracle":
         result["oracle"] = as_json(accuracy(model.algorithm, split.target_held_out, device))
     if config.algorithm.name == "parse":
@@ -90,16 +100,25 @@ def how_chosen(config: RunConfig, trainer: Trainer) -> Result:
     }
 
 
-def metrics_line(check: Check, best: bool, averaging: str) -> dict[str, Any]:
-    """A check as a line of metrics.jsonl."""
+def metrics_line(trainer: Trainer, check: Check) -> dict[str, Any]:
+    """The check that a trainer has just made as a line of metrics.jsonl."""
+    kind, plain = trainer.averaging.config.kind, trainer.plain
     return {
         "step": check.step,
-        **({"weights": SCORED[averaging]} if averaging != "none" else {}),
+        **({"weights": SCORED[kind]} if kind != "none" else {}),
         "training_loss": check.losses,
+        "rates": check.rates,
+        **_found(check, trainer.best),
+        **({"plain": _found(plain, trainer.best_plain)} if plain else {}),
+    }
+
+
+def _found(check: Check, best: Best | None) -> dict[str, Any]:
+    """What a check found of the weights it looked at."""
+    return {
         "validation": {name: as_json(value) for name, value in check.validation.items()},
         "validation_mean_accuracy": check.mean_accuracy if check.validation else None,
-        "best_so_far": best,
-        "rates": check.rates,
+        "best_so_far": best is not None and best.check is check,
         **({"scores": {name: as_json(value) for name, value in check.scores.items()}} if check.scores else {}),
     }
 

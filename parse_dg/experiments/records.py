@@ -16,6 +16,7 @@ from parse_dg.evaluation.selection import Record, find_selection
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import Result, read_config, read_result
 from parse_dg.experiments.two_stage import has_two_stages
+from parse_dg.training.averaging import AveragingConfig
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ COMMON = ("split.scheme", "split.holdout", "split.target_images", "protocol.augm
 """What the runs of a table have in common: they are split, scored and validated alike."""
 NOT_TUNED = (
     *("seed", "split.seed", "split.validation_domain", "data.benchmark", "data.target", "data.store"),
-    *("protocol.", "training.device", "training.cuda_graph"),
+    *("protocol.", "training.device", "training.cuda_graph", "averaging.also_plain"),
 )
 """What does not tell hyper-parameters apart: repetitions, what is held out, and what changes no number."""
 
@@ -31,10 +32,12 @@ Check = Mapping[str, Any]
 
 
 class FinishedRun(NamedTuple):
-    """A run's folder, read."""
+    """A run, read from its folder, which with `averaging.also_plain` holds a second: the same without averaging."""
 
     folder: Path
     config: RunConfig
+    trained: RunConfig
+    """What was trained: `config`, or for a second run that of the first."""
     fingerprint: str
     """Of the images."""
     records: tuple[Record, ...]
@@ -45,6 +48,16 @@ class FinishedRun(NamedTuple):
     def record(self) -> Record:
         """Any of the records: what was trained, on what, without which domains."""
         return self.records[0]
+
+    @property
+    def is_second(self) -> bool:
+        """Whether it is what a run with averaging would have been without."""
+        return self.config != self.trained
+
+    @property
+    def name(self) -> str:
+        """Its folder, and which of two runs there it is."""
+        return f"{self.folder} without its averaging" if self.is_second else str(self.folder)
 
 
 def find_runs(folders: Sequence[Path]) -> tuple[Path, ...]:
@@ -85,7 +98,7 @@ def read_comparable(
     Unfinished runs are left out and named; those that cannot be compared, or not be selected from, are refused.
     """
     find_selection(selection)
-    runs = [run for folder in folders if (run := read_run(folder)) is not None]
+    runs = _without_repeated_seconds([run for folder in folders for run in read_run(folder)])
     if not runs:
         raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
     if name_row is not None:
@@ -111,22 +124,41 @@ def _renamed(run: FinishedRun, row: str) -> FinishedRun:
     return run._replace(records=tuple(replace(record, algorithm=row) for record in run.records))
 
 
-def read_run(folder: Path) -> FinishedRun | None:
-    """A run's folder, or None if the run is not finished."""
+def _without_repeated_seconds(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Averages of several kinds follow one and the same training: what it is without them counts once."""
+    seconds: dict[RunConfig, FinishedRun] = {}
+    for run in runs:
+        if run.is_second:
+            seconds.setdefault(run.config, run)
+    return [run for run in runs if not run.is_second or seconds[run.config] is run]
+
+
+def read_run(folder: Path) -> tuple[FinishedRun, ...]:
+    """The run in a folder, and after it the same without averaging, where that is known; none if not finished."""
     config, result = read_config(folder), read_result(folder)
     if result is None:
         log.warning("%s is not finished: left out", folder)
-        return None
+        return ()
     try:
         checks = [_check(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        at_the_end = config.averaging.kind == "swad" or has_two_stages(config)  # of no check's weights
-        asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
-        every_check = asked and not at_the_end
-        records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))
-        fingerprint = str(result["benchmark"]["fingerprint"])
+        found = [_finished(folder, config, config, result, checks)]
+        if "without_averaging" in result:
+            plain = replace(config, averaging=AveragingConfig())
+            checks = [{"step": check["step"], **check["plain"]} for check in checks]
+            found.append(_finished(folder, plain, config, {**result, **result["without_averaging"]}, checks))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{folder} does not hold a whole run: {error}") from error
-    return FinishedRun(folder, config, fingerprint, records, every_check)
+    return tuple(found)
+
+
+def _finished(
+    folder: Path, config: RunConfig, trained: RunConfig, result: Result, checks: Sequence[Check]
+) -> FinishedRun:
+    at_the_end = config.averaging.kind == "swad" or has_two_stages(config)  # of no check's weights
+    asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
+    every_check = asked and not at_the_end
+    records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))
+    return FinishedRun(folder, config, trained, str(result["benchmark"]["fingerprint"]), records, every_check)
 
 
 def _require_comparable(runs: Sequence[FinishedRun]) -> None:
@@ -152,7 +184,7 @@ def _require_comparable(runs: Sequence[FinishedRun]) -> None:
         twin = known.setdefault(told_apart, run)
         if twin is not run:
             raise InputError(
-                f"{twin.folder} and {run.folder} are the same to a table: they have one method, target, split and "
+                f"{twin.name} and {run.name} are the same to a table: they have one method, target, split and "
                 "settings. Give one of them"
             )
 

@@ -18,7 +18,7 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
-from parse_dg.deploy.model_file import ModelSpec, build_model, pick_device, save_model
+from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
 from parse_dg.experiments.config import RunConfig
 from parse_dg.experiments.folder import (
     Result,
@@ -31,7 +31,7 @@ from parse_dg.experiments.folder import (
     writing_to,
 )
 from parse_dg.experiments.keeper import EVERY, Keeper, postponed_stop
-from parse_dg.experiments.outcome import how_chosen, metrics_line, run_environment, summarise
+from parse_dg.experiments.outcome import how_chosen, metrics_line, run_environment, score_weights, summarise
 from parse_dg.experiments.parts import describe_split, scored_subsets, validation_part
 from parse_dg.experiments.two_stage import (
     SELECTION,
@@ -127,11 +127,13 @@ def _execute(
     if not team.first:
         team.wait()  # for the first, which scores the target
         return read_result(folder) or {}
-    with writing_to(folder):
-        save_model(folder / "model.safetensors", spec, best.state)
-    model = build_model(spec, best.state)
-    model.algorithm.to(device)
-    result = summarise(config, benchmark, split, best.check, trainer.steps, model, device, chosen)
+    plain = trainer.best_plain
+    _save_weights(folder, spec, best, plain)
+    result = summarise(
+        config, benchmark, split, trainer.steps, score_weights(config, split, spec, best, device), chosen
+    )
+    if plain:
+        result["without_averaging"] = score_weights(config, split, spec, plain, device)
     with writing_to(folder):
         write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size))
         write_json(folder / "result.json", result)
@@ -207,8 +209,7 @@ def _fit(
 
         def record(step: int, check: Check | None) -> None:
             if check:
-                best = trainer.best is not None and trainer.best.check is check
-                line = {**also, **metrics_line(check, best, trainer.averaging.config.kind)}
+                line = {**also, **metrics_line(trainer, check)}
                 with writing_to(folder):
                     metrics.write(json.dumps(line, allow_nan=False) + "\n")
                     metrics.flush()
@@ -223,9 +224,16 @@ def _fit(
             return trainer.fit(record)
         except (NonFiniteLossError, KeyboardInterrupt):
             if trainer.best and keeper.team.first:
-                with writing_to(folder):
-                    save_model(folder / "model.safetensors", spec, trainer.best.state)
+                _save_weights(folder, spec, trainer.best, trainer.best_plain)
             raise
+
+
+def _save_weights(folder: Path, spec: ModelSpec, best: Best, plain: Best | None) -> None:
+    """The model's file; beside it that of the same run without averaging, where it is known."""
+    with writing_to(folder):
+        save_model(folder / "model.safetensors", spec, best.state)
+        if plain:
+            save_model(folder / "model_plain.safetensors", spec, plain.state)
 
 
 def _fit_twice(

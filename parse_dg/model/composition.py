@@ -37,7 +37,7 @@ class CompositionConfig:
     """simplex: how many applications of each predicate a class starts with."""
     start_own: int = 0
     """simplex: each class starts on this many primitives of its own, with 90% of its presence and all of its
-    relations among them; 0 starts every class on all primitives."""
+    relations among them, and what it lacks among the others; 0 starts every class on all primitives."""
     start_margin: float = 0.02
     """simplex: how far below the support every other application starts."""
     start_std: float = 0.01
@@ -238,7 +238,7 @@ def initial_lambda(
 
 
 OWN_PRESENCE = 0.9
-"""The share of its presence that a class with primitives of its own starts on them."""
+"""The share of `has` that a class with primitives of its own starts on them."""
 
 
 def _simplex_start(
@@ -266,11 +266,12 @@ def _draw(
     block: Block, among: Int[Tensor, "own"] | None, count: int, generator: torch.Generator | None
 ) -> Int[Tensor, "e"]:
     """Up to `count` different columns of the block that bind only primitives of `among` (None: any); of presence,
-    all of them.
+    all of them, and of `lacks` all those that bind none of `among`.
     """
     tuples = torch.arange(len(block.tuples))
     if among is not None:
-        tuples = torch.isin(block.tuples, among).all(1).nonzero().squeeze(1)
+        bound = torch.isin(block.tuples, among, invert=block.predicate == "lacks")
+        tuples = bound.all(1).nonzero().squeeze(1)
     angles = torch.arange(block.angles).unsqueeze(1) * len(block.tuples)
     candidates = (block.start + angles + tuples).flatten()
     if block.family == "presence":
@@ -279,7 +280,7 @@ def _draw(
 
 
 def _spread_presence(row: Float[Tensor, "M"], presence: Block, mine: Int[Tensor, "own"]) -> None:
-    """Give the primitives that are not the class's own the rest of its presence, in equal parts."""
+    """Give the primitives that are not the class's own the rest of `has`, in equal parts."""
     columns = torch.arange(presence.start, presence.start + presence.size)
     others = columns[~torch.isin(presence.tuples.squeeze(1), mine)]
     rest = row[columns].clamp_min(0).sum() * (1 - OWN_PRESENCE)

@@ -15,6 +15,8 @@ class ParseOutput(NamedTuple):
     """What the network says of a batch, and what it says it from."""
 
     logits: Float[Tensor, "B C"]
+    features: Float[Tensor, "B D H W"]
+    """The backbone's map."""
     descriptors: PrimitiveDescriptors
     structure: StructuralOutput
 
@@ -29,6 +31,7 @@ class ParseNetwork(nn.Module):
     def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
         """Normalised images → scores. In training `generator` draws for MixStyle and for what is hidden."""
         support = self.structure.composition.find_support()  # early: the device finds it while work is queued
-        descriptors = self.bottleneck(self.backbone(images, generator), generator)
+        features = self.backbone(images, generator)
+        descriptors = self.bottleneck(features, generator)
         structure = self.structure(descriptors, support)
-        return ParseOutput(structure.logits, descriptors, structure)
+        return ParseOutput(structure.logits, features, descriptors, structure)

@@ -34,8 +34,10 @@ FAMILY: dict[str, Family] = {
     "turn": "ternary",
     "orient": "quaternary",
     "eqdist": "quaternary",
+    "lacks": "presence",
 }
-"""Every predicate, in the order of its columns, and the family it is switched with."""
+"""Every predicate, in the order of its columns, and the family it is switched with. `lacks` is last, so that
+switching it on numbers no other column anew."""
 
 PREDICATES = tuple(FAMILY)
 
@@ -62,6 +64,9 @@ class VocabularyConfig:
     """ℓ, target angles of turn."""
     orientation_angles: int = 4
     """m, target angles of orient."""
+    absence: bool = False
+    """An addition to the paper: lacks(p) = 1 - σ(p), the complement of has(p), so that what a class does not have
+    can speak for it."""
 
     def __post_init__(self) -> None:
         check_choices(self, "vocabulary")
@@ -109,7 +114,7 @@ class Vocabulary:
         self.primitives, self.config = primitives, config
         blocks, start = [], 0
         for predicate, family in FAMILY.items():
-            if family in SWITCHES[config.families]:
+            if family in SWITCHES[config.families] and (predicate != "lacks" or config.absence):
                 tuples = enumerate_tuples(predicate, primitives, config.enumeration)
                 blocks.append(Block(predicate, config.angles(predicate), tuples, start))
                 start += blocks[-1].size
@@ -162,7 +167,7 @@ def enumerate_tuples(predicate: str, K: int, enumeration: Literal["distinct", "p
     rows: Sequence[tuple[int, ...]]
     pairs = list(permutations(range(K), 2)) if not distinct else []
     match predicate:
-        case "has":
+        case "has" | "lacks":
             rows = [(i,) for i in range(K)]
         case "above" | "left" | "contains":
             rows = list(permutations(range(K), 2))

@@ -1,6 +1,7 @@
 """Averages of the weights a run goes through, for any method.
 
-`ema` and `sma` keep a second network beside the one that trains, and it is the second that is scored and kept.
+`ema` and `sma` keep a second network beside the one that trains, and it is the second that is scored and kept; it
+only follows, so that the first is what it would be without it (`also_plain`).
 `swad` averages densely within the loss valley (loss_valley.py); the average is made once, at the end.
 """
 
@@ -49,6 +50,10 @@ class AveragingConfig:
     """`swad`: how far above the mean loss at its beginning the threshold lies; SWAD's authors take 0.2 on VLCS."""
     statistics_batches: int = 500
     """`swad`: over how many batches BatchNorm statistics that are not frozen are estimated for the average."""
+    also_plain: bool = False
+    """`ema`, `sma`: checks also score the weights of the step themselves, and the best of them by their own
+    validation are kept beside the averaged ones: the result of the same run without averaging, at no further
+    training."""
 
     def __post_init__(self) -> None:
         check_choices(self, "averaging")
@@ -57,6 +62,9 @@ class AveragingConfig:
             require(getattr(self, name) >= 1, f"averaging.{name}", getattr(self, name), "at least 1")
         ok = self.tolerance_ratio >= 0
         require(ok, "averaging.tolerance_ratio", self.tolerance_ratio, "0 or more")
+        ok = not self.also_plain or self.kind in ("ema", "sma")
+        hint = f"false with averaging.kind={self.kind}: only ema and sma leave training as it is without them"
+        require(ok, "averaging.also_plain", self.also_plain, hint)
 
 
 class Averaging(ABC):

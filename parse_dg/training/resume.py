@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import torch
-
 from parse_dg.data.loader import TrainingBatches
 from parse_dg.errors import InputError
 from parse_dg.training.check import Best, check_from_data, check_to_data
@@ -14,15 +12,17 @@ from parse_dg.wording import first_line
 
 PLAIN = ("step", "means", "stopped")
 """What of a trainer's state is plain data."""
+BESTS = ("best", "best_plain")
+"""The checks that a trainer has kept, with their weights."""
 
 
 def save_trainer(trainer: Trainer) -> Checkpoint:
-    """Where a trainer stands after a step: weights, optimiser, averages, the best check, every generator."""
-    best = trainer.best
+    """Where a trainer stands after a step: weights, optimiser, averages, the best checks, every generator."""
+    bests: dict[str, Best | None] = {name: getattr(trainer, name) for name in BESTS}
     own = {
         **{name: getattr(trainer, name) for name in PLAIN},
         "counts": dict(trainer.counts),
-        "best": best and check_to_data(best.check),
+        **{name: best and check_to_data(best.check) for name, best in bests.items()},
     }
     return joined(
         {
@@ -31,7 +31,7 @@ def save_trainer(trainer: Trainer) -> Checkpoint:
             "algorithm": Checkpoint(dict(trainer.algorithm.state_dict()), {}),
             "optimizer": save_optimizer(trainer.optimizer),
             "averaging": trainer.averaging.state(),
-            "best": Checkpoint(dict(best.state) if best else {}, {}),
+            **{name: Checkpoint(dict(best.state) if best else {}, {}) for name, best in bests.items()},
             "batches": Checkpoint(_batches(trainer).state(), {}),
         }
     )
@@ -59,8 +59,9 @@ def _restore(trainer: Trainer, saved: Checkpoint) -> None:
     trainer.algorithm.load_state_dict(saved.part("algorithm").tensors)
     restore_optimizer(trainer.optimizer, saved.part("optimizer"))
     trainer.averaging.restore(saved.part("averaging"))
-    best: dict[str, torch.Tensor] = saved.part("best").tensors
-    trainer.best = Best(check_from_data(own.data["best"]), best) if own.data["best"] else None
+    for name in BESTS:
+        check = own.data[name]
+        setattr(trainer, name, Best(check_from_data(check), saved.part(name).tensors) if check else None)
     _batches(trainer).restore(saved.part("batches").tensors)
 
 

@@ -133,6 +133,10 @@ class Trainer:
         """At the last check."""
         self.stopped = False
         self.best: Best | None = None
+        self.plain: Check | None = None
+        """Of the weights of the step themselves, beside the last check, where averages are scored and they too."""
+        self.best_plain: Best | None = None
+        """The best of those, by their own validation."""
         self.watched: Watched | None = None
         record = training.cuda_graph and device.type == "cuda" and team.size == 1
         self.backbone = find_backbone(algorithm) if record else None
@@ -244,24 +248,34 @@ class Trainer:
         self._stop_if_not_finite(self.watched)
         self.team.align(self.algorithm)
         self.team.align(self.averaging.scored)
-        check = self._validate(step, losses)
-        last = self.protocol.selection == "oracle" or not self.validation
-        if last or check.better_than(self.best.check if self.best else None):
-            self.best = Best(check, self._state())
+        check, self.best = self._look(self.averaging.scored, step, losses, self.best)
+        if self.averaging.config.also_plain:
+            self.plain, self.best_plain = self._look(self.algorithm, step, losses, self.best_plain)
         return check
 
-    def _validate(self, step: int, losses: dict[str, float]) -> Check:
-        validation = {subset.domain.name: self._score(subset, step) for subset in self.validation}
-        scores = {name: self._score(subset, step) for name, subset in self.scored.items()}
+    def _look(
+        self, network: Algorithm, step: int, losses: dict[str, float], best: Best | None
+    ) -> tuple[Check, Best]:
+        """A check of a network, and the better of it and the best so far."""
+        check = self._validate(network, step, losses)
+        last = self.protocol.selection == "oracle" or not self.validation
+        if best is None or last or check.better_than(best.check):
+            best = Best(check, self._state(network))
+        return check, best
+
+    def _validate(self, network: Algorithm, step: int, losses: dict[str, float]) -> Check:
+        validation = {subset.domain.name: self._score(network, subset, step) for subset in self.validation}
+        scores = {name: self._score(network, subset, step) for name, subset in self.scored.items()}
         rates = {str(group["name"]): float(group["lr"]) for group in self.optimizer.param_groups}
         check = Check(step, losses, validation, rates, scores)
         if self.validation and not math.isfinite(check.mean_loss):
             raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
         return check
 
-    def _state(self) -> State:
-        """A copy of the weights that checks score, on the CPU."""
-        return {name: value.detach().cpu().clone() for name, value in self.averaging.scored.state_dict().items()}
+    @staticmethod
+    def _state(network: Algorithm) -> State:
+        """A copy of the weights of a network, on the CPU."""
+        return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 
     def _scored_average(self, step: int, losses: dict[str, float]) -> Best:
         """The weights that the end of the run has made, with statistics of their own, and a check of them."""
@@ -269,14 +283,15 @@ class Trainer:
         batches = (self.prepare_example(next(self.batches).to(self.device)).images for _ in range(count))
         with self._autocast():
             estimate_statistics(self.algorithm, batches)
-        return Best(self._validate(step, losses), self._state())
+        scored = self.averaging.scored
+        return Best(self._validate(scored, step, losses), self._state(scored))
 
-    def _score(self, subset: Subset, step: int) -> Accuracy:
+    def _score(self, network: Algorithm, subset: Subset, step: int) -> Accuracy:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""
         if self.protocol.augment_validation and subset.domain.name in self.sources:
             seed = seed_hash(self.seed, "validation", subset.domain.name, step)
-            return accuracy(self.averaging.scored, subset, self.device, Augmentation(self.augment, seed))
+            return accuracy(network, subset, self.device, Augmentation(self.augment, seed))
         if len(subset.indices) < self.team.size:
-            return accuracy(self.averaging.scored, subset, self.device)
+            return accuracy(network, subset, self.device)
         share = Subset(subset.domain, subset.indices[self.team.share])
-        return self.team.add_scores(accuracy(self.averaging.scored, share, self.device), self.device)
+        return self.team.add_scores(accuracy(network, share, self.device), self.device)

@@ -1,7 +1,10 @@
 """The ablation without relations: a linear layer on 5K descriptors."""
 
+import pytest
 import torch
+from torch.nn import functional as F
 
+from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.model.backbone import BackboneConfig, build_backbone
@@ -43,3 +46,16 @@ def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
     shared = {k: v for k, v in build(6).state_dict().items() if not k.startswith("classifier.")}
     assert len(shared) > 10
     assert all(torch.equal(value, expected[name]) for name, value in shared.items())
+
+
+def test_it_can_be_guided_as_parse_is() -> None:
+    start = torch.Generator().manual_seed(0)
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    model = NoRelations(backbone, 3, NoRelationsConfig(guidance=2.0), generator=start)
+    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([0, 1, 2, 0])
+    terms = model.losses(Example(images, labels, torch.zeros(4, dtype=torch.long)), start)
+    assert model.guide is not None
+    pooled = model.guide(model.backbone(images).mean((2, 3)))
+    assert terms["guidance"].item() == pytest.approx(2 * F.cross_entropy(pooled, labels).item(), rel=1e-4)
+    assert model(images).shape == (4, 3)

@@ -242,3 +242,40 @@ def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path)
 def test_the_hold_has_a_weight_that_is_not_negative() -> None:
     with pytest.raises(InputError, match=r"algorithm\.miro\.weight must be 0 or more, found -0\.5"):
         change(ParseConfig(), {"miro.weight": "-0.5"})
+
+
+# guided by a classifier of the pooled features
+
+
+def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(example: Example) -> None:
+    plain, guided = build(), build(guidance=0.5)
+    assert guided.guide is not None
+    with torch.no_grad():
+        features = guided.network.backbone(example.images)
+        rows = [guided.guide.weight @ image.mean((1, 2)) + guided.guide.bias for image in features]
+    losses = [row.logsumexp(0) - row[label] for row, label in zip(rows, example.labels, strict=True)]
+    terms, expected = (parse.losses(example, generator()) for parse in (guided, plain))
+    assert terms.pop("guidance").item() == pytest.approx(0.5 * torch.stack(losses).mean().item(), rel=1e-4)
+    assert {name: value.item() for name, value in terms.items()} == {n: v.item() for n, v in expected.items()}
+    found = gradients(guided, example)
+    assert {"guide.weight", "guide.bias"} <= set(found)
+    assert not torch.equal(
+        found["network.backbone.conv1.weight"], gradients(plain, example)["network.backbone.conv1.weight"]
+    )
+
+
+def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Example) -> None:
+    parse = build(guidance=0.5).eval()
+    spec = ModelSpec(
+        backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32
+    )
+    with torch.no_grad():
+        expected = parse(example.images)
+        small, _ = compact(Model(spec, parse))
+        assert torch.equal(small.algorithm(example.images), expected)
+        parse.guide.weight.add_(1.0)  # type: ignore[union-attr]
+        assert torch.equal(parse(example.images), expected)
+    assert not any(name.startswith("guide.") for name in small.algorithm.state_dict())
+    assert small.spec.algorithm == replace(parse.config, guidance=0.0)
+    with pytest.raises(InputError, match=r"algorithm\.guidance must be 0 or more, found -1"):
+        change(ParseConfig(), {"guidance": "-1"})

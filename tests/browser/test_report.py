@@ -310,6 +310,7 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         relation("turn", 1, 0, 2),
         relation("orient", 0, 1, 0, 2),
         relation("eqdist", 0, 1, 0, 2),
+        relation("lacks", 0),
     ]
     open_case(page, gathered, tmp_path, hand_made(relations))
     seen = {}
@@ -322,13 +323,17 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
             "angle": " ".join(drawn.locator(".pv-measure").all_text_contents()),
             "caption": page.locator(".pv-caption").inner_text(),
             "discs": drawn.locator(".pv-number-disc").count(),
+            "strokes": drawn.locator("path.pv-stroke").count(),
+            "rings": drawn.locator("circle.pv-stroke").count(),
         }
         assert seen[each["predicate"]]["discs"] == len(set(each["primitives"]))
     arrows = {name: each["arrows"] for name, each in seen.items()}
     assert arrows == {
-        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist"), 0),
+        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist", "lacks"), 0),
         **{"above": 1, "left": 1, "contains": 1, "turn": 2, "orient": 2},
     }
+    assert (seen["has"]["rings"], seen["has"]["strokes"]) == (1, 0)
+    assert (seen["lacks"]["rings"], seen["lacks"]["strokes"]) == (0, 2)  # a cross
     assert seen["h_align"]["dashed"] == seen["v_align"]["dashed"] == 1
     assert seen["tri"]["angle"] == seen["turn"]["angle"] == "90°"
     assert "here 90°" in seen["orient"]["caption"]

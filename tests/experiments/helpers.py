@@ -12,6 +12,8 @@ from parse_dg.training.check import Check
 
 REPEATED = ["config.json", "split.json", "metrics.jsonl", "model.safetensors", "result.json"]
 """The files that are the same when a run is repeated."""
+PLAIN = "model_plain.safetensors"
+"""Another, of runs with averaging.also_plain."""
 CPU = torch.device("cpu")
 
 
@@ -28,7 +30,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def repeated(folder: Path) -> dict[str, str]:
-    return {name: digest for name, digest in hashes(folder).items() if name in REPEATED}
+    return {name: digest for name, digest in hashes(folder).items() if name in (*REPEATED, PLAIN)}
 
 
 def read(path: Path) -> Any:

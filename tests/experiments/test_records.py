@@ -161,8 +161,7 @@ def test_the_share_of_the_target_that_is_scored(
     protocol: str, settings: dict[str, Any], share: float, tmp_path: Path
 ) -> None:
     config = configured(protocol=protocol, **settings)
-    run = read_run(write(tmp_path / "run", config, [scored(config)]))
-    assert run is not None
+    (run,) = read_run(write(tmp_path / "run", config, [scored(config)]))
     assert run.records[0].share == pytest.approx(share)
 
 
@@ -205,8 +204,7 @@ def draws(tmp_path: Path, *configs: RunConfig) -> list[str]:
     """The hyper-parameters of runs that are read one by one."""
     found = []
     for n, config in enumerate(configs):
-        run = read_run(write(tmp_path / str(n), config, [scored(config)]))
-        assert run is not None
+        (run,) = read_run(write(tmp_path / str(n), config, [scored(config)]))
         found.append(run.records[0].hyperparameters)
     return found
 

@@ -22,7 +22,7 @@ from parse_dg.experiments.run import execute
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny
-from tests.experiments.helpers import checks, hashes, quiet, read, repeated
+from tests.experiments.helpers import PLAIN, checks, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
 
@@ -68,7 +68,7 @@ LONGER: dict[str, dict[str, Any]] = {
     "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
     "dann": {"training__steps": 6, "training__check_every": 4},
     "erm+swad": {**SWAD, **MOVING, "training__steps": 7},
-    "erm+ema": {"averaging__kind": "ema", "training__steps": 5},
+    "erm+ema": {"averaging__kind": "ema", "averaging__also_plain": True, "training__steps": 5},
     "erm+target checks": {"protocol__checks": "everything", "split__target_images": "in"},
     "erm_plus_plus": {
         **MOVING,
@@ -94,6 +94,7 @@ def test_broken_off_at_any_step_a_run_ends_as_if_it_had_not_been(
         assert read_checkpoint(folder) is not None
         execute(config, folder, quiet, checkpoint_every=0)
         assert repeated(folder) == expected, at
+        assert (PLAIN in expected) == config.averaging.also_plain
         assert not (folder / CURRENT).exists(), "a finished run needs no checkpoint"
 
 

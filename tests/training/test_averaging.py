@@ -414,6 +414,41 @@ def test_checks_score_and_keep_the_average() -> None:
     assert run.averaging.scored.seen == [pytest.approx(3)]
 
 
+class Passing(Valley):
+    """Loses least where its parameter is that of step 2."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        assert not self.training
+        loss = 0.1 + abs(self.place.item() / RATE - 2)
+        return torch.tensor([-math.log(math.expm1(loss)), 0.0]).expand(len(images), 2)
+
+
+def test_the_best_plain_weights_are_kept_by_their_own_validation() -> None:
+    checks: list[tuple[Check, Check | None]] = []
+    run = Trainer(
+        Passing(iter(())),
+        batches(),
+        [zeros("photo", 4)],
+        steps=6,
+        training=TrainingConfig(check_every=2),
+        optimizer=OptimizerConfig(head_rate=RATE),
+        augment=PLAIN,
+        averaging=AveragingConfig(kind="sma", start=1, also_plain=True),
+        generator=torch.Generator().manual_seed(0),
+        device=CPU,
+        scored={"sketch/all": zeros("sketch", 4)},
+    )
+    best = run.fit(lambda step, check: checks.append((check, run.plain)) if check else None)
+    assert run.best_plain is not None
+    assert (best.check.step, run.best_plain.check.step) == (4, 2)
+    for kept in (best, run.best_plain):  # the mean of steps 0 to 4, the weights of step 2
+        assert kept.state["place"].item() / RATE == pytest.approx(2, 1e-4)
+    found = [[of.mean_loss, of.scores["sketch/all"].loss] for pair in checks for of in pair if of]
+    expected = [1.1, 0.1, 0.1, 2.1, 1.1, 4.1]  # average, step: after 2, 4 and 6
+    assert found == [pytest.approx([loss, loss], 1e-3) for loss in expected]
+    assert run.algorithm.training
+
+
 def plain(steps: int, validation: bool = True) -> Trainer:
     return Trainer(
         Valley(iter([0.5] * 50)),
@@ -471,6 +506,8 @@ def test_without_validation_the_last_weights_are_kept() -> None:
         ({"start": 0}, r"averaging\.start must be at least 1, found 0"),
         ({"n_converge": 0}, r"averaging\.n_converge must be at least 1, found 0"),
         ({"tolerance_ratio": -0.1}, r"averaging\.tolerance_ratio must be 0 or more, found -0\.1"),
+        ({"also_plain": True}, r"averaging\.also_plain must be false with averaging\.kind=none: only ema and sma"),
+        ({"also_plain": True, "kind": "swad"}, r"averaging\.also_plain must be false with averaging\.kind=swad"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -76,15 +76,16 @@ def mark_relation(
     scale: float = 1.0,
     bend: float = 0.0,
 ) -> None:
-    """A ring for presence, an arrow for an ordered pair, a line for a symmetric one, the edges for the rest.
+    """A ring for presence, a cross for absence, an arrow for an ordered pair, a line for a symmetric one, the edges
+    for the rest.
 
     `bend` curves them, so that relations on one edge can be told apart.
     """
     points = [places[i] for i in relation.primitives]
-    if relation.predicate == "has":
+    if relation.predicate in ("has", "lacks"):
         axes.plot(
             *points[0],
-            "o",
+            "o" if relation.predicate == "has" else "x",
             markersize=17 * scale,
             markerfacecolor="none",
             markeredgecolor=colour,
@@ -103,7 +104,7 @@ def mark_relation(
 def edges_of(predicate: str, points: Sequence[Float[np.ndarray, "2"]]) -> list[Edge]:
     """The edges that a relation between these points looks at: with a head where their direction counts."""
     match predicate:
-        case "has":
+        case "has" | "lacks":
             return []
         case "above" | "left" | "contains":
             return [(points[0], points[1], "-|>")]
