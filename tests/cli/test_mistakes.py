@@ -9,7 +9,10 @@ from tests.cli.conftest import SMALL, Run, assert_refused, snapshot
 
 TRAINING_MISTAKES = {
     "an unknown algorithm": (["--algorithm", "emr"], "unknown algorithm 'emr': valid are erm, dann, cdann,"),
-    "an unknown recipe": (["--recipe", "soup"], "unknown recipe 'soup': valid are blueprints, pretrained, domainbed, paper"),
+    "an unknown recipe": (
+        ["--recipe", "soup"],
+        "unknown recipe 'soup': valid are blueprints, pretrained, domainbed, paper",
+    ),
     "an unknown benchmark": (["--data", "PACS"], "no data set 'PACS': here are blueprints; pacs, vlcs,"),
     "a benchmark that is not here": (["--data", "pacs"], "`parse-dg data add pacs PATH`"),
     "an unknown protocol": (

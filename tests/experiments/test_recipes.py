@@ -102,7 +102,9 @@ def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> No
 
 
 def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, domainbed, paper"):
+    with pytest.raises(
+        InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, domainbed, paper"
+    ):
         build_config("papr", "erm")
 
 
