@@ -98,9 +98,9 @@ def paper(algorithm: str) -> RunConfig:
 def pretrained(algorithm: str) -> RunConfig:
     """ResNet-50 from ImageNet on photographs of 224 pixels, every method trained alike.
 
-    That is as PARSE's authors train: Adam 1e-4, cosine, label smoothing 0.1, RandAugment and style mixing. It is worth
-    as much to ERM as to PARSE (docs/research.md), so that a table in which only one of them has it would compare
-    recipes, not methods. What PARSE's own settings are was found on PACS.
+    That is as PARSE's authors train: Adam 1e-4, cosine, label smoothing 0.1, RandAugment and style mixing. ERM gains
+    more by it than methods differ (docs/research.md): a table in which only some of them had it would compare
+    recipes. PARSE's own settings were found on PACS.
     """
     base = RunConfig(
         backbone=PHOTOGRAPHS,
