@@ -98,9 +98,10 @@ def paper(algorithm: str) -> RunConfig:
 def pretrained(algorithm: str) -> RunConfig:
     """ResNet-50 from ImageNet on photographs of 224 pixels, every method trained alike.
 
-    That is as PARSE's authors train: Adam 1e-4, cosine, label smoothing 0.1, RandAugment and style mixing. ERM gains
-    more by it than methods differ (docs/research.md): a table in which only some of them had it would compare
-    recipes. PARSE's own settings were found on PACS.
+    That is as PARSE's authors train: Adam 1e-4, cosine, label smoothing 0.1, RandAugment and style mixing. ERM
+    gains more by it than methods differ (docs/research.md): a table in which only some of them had it would compare
+    recipes. Only SagNet, which mixes styles itself, and MIRO, which holds features to those of unmixed images, go
+    without style mixing. PARSE's own settings were found on PACS.
     """
     base = RunConfig(
         backbone=PHOTOGRAPHS,
@@ -135,6 +136,8 @@ def _on_photographs(base: RunConfig, algorithm: str) -> RunConfig:
             faster = replace(base.optimizer, head_rate=1e-3)
             config = NoRelationsConfig(bottleneck=bottleneck, guidance=1.0)
             return replace(base, algorithm=config, optimizer=faster)
+        case "sagnet" | "miro":
+            return replace(base, algorithm=_default(algorithm), mixstyle=MixStyleConfig(stages=()))
         case "erm_plus_plus":  # with averaged weights, and BatchNorm statistics that move
             moving = replace(base.backbone, freeze_batchnorm=False)
             averaging = AveragingConfig(kind="sma")

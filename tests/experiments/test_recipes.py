@@ -117,3 +117,20 @@ def test_an_unknown_method_is_refused_with_those_there_are(recipe: str) -> None:
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(InputError, match="seed must be 0 or more, found -1"):
         RunConfig(seed=-1)
+
+
+# photographs
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_only_methods_whose_loss_is_about_styles_go_without_style_mixing(algorithm: str) -> None:
+    mixes = build_config("pretrained", algorithm).mixstyle.stages != ()
+    assert mixes == (algorithm not in ("sagnet", "miro"))
+
+
+def test_domainbeds_recipe_is_its_codes() -> None:
+    config = build_config("domainbed", "erm", "pacs")
+    optimizer = config.optimizer
+    assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.schedule) == (5e-5, 5e-5, "constant")
+    assert (config.training.label_smoothing, config.augment.randaugment_ops, config.mixstyle.stages) == (0, 0, ())
+    assert (config.augment.crop_scale, config.augment.jitter, config.augment.grayscale) == ((0.7, 1.0), 0.3, 0.1)
