@@ -60,14 +60,11 @@ class NoRelations(Algorithm):
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         features = self.backbone(example.images, generator)
         z = self.bottleneck(features, generator)
-        terms = {
+        return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z.heatmap),
+            **self.guided(self.guide, self.config.guidance, features, example.labels),
         }
-        if self.guide is not None:
-            pooled = self.guide(features.mean((2, 3)))
-            terms["guidance"] = self.config.guidance * self.cross_entropy(pooled, example.labels)
-        return terms
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         return grouped(self)

@@ -105,10 +105,8 @@ class Parse(Algorithm):
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
+            **self.guided(self.guide, self.config.guidance, output.features, example.labels),
         }
-        if self.guide is not None:
-            pooled = self.guide(output.features.mean((2, 3)))
-            terms["guidance"] = self.config.guidance * self.cross_entropy(pooled, example.labels)
         if output.structure.l1 is not None:
             terms["sparsity"] = self.config.sparsity * output.structure.l1
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
