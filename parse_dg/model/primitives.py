@@ -51,9 +51,6 @@ class PrimitivesConfig:
     change from domain to domain."""
     cosine_scale: float = 20.0
     """cosine: where the factor starts."""
-    presence: Literal["max", "attention"] = "max"
-    """`max` is the paper's: a primitive is as present as its strongest cell says. `attention`, an addition: as its
-    cells say on average, weighted by its heat map, so that all of them learn and no single one decides."""
     dropout: float = 0.0
     """An addition: in training, the chance that a primitive is hidden in an image (its presence is 0), so that
     classes learn not to hang on one."""
@@ -113,8 +110,6 @@ class PrimitiveBottleneck(nn.Module):
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
             z = describe(evidence, self.log_temperature.exp())
-            if self.config.presence == "attention":
-                z = z._replace(presence=(z.heatmap * evidence).sum((2, 3)).sigmoid())
         if self.training and self.config.dropout:
             return z._replace(presence=z.presence * self._seen(z.presence, generator))
         return z

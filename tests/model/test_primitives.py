@@ -270,26 +270,3 @@ def test_hiding_without_a_generator_is_refused() -> None:
 def test_additions_out_of_range_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InputError, match=rf"primitives\.{field}"):
         PrimitivesConfig(**{field: value})  # type: ignore[arg-type]
-
-
-def test_attention_lets_every_cell_say_how_present_a_primitive_is() -> None:
-    config = PrimitivesConfig(count=2, presence="attention", temperature=0.7)
-    bottleneck = PrimitiveBottleneck(3, config, torch.Generator().manual_seed(11)).double()
-    features = random_evidence(2, 3, 2, 3, seed=12)
-    evidence, z = bottleneck.evidence(features), bottleneck(features)
-    for image, k in ((0, 0), (1, 1)):
-        cells = evidence[image, k].flatten().tolist()
-        weights = [math.exp(cell / 0.7) for cell in cells]
-        mean = sum(w * cell for w, cell in zip(weights, cells, strict=True)) / sum(weights)
-        assert z.presence[image, k].item() == pytest.approx(1 / (1 + math.exp(-mean)))
-    strongest = PrimitiveBottleneck(3, PrimitivesConfig(count=2, temperature=0.7)).double()
-    strongest.load_state_dict(bottleneck.state_dict())
-    assert (z.presence < strongest(features).presence).all()
-    assert torch.equal(z.centre, strongest(features).centre)
-
-
-def test_gradients_of_attention_are_right() -> None:
-    config = PrimitivesConfig(count=2, presence="attention")
-    bottleneck = PrimitiveBottleneck(3, config, torch.Generator().manual_seed(13)).double()
-    features = random_evidence(1, 3, 2, 2, seed=14).requires_grad_()
-    assert torch.autograd.gradcheck(lambda f: bottleneck(f).presence, (features,))
