@@ -4,14 +4,14 @@ Letters: B images, K primitives, C channels, H W cells of the feature map.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import require
 from parse_dg.model import fused
 from parse_dg.model.geometry import grid_axis
 
@@ -45,19 +45,11 @@ class PrimitivesConfig:
     carries no information."""
     temperature: float = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
-    similarity: Literal["linear", "cosine"] = "linear"
-    """`linear` is the paper's 1×1 convolution. `cosine`, an addition: the cosine between a feature and a
-    primitive's vector, times a learnable factor, plus its bias; how long features are may
-    change from domain to domain."""
-    cosine_scale: float = 20.0
-    """cosine: where the factor starts."""
     dropout: float = 0.0
     """An addition: in training, the chance that a primitive is hidden in an image (its presence is 0), so that
     classes learn not to hang on one."""
 
     def __post_init__(self) -> None:
-        check_choices(self, "primitives")
-        require(self.cosine_scale > 0, "primitives.cosine_scale", self.cosine_scale, "a positive number")
         require(0 <= self.dropout < 1, "primitives.dropout", self.dropout, "0 or more and below 1")
         require(self.count >= 1, "primitives.count", self.count, "at least 1")
         require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
@@ -96,8 +88,6 @@ class PrimitiveBottleneck(nn.Module):
         nn.init.normal_(self.projection.weight, std=channels**-0.5, generator=generator)
         nn.init.constant_(self._bias(), config.presence_bias)
         self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
-        if config.similarity == "cosine":
-            self.log_scale = nn.Parameter(torch.tensor(config.cosine_scale).log())
 
     def _bias(self) -> Tensor:
         assert self.projection.bias is not None
@@ -118,10 +108,6 @@ class PrimitiveBottleneck(nn.Module):
         """The heat maps H before anything is normalised."""
         # A 1×1 convolution is a matrix product, and channels come last in memory.
         cells, weight = features.permute(0, 2, 3, 1), self.projection.weight.flatten(1)
-        if self.config.similarity == "cosine":
-            with torch.autocast(features.device.type, enabled=False):  # lengths are not for half precision
-                cells = F.normalize(cells if cells.dtype == torch.float64 else cells.float(), dim=-1)
-                weight = F.normalize(weight, dim=1) * self.log_scale.exp()
         evidence = F.linear(cells, weight, self.projection.bias).permute(0, 3, 1, 2)
         return (evidence if evidence.dtype == torch.float64 else evidence.float()).contiguous()
 

@@ -216,36 +216,6 @@ def test_impossible_configurations_are_refused_by_name_and_value(field: str, val
 # --- additions ------------------------------------------------------------------------------------
 
 
-def test_cosine_similarity_does_not_see_how_long_features_are() -> None:
-    config = PrimitivesConfig(count=3, similarity="cosine", cosine_scale=7.0, presence_bias=-2.0)
-    bottleneck = PrimitiveBottleneck(5, config, torch.Generator().manual_seed(3)).double()
-    features = torch.randn(2, 5, 4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    found = bottleneck.evidence(features)
-    weight = bottleneck.projection.weight.detach().flatten(1)
-    for k in range(3):
-        cell = features[1, :, 2, 3]
-        cosine = float(cell @ weight[k] / cell.norm() / weight[k].norm())
-        assert found[1, k, 2, 3].item() == pytest.approx(7.0 * cosine - 2.0)
-    lengths = 0.1 + torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    torch.testing.assert_close(bottleneck.evidence(features * lengths), found)
-    linear = PrimitiveBottleneck(5, PrimitivesConfig(count=3)).double()
-    assert not torch.allclose(linear.evidence(features * lengths), linear.evidence(features))
-    assert bottleneck.evidence(torch.zeros_like(features)).isfinite().all()
-
-
-def test_gradients_of_cosine_similarity_are_right() -> None:
-    config = PrimitivesConfig(count=2, similarity="cosine")
-    bottleneck = PrimitiveBottleneck(3, config, torch.Generator().manual_seed(6)).double()
-    features = torch.randn(1, 3, 2, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    names, parameters = zip(*bottleneck.named_parameters(), strict=True)
-
-    def run(features: Tensor, *given: Tensor) -> Tensor:
-        z = torch.func.functional_call(bottleneck, dict(zip(names, given, strict=True)), (features,))
-        return torch.cat((z.centre.flatten(), z.presence.flatten(), z.extent.flatten()))
-
-    assert torch.autograd.gradcheck(run, (features.requires_grad_(), *parameters))
-
-
 def test_primitives_are_hidden_in_training_alone_as_often_as_was_said() -> None:
     bottleneck = PrimitiveBottleneck(4, PrimitivesConfig(count=8, dropout=0.25), torch.Generator().manual_seed(8))
     features = torch.randn(500, 4, 3, 3, generator=torch.Generator().manual_seed(9))
@@ -266,7 +236,7 @@ def test_hiding_without_a_generator_is_refused() -> None:
         bottleneck(torch.zeros(1, 4, 2, 2))
 
 
-@pytest.mark.parametrize(("field", "value"), [("cosine_scale", 0.0), ("dropout", 1.0), ("dropout", -0.1)])
+@pytest.mark.parametrize(("field", "value"), [("dropout", 1.0), ("dropout", -0.1)])
 def test_additions_out_of_range_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InputError, match=rf"primitives\.{field}"):
         PrimitivesConfig(**{field: value})  # type: ignore[arg-type]
