@@ -59,7 +59,7 @@ class NoRelations(Algorithm):
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         features = self.backbone(example.images, generator)
-        z = self.bottleneck(features, generator)
+        z = self.bottleneck(features)
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z.heatmap),

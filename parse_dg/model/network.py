@@ -29,9 +29,9 @@ class ParseNetwork(nn.Module):
         self.backbone, self.bottleneck, self.structure = backbone, bottleneck, structure
 
     def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
-        """Normalised images → scores. In training `generator` draws for MixStyle and for what is hidden."""
+        """Normalised images → scores. In training `generator` draws for MixStyle."""
         support = self.structure.composition.find_support()  # early: the device finds it while work is queued
         features = self.backbone(images, generator)
-        descriptors = self.bottleneck(features, generator)
+        descriptors = self.bottleneck(features)
         structure = self.structure(descriptors, support)
         return ParseOutput(structure.logits, features, descriptors, structure)

@@ -45,12 +45,8 @@ class PrimitivesConfig:
     carries no information."""
     temperature: float = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
-    dropout: float = 0.0
-    """An addition: in training, the chance that a primitive is hidden in an image (its presence is 0), so that
-    classes learn not to hang on one."""
 
     def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "primitives.dropout", self.dropout, "0 or more and below 1")
         require(self.count >= 1, "primitives.count", self.count, "at least 1")
         require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
 
@@ -93,16 +89,11 @@ class PrimitiveBottleneck(nn.Module):
         assert self.projection.bias is not None
         return self.projection.bias
 
-    def forward(
-        self, features: Float[Tensor, "B C H W"], generator: torch.Generator | None = None
-    ) -> PrimitiveDescriptors:
-        """Feature map F → descriptors of the K primitives. In training a CPU `generator` says which are hidden."""
+    def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
+        """Feature map F → descriptors of the K primitives."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
-            z = describe(evidence, self.log_temperature.exp())
-        if self.training and self.config.dropout:
-            return z._replace(presence=z.presence * self._seen(z.presence, generator))
-        return z
+            return describe(evidence, self.log_temperature.exp())
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""
@@ -110,13 +101,3 @@ class PrimitiveBottleneck(nn.Module):
         cells, weight = features.permute(0, 2, 3, 1), self.projection.weight.flatten(1)
         evidence = F.linear(cells, weight, self.projection.bias).permute(0, 3, 1, 2)
         return (evidence if evidence.dtype == torch.float64 else evidence.float()).contiguous()
-
-    def _seen(self, presence: Float[Tensor, "B K"], generator: torch.Generator | None) -> Float[Tensor, "B K"]:
-        """1 for what is seen, 0 for what is hidden."""
-        if generator is None or generator.device.type != "cpu":
-            found = "none" if generator is None else f"one on {generator.device}"
-            raise ValueError(f"hiding primitives needs a CPU torch.Generator while training, found {found}")
-        seen = torch.rand(presence.shape, generator=generator) >= self.config.dropout
-        if presence.is_cuda:
-            seen = seen.pin_memory()  # so that nobody waits for what is queued on the device
-        return seen.to(presence.device, non_blocking=True).to(presence.dtype)

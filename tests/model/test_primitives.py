@@ -211,32 +211,3 @@ def test_the_projection_is_the_convolution_it_is_kept_as(memory: torch.memory_fo
 def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"primitives\.{field} must be .*found {value}"):
         PrimitivesConfig(**{field: value})  # type: ignore[arg-type]
-
-
-# --- additions ------------------------------------------------------------------------------------
-
-
-def test_primitives_are_hidden_in_training_alone_as_often_as_was_said() -> None:
-    bottleneck = PrimitiveBottleneck(4, PrimitivesConfig(count=8, dropout=0.25), torch.Generator().manual_seed(8))
-    features = torch.randn(500, 4, 3, 3, generator=torch.Generator().manual_seed(9))
-    hidden = bottleneck(features, torch.Generator().manual_seed(10))
-    again = bottleneck(features, torch.Generator().manual_seed(10))
-    assert torch.equal(hidden.presence, again.presence)
-    assert (hidden.presence == 0).float().mean().item() == pytest.approx(0.25, abs=0.03)
-    seen = bottleneck.eval()(features)
-    assert (seen.presence > 0).all()
-    kept = hidden.presence > 0
-    assert torch.equal(hidden.presence[kept], seen.presence[kept])
-    assert all(torch.equal(getattr(hidden, part), getattr(seen, part)) for part in ("centre", "extent", "heatmap"))
-
-
-def test_hiding_without_a_generator_is_refused() -> None:
-    bottleneck = PrimitiveBottleneck(4, PrimitivesConfig(count=2, dropout=0.5))
-    with pytest.raises(ValueError, match=r"needs a CPU torch\.Generator while training, found none"):
-        bottleneck(torch.zeros(1, 4, 2, 2))
-
-
-@pytest.mark.parametrize(("field", "value"), [("dropout", 1.0), ("dropout", -0.1)])
-def test_additions_out_of_range_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(InputError, match=rf"primitives\.{field}"):
-        PrimitivesConfig(**{field: value})  # type: ignore[arg-type]

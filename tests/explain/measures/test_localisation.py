@@ -43,7 +43,7 @@ class Told(nn.Module):
         self.presence = torch.from_numpy(np.asarray(shown, dtype=np.float32))
         self.seen = 0
 
-    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> PrimitiveDescriptors:
+    def forward(self, features: Tensor) -> PrimitiveDescriptors:
         here = slice(self.seen, self.seen + len(features))
         self.seen += len(features)
         count = self.centres.shape[1]
@@ -75,7 +75,7 @@ class Recognising(nn.Module):
         assert len(self.sums.round(decimals=2).unique()) == len(self.sums)
         self.told = Told(centres)
 
-    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> PrimitiveDescriptors:
+    def forward(self, features: Tensor) -> PrimitiveDescriptors:
         found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
         self.told.seen = 0
         return self.told(features)._replace(centre=self.told.centres[found])
