@@ -177,9 +177,8 @@ def _best_other(reading: Reading, number: int) -> str:
 def counterfactual(reading: Reading) -> Counterfactual:
     """Which relations, one at a time, would flip the prediction if they held fully or not at all.
 
-    A relation is a fact of the image, so it changes for every class that uses it. That a primitive is there and
-    that it is not are one fact, told as the first. Whether the image could be redrawn so that this relation moves
-    and no other does is not asked.
+    A relation is a fact of the image, so it changes for every class that uses it. Whether the image could be
+    redrawn so that this relation moves and no other does is not asked.
     """
     flips = [*_flips(reading, after=1.0), *_flips(reading, after=0.0)]
     return Counterfactual(
@@ -193,17 +192,11 @@ def _flips(reading: Reading, after: float) -> Iterator[Flip]:
     """The relations that flip the prediction when their satisfaction becomes `after`."""
     weights, satisfaction = reading.weights, reading.satisfaction
     predicted = reading.number(reading.predicted)
-    has, lacks = _opposites(reading)
     moved = weights * (after - satisfaction)  # (C, n): what each class gains from each relation's change
-    moved[:, has] += weights[:, lacks] * (1 - after - satisfaction[lacks])
-    moved[:, lacks] = 0
-    opposite = dict(zip(has, lacks, strict=True))
     scores = reading.scores.unsqueeze(1) + moved
     for column in (scores.amax(0) > scores[predicted]).nonzero().squeeze(1).tolist():
         changed = satisfaction.clone()
         changed[column] = after
-        if column in opposite:
-            changed[opposite[column]] = 1 - after
         result = weights @ changed
         winner = int(result.argmax())
         # Where two classes are level in the network's precision they may not be in this one: the relation itself
@@ -216,11 +209,3 @@ def _flips(reading: Reading, after: float) -> Iterator[Flip]:
                 predicted=reading.classes[winner],
                 scores=by_class(reading.classes, result),
             )
-
-
-def _opposites(reading: Reading) -> tuple[list[int], list[int]]:
-    """The columns of has(p) and of lacks(p), pair by pair, of every primitive that has both."""
-    has = {each.primitives: c for c, each in enumerate(reading.applications) if each.predicate == "has"}
-    lacks = {each.primitives: c for c, each in enumerate(reading.applications) if each.predicate == "lacks"}
-    both = [primitive for primitive in has if primitive in lacks]
-    return [has[primitive] for primitive in both], [lacks[primitive] for primitive in both]

@@ -254,8 +254,6 @@ def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tup
     match predicate:
         case "has":
             return f"{p[0]} is there"
-        case "lacks":
-            return f"{p[0]} is not there"
         case "above":
             return f"{p[0]} above {p[1]}"
         case "left":

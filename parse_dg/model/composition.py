@@ -37,7 +37,7 @@ class CompositionConfig:
     """simplex: how many applications of each predicate a class starts with."""
     start_own: int = 0
     """simplex: each class starts on this many primitives of its own, with 90% of its presence and all of its
-    relations among them, and what it lacks among the others; 0 starts every class on all primitives."""
+    relations among them; 0 starts every class on all primitives."""
     start_margin: float = 0.02
     """simplex: how far below the support every other application starts."""
     start_std: float = 0.01
@@ -266,12 +266,11 @@ def _draw(
     block: Block, among: Int[Tensor, "own"] | None, count: int, generator: torch.Generator | None
 ) -> Int[Tensor, "e"]:
     """Up to `count` different columns of the block that bind only primitives of `among` (None: any); of presence,
-    all of them, and of `lacks` all those that bind none of `among`.
+    all of them.
     """
     tuples = torch.arange(len(block.tuples))
     if among is not None:
-        bound = torch.isin(block.tuples, among, invert=block.predicate == "lacks")
-        tuples = bound.all(1).nonzero().squeeze(1)
+        tuples = torch.isin(block.tuples, among).all(1).nonzero().squeeze(1)
     angles = torch.arange(block.angles).unsqueeze(1) * len(block.tuples)
     candidates = (block.start + angles + tuples).flatten()
     if block.family == "presence":

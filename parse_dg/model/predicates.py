@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from parse_dg.config import require
 from parse_dg.model.geometry import Vector, angle_between, damped, dot, fading, length, unit
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.vocabulary import FAMILY, Applications, Vocabulary
+from parse_dg.model.vocabulary import Applications, Vocabulary
 
 MIN_PRESENCE = 1e-30
 """Presence is at least this inside the logarithm of the gate."""
@@ -125,8 +125,6 @@ class Predicates(nn.Module):
         match part.predicate:
             case "has":
                 return primitives.presence.index_select(0, part.primitives[0])
-            case "lacks":
-                return 1 - primitives.presence.index_select(0, part.primitives[0])
             case "above" | "left":
                 return self._directed(primitives, part)
             case "h_align" | "v_align" | "near":
@@ -201,13 +199,13 @@ class Predicates(nn.Module):
 
 def presence_shares(parts: Sequence[Applications], K: int, dtype: torch.dtype) -> Float[Tensor, "n K"]:
     """The share of each primitive in the gate of each application: a relation is gated by the geometric mean of its
-    primitives' presence (an addition to the paper); `has` and `lacks` are not gated.
+    primitives' presence (an addition to the paper); `has` is not gated.
     """
     shares = []
     for part in parts:
         arity, n = part.primitives.shape
         share = torch.zeros(n, K, dtype=dtype, device=part.primitives.device)
-        if FAMILY[part.predicate] != "presence":
+        if part.predicate != "has":
             share.scatter_add_(1, part.primitives.T, share.new_full((n, arity), 1 / arity))
         shares.append(share)
     return torch.cat(shares)

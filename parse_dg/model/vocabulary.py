@@ -34,10 +34,8 @@ FAMILY: dict[str, Family] = {
     "turn": "ternary",
     "orient": "quaternary",
     "eqdist": "quaternary",
-    "lacks": "presence",
 }
-"""Every predicate, in the order of its columns, and the family it is switched with. `lacks` is last, so that
-switching it on numbers no other column anew."""
+"""Every predicate, in the order of its columns, and the family it is switched with."""
 
 PREDICATES = tuple(FAMILY)
 
@@ -64,9 +62,6 @@ class VocabularyConfig:
     """ℓ, target angles of turn."""
     orientation_angles: int = 4
     """m, target angles of orient."""
-    absence: bool = False
-    """An addition to the paper: lacks(p) = 1 - σ(p), the complement of has(p), so that what a class does not have
-    can speak for it."""
 
     def __post_init__(self) -> None:
         check_choices(self, "vocabulary")
@@ -114,7 +109,7 @@ class Vocabulary:
         self.primitives, self.config = primitives, config
         blocks, start = [], 0
         for predicate, family in FAMILY.items():
-            if family in SWITCHES[config.families] and (predicate != "lacks" or config.absence):
+            if family in SWITCHES[config.families]:
                 tuples = enumerate_tuples(predicate, primitives, config.enumeration)
                 blocks.append(Block(predicate, config.angles(predicate), tuples, start))
                 start += blocks[-1].size
@@ -167,7 +162,7 @@ def enumerate_tuples(predicate: str, K: int, enumeration: Literal["distinct", "p
     rows: Sequence[tuple[int, ...]]
     pairs = list(permutations(range(K), 2)) if not distinct else []
     match predicate:
-        case "has" | "lacks":
+        case "has":
             rows = [(i,) for i in range(K)]
         case "above" | "left" | "contains":
             rows = list(permutations(range(K), 2))

@@ -310,7 +310,6 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         relation("turn", 1, 0, 2),
         relation("orient", 0, 1, 0, 2),
         relation("eqdist", 0, 1, 0, 2),
-        relation("lacks", 0),
     ]
     open_case(page, gathered, tmp_path, hand_made(relations))
     seen = {}
@@ -329,11 +328,10 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         assert seen[each["predicate"]]["discs"] == len(set(each["primitives"]))
     arrows = {name: each["arrows"] for name, each in seen.items()}
     assert arrows == {
-        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist", "lacks"), 0),
+        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist"), 0),
         **{"above": 1, "left": 1, "contains": 1, "turn": 2, "orient": 2},
     }
     assert (seen["has"]["rings"], seen["has"]["strokes"]) == (1, 0)
-    assert (seen["lacks"]["rings"], seen["lacks"]["strokes"]) == (0, 2)  # a cross
     assert seen["h_align"]["dashed"] == seen["v_align"]["dashed"] == 1
     assert seen["tri"]["angle"] == seen["turn"]["angle"] == "90°"
     assert "here 90°" in seen["orient"]["caption"]

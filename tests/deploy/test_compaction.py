@@ -118,15 +118,6 @@ def test_an_untrained_model_predicts_the_same(start: str, enumeration: str, benc
     assert dropped > 0 or start in ("zeros", "normal, narrow")  # the rest starts sparse
 
 
-def test_a_model_with_absence_predicts_the_same(benchmark: Benchmark) -> None:
-    full = untrained(small_config("simplex, own", absence=True), benchmark.classes)
-    small = assert_lossless(full, benchmark)
-    columns = composition_of(small).columns
-    names = small.parse().network.structure.vocabulary.names(columns)
-    assert {name for name in names if name.startswith("lacks")} == {f"lacks(p{k})" for k in range(6)}
-    assert small.spec.algorithm.vocabulary.absence  # type: ignore[union-attr]
-
-
 def test_a_trained_model_predicts_the_same(parse_run: Path, benchmark: Benchmark) -> None:
     full = load_model(parse_run)
     small = assert_lossless(full, benchmark)

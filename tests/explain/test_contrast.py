@@ -16,7 +16,7 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.contrast import contrast, counterfactual
-from parse_dg.explain.explanation import Application, Reading, read_image, read_images
+from parse_dg.explain.explanation import Reading, read_image, read_images
 from tests.conftest import Tiny
 from tests.explain.test_classes import compose
 from tests.explain.test_explanation import BLANK, LAYOUT, peaks, placed_model
@@ -236,31 +236,6 @@ def test_what_the_network_rounds_away_is_no_flip(reading: Reading) -> None:
     assert level.predicted == "one"
     assert level.scores[1] > level.scores[0]
     assert counterfactual(level).flips == ()
-
-
-def test_that_a_primitive_is_there_and_that_it_is_not_change_together(reading: Reading) -> None:
-    """p2 is there: were it not, one has 0.6 less of `has`, and two gains 0.5 by `lacks`; told once. p1 has no `has`
-    to be told by.
-    """
-    satisfaction = torch.tensor([1.0, 0.0, 0.4, 0.4], dtype=torch.float64)
-    names = (("has", 2, "p2 is there"), ("lacks", 2, "p2 is not there"), ("lacks", 1, "p1 is not there"))
-    applications = [Application(f"{name}(p{k})", words, name, (k,)) for name, k, words in names]
-    absent = replace(
-        reading,
-        applications=(*applications, Application("near(p0, p1)", "p0 near p1", "near", (0, 1))),
-        weights=torch.tensor(
-            [[0.6, 0.0, 0.1, 0.3], [0.0, 0.5, 0.0, 0.5], [0.1, 0.0, 0.9, 0.0]], dtype=torch.float64
-        ),
-        satisfaction=satisfaction,
-        logits=torch.tensor([0.76, 0.2, 0.46], dtype=torch.float64),
-    )
-    found = {flip.name: flip for flip in counterfactual(absent).flips}
-    assert set(found) == {"has(p2)", "lacks(p1)"}
-    gone, lacking = found["has(p2)"], found["lacks(p1)"]
-    assert (gone.after, gone.predicted) == (0.0, "two")
-    assert gone.scores == pytest.approx({"one": 0.16, "two": 0.7, "three": 0.36})
-    assert (lacking.after, lacking.predicted) == (1.0, "three")
-    assert lacking.scores == pytest.approx({"one": 0.82, "two": 0.2, "three": 1.0})
 
 
 def test_a_counterfactual_is_json(reading: Reading) -> None:

@@ -496,7 +496,6 @@ def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
     predicates = trained_angles.parse().network.structure.predicates
     sentences = {
         ("has", 0, (7,)): "p7 is there",
-        ("lacks", 0, (7,)): "p7 is not there",
         ("above", 0, (3, 11)): "p3 above p11",
         ("left", 0, (3, 11)): "p3 left of p11",
         ("h_align", 0, (3, 11)): "p3 level with p11",

@@ -41,7 +41,6 @@ def build(
             triangle_angles=angles[0],
             turning_angles=angles[1],
             orientation_angles=angles[2],
-            absence=True,
         ),
     )
     config = PredicatesConfig(gate=gate, edge_softness=softness, edge_fade=fade)

@@ -31,9 +31,8 @@ PREDICATES = {
     "turn": 3,
     "orient": 4,
     "eqdist": 4,
-    "lacks": 1,
 }
-"""Every predicate of section 3.1 and its arity, and last the one that is added."""
+"""Every predicate of section 3.1 and its arity."""
 
 FAMILY_OF_ARITY = {1: "presence", 2: "binary", 3: "ternary", 4: "quaternary"}
 
@@ -229,8 +228,6 @@ def satisfaction(
     places = [image[index] for index in application.primitives]
     if application.predicate == "has":
         return places[0].sigma
-    if application.predicate == "lacks":
-        return 1 - places[0].sigma
     value = FORMULAS[application.predicate](places, shape, application.angle or 0)
     for start, end in EDGES.get(application.predicate, ()) if fade else ():
         length = math.dist(places[start].c, places[end].c)

@@ -22,11 +22,8 @@ SWITCHED_ON = {
 }
 
 
-def vocabulary_of(
-    K: int = 6, families: str = "all", enumeration: str = "distinct", absence: bool = False
-) -> Vocabulary:
-    config = VocabularyConfig(families=families, enumeration=enumeration, absence=absence)  # type: ignore[arg-type]
-    return Vocabulary(K, config)
+def vocabulary_of(K: int = 6, families: str = "all", enumeration: str = "distinct") -> Vocabulary:
+    return Vocabulary(K, VocabularyConfig(families=families, enumeration=enumeration))  # type: ignore[arg-type]
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -51,11 +48,10 @@ def by_family(vocabulary: Vocabulary, row: Tensor) -> dict[str, float]:
 @pytest.mark.parametrize("families", SWITCHED_ON)
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
 @pytest.mark.parametrize("own", [0, 4])
-@pytest.mark.parametrize("absence", [False, True], ids=["as published", "with absence"])
 def test_simplex_rows_are_their_own_sparsemax_with_the_shares_of_their_families(
-    families: str, enumeration: str, own: int, absence: bool
+    families: str, enumeration: str, own: int
 ) -> None:
-    vocabulary = vocabulary_of(6, families, enumeration, absence)
+    vocabulary = vocabulary_of(6, families, enumeration)
     start = initial_lambda(3, vocabulary, CompositionConfig(start_own=own), seeded())
     total = sum(SHARES[family] for family in SWITCHED_ON[families])
     expected = {family: SHARES[family] / total for family in SWITCHED_ON[families]}
@@ -129,31 +125,14 @@ def test_a_class_with_primitives_of_its_own_starts_among_them(own: int, enumerat
     assert len(owned) > 1
 
 
-@pytest.mark.parametrize("own", [0, 1, 4, 6])
-def test_what_a_class_lacks_starts_with_half_of_presence_on_primitives_that_are_not_its_own(own: int) -> None:
-    vocabulary = vocabulary_of(6, absence=True)
-    config = CompositionConfig(start_own=own)
-    start = initial_lambda(5, vocabulary, config, seeded())
-    for row in start:
-        has, lacks = row[:6], row[-6:]
-        assert (has > 0).all()
-        assert lacks.clamp_min(0).sum().item() == pytest.approx(has.sum().item())
-        assert lacks[lacks > 0].unique().numel() == 1
-        mine = has > has.mean() if own < 6 else torch.zeros(6, dtype=torch.bool)
-        assert int(mine.sum()) == own % 6
-        assert torch.equal(lacks > 0, ~mine)
-    published = initial_lambda(5, vocabulary_of(6), config, seeded())
-    assert torch.equal(start[:, 6:-6], published[:, 6:])  # relations start as they do without it
-
-
 def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None:
-    vocabulary = vocabulary_of(6, absence=True)
+    vocabulary = vocabulary_of(6)
     composition = Composition(3, vocabulary, CompositionConfig(), seeded())
     active = composition.active()
     (active.weights * torch.rand(active.weights.shape, generator=seeded(1))).sum().backward()
     assert composition.weight.grad is not None
     assert torch.equal(composition.weight.grad != 0, composition.weight > 0)
-    assert (composition.weight.grad[:, -6:] != 0).all()
+    assert (composition.weight.grad[:, :6] != 0).all()  # all of presence
 
 
 @pytest.mark.parametrize(("own", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])

@@ -207,14 +207,8 @@ def predicates_of(
     fade: float = 0.05,
     enumeration: str = "distinct",
     families: str = "all",
-    absence: bool = False,
 ) -> tuple[Vocabulary, Predicates]:
-    config = VocabularyConfig(
-        enumeration=enumeration,  # type: ignore[arg-type]
-        families=families,  # type: ignore[arg-type]
-        turning_angles=2,
-        absence=absence,
-    )
+    config = VocabularyConfig(enumeration=enumeration, families=families, turning_angles=2)  # type: ignore[arg-type]
     vocabulary = Vocabulary(count, config)
     predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness, edge_fade=fade))
     shake(predicates, seed=8)
@@ -284,18 +278,6 @@ def test_evaluate_follows_the_plain_predicates(
     vocabulary, predicates = predicates_of(gate=gate, softness=softness, fade=fade, enumeration=enumeration)
     expected = compare(kernels, vocabulary, predicates, random_descriptors(3, K, seed=0), some_columns(vocabulary))
     assert all(gradient.abs().max() > 1e-4 for gradient in expected.values())
-
-
-@pytest.mark.parametrize("families", ["none", "all"])
-@pytest.mark.parametrize("gate", [False, True], ids=["open", "gated"])
-def test_evaluate_follows_the_plain_predicates_with_absence(kernels: Kernels, gate: bool, families: str) -> None:
-    vocabulary, predicates = predicates_of(gate=gate, families=families, absence=True)
-    columns = some_columns(vocabulary, APPLICATIONS // 4)
-    expected = compare(kernels, vocabulary, predicates, random_descriptors(3, K, seed=0), columns)
-    assert expected["presence"].abs().max() > 1e-4
-    lacks = torch.arange(vocabulary.size - K, vocabulary.size, device=DEVICE)
-    alone = compare(kernels, vocabulary, predicates, random_descriptors(3, K, seed=0), lacks)
-    assert (alone["presence"] != 0).all()
 
 
 @pytest.mark.parametrize("images", [1, 15, 16, 17, 127, 129, 300])
@@ -368,7 +350,7 @@ DEGENERATE = {
 @pytest.mark.parametrize(("softness", "fade"), [(0.0, 0.0), (0.4, 0.0), (0.4, 0.05)])
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_descriptors(kernels: Kernels, name: str, softness: float, fade: float) -> None:
-    vocabulary, predicates = predicates_of(softness=softness, fade=fade, absence=True)
+    vocabulary, predicates = predicates_of(softness=softness, fade=fade)
     columns = some_columns(vocabulary, APPLICATIONS // 4)
     values = compare(kernels, vocabulary, predicates, DEGENERATE[name], columns, dtype=torch.float32)
     assert all(value.isfinite().all() for value in values.values())

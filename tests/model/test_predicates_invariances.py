@@ -22,13 +22,12 @@ def rotation(angle: float) -> Transform:
 MIRROR_X = torch.tensor([-1.0, 1.0], dtype=torch.float64)
 MIRROR_Y = torch.tensor([1.0, -1.0], dtype=torch.float64)
 
-PRESENCE = {"has", "lacks"}
 INVARIANCES: dict[str, tuple[Transform, set[str]]] = {
     "translation": (lambda c: c + torch.tensor([0.3, -0.7], dtype=torch.float64), set(NAMES)),
-    "shrinking": (lambda c: 0.25 * c, ANGULAR | PRESENCE),
-    "growing": (lambda c: 3.0 * c, ANGULAR | PRESENCE),
-    "rotation by 0.4": (rotation(0.4), ANGULAR | PRESENCE | {"near"}),
-    "rotation by 2.5": (rotation(2.5), ANGULAR | PRESENCE | {"near"}),
+    "shrinking": (lambda c: 0.25 * c, ANGULAR | {"has"}),
+    "growing": (lambda c: 3.0 * c, ANGULAR | {"has"}),
+    "rotation by 0.4": (rotation(0.4), ANGULAR | {"has", "near"}),
+    "rotation by 2.5": (rotation(2.5), ANGULAR | {"has", "near"}),
     "mirroring x": (lambda c: c * MIRROR_X, set(NAMES) - {"left"}),
     "mirroring y": (lambda c: c * MIRROR_Y, set(NAMES) - {"above"}),
 }

@@ -48,9 +48,7 @@ def closed_form(enumeration: str, K: int, n: int = 3, t: int = 1, m: int = 4) ->
     }
 
 
-def build(
-    K: int, enumeration: str, families: str = "all", n: int = 3, t: int = 1, m: int = 4, absence: bool = False
-) -> Vocabulary:
+def build(K: int, enumeration: str, families: str = "all", n: int = 3, t: int = 1, m: int = 4) -> Vocabulary:
     return Vocabulary(
         K,
         VocabularyConfig(
@@ -59,7 +57,6 @@ def build(
             triangle_angles=n,
             turning_angles=t,
             orientation_angles=m,
-            absence=absence,
         ),
     )
 
@@ -152,18 +149,6 @@ def test_with_few_primitives_the_impossible_relations_are_simply_missing(K: int,
     assert vocabulary.size == sum(found.values())
 
 
-@pytest.mark.parametrize("enumeration", ENUMERATIONS)
-@pytest.mark.parametrize("families", SWITCHED_ON)
-@pytest.mark.parametrize("K", [1, 6])
-def test_absence_adds_a_column_a_primitive_after_all_others(K: int, families: str, enumeration: str) -> None:
-    without, with_it = build(K, enumeration, families), build(K, enumeration, families, absence=True)
-    assert with_it.size == without.size + K
-    names = with_it.names(torch.arange(with_it.size))
-    assert names == without.names(torch.arange(without.size)) + [f"lacks(p{k})" for k in range(K)]
-    assert (with_it.blocks[0].predicate, with_it.blocks[-1].predicate) == ("has", "lacks")
-    assert with_it.blocks[-1].family == "presence"
-
-
 def test_every_predicate_belongs_to_the_family_of_its_arity() -> None:
     expected = {p.replace("-", "_"): reference.FAMILY_OF_ARITY[a] for p, a in reference.PREDICATES.items()}
     assert expected == FAMILY
@@ -181,8 +166,7 @@ def test_every_application_binds_a_valid_tuple(enumeration: str) -> None:
 
 @pytest.mark.parametrize("predicate", reference.PREDICATES)
 def test_distinct_has_each_value_once_and_misses_none(predicate: str) -> None:
-    vocabulary = build(5, "distinct", n=1, t=1, m=1, absence=True)
-    found = [a for a in all_applications(vocabulary) if a.predicate == predicate]
+    found = [a for a in all_applications(build(5, "distinct", n=1, t=1, m=1)) if a.predicate == predicate]
     keys = Counter(reference.symmetry(predicate, a.primitives) for a in found)
     assert set(keys.values()) == {1}
     expected = {
@@ -196,8 +180,7 @@ def test_distinct_has_each_value_once_and_misses_none(predicate: str) -> None:
 
 @pytest.mark.parametrize("predicate", [p for p in reference.PREDICATES if p not in ("orient", "eqdist")])
 def test_paper_applies_a_predicate_to_every_ordered_tuple_once(predicate: str) -> None:
-    vocabulary = build(5, "paper", n=1, t=1, m=1, absence=True)
-    found = [a for a in all_applications(vocabulary) if a.predicate == predicate]
+    found = [a for a in all_applications(build(5, "paper", n=1, t=1, m=1)) if a.predicate == predicate]
     tuples = Counter(a.primitives for a in found)
     assert tuples == Counter(reference.valid_tuples(predicate, 5))
 
@@ -232,7 +215,6 @@ def test_names_are_unique(enumeration: str) -> None:
     ("predicate", "angle", "primitives", "expected"),
     [
         ("has", 0, (2,), "has(p2)"),
-        ("lacks", 0, (3,), "lacks(p3)"),
         ("above", 0, (3, 11), "above(p3, p11)"),
         ("h_align", 0, (0, 1), "h-align(p0, p1)"),
         ("tri", 1, (4, 0, 2), "tri[1](p4, p0, p2)"),

@@ -76,16 +76,15 @@ def mark_relation(
     scale: float = 1.0,
     bend: float = 0.0,
 ) -> None:
-    """A ring for presence, a cross for absence, an arrow for an ordered pair, a line for a symmetric one, the edges
-    for the rest.
+    """A ring for presence, an arrow for an ordered pair, a line for a symmetric one, the edges for the rest.
 
     `bend` curves them, so that relations on one edge can be told apart.
     """
     points = [places[i] for i in relation.primitives]
-    if relation.predicate in ("has", "lacks"):
+    if relation.predicate == "has":
         axes.plot(
             *points[0],
-            "o" if relation.predicate == "has" else "x",
+            "o",
             markersize=17 * scale,
             markerfacecolor="none",
             markeredgecolor=colour,
@@ -104,7 +103,7 @@ def mark_relation(
 def edges_of(predicate: str, points: Sequence[Float[np.ndarray, "2"]]) -> list[Edge]:
     """The edges that a relation between these points looks at: with a head where their direction counts."""
     match predicate:
-        case "has" | "lacks":
+        case "has":
             return []
         case "above" | "left" | "contains":
             return [(points[0], points[1], "-|>")]

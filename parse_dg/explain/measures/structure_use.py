@@ -1,10 +1,9 @@
 """What of a model's structure its accuracy rests on: presence, relations, and the geometry of this very image.
 
-A class score is a sum over applications, weight × satisfaction. "Presence alone" keeps the terms of `has` and,
-where the vocabulary has it, of `lacks`, and sets all others to zero; "relations alone" keeps the others and sets
-these to zero. The weights stay as they are, nothing is trained again, and the class with the highest sum is
-predicted (of equal ones the first). A relation may be gated by the presence of what it binds (`predicates.gate`):
-relations alone still know of presence by that.
+A class score is a sum over applications, weight × satisfaction. "Presence alone" keeps the terms of `has` and sets
+all others to zero; "relations alone" keeps the others and sets `has` to zero. The weights stay as they are, nothing
+is trained again, and the class with the highest sum is predicted (of equal ones the first). A relation may be gated
+by the presence of what it binds (`predicates.gate`): relations alone still know of presence by that.
 
 "Geometry swapped" gives every image the centres and extents of another one, drawn at random from the same images
 whatever its class, and leaves it its own presence: what is lost is what the places of primitives are worth.

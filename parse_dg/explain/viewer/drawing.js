@@ -169,11 +169,6 @@ window.ParseDrawing = (() => {
         sketch.element("circle", "pv-halo", { cx: a[0], cy: a[1], r: RADIUS + 22 });
         sketch.element("circle", `pv-stroke ${name}`, { cx: a[0], cy: a[1], r: RADIUS + 22 });
         return "";
-      case "lacks":
-        for (const arm of [[RADIUS + 8, RADIUS + 8], [RADIUS + 8, -RADIUS - 8]]) {
-          sketch.line(minus(a, arm), add(a, arm), name);
-        }
-        return "";
       case "above":
       case "left":
         sketch.arrow(a, b, name);

@@ -6,7 +6,7 @@
 
 window.ParseViewer = (() => {
   const FAMILY = {
-    has: "presence", lacks: "presence",
+    has: "presence",
     above: "binary", left: "binary", h_align: "binary", v_align: "binary", near: "binary", contains: "binary",
     tri: "ternary", turn: "ternary",
     orient: "quaternary", eqdist: "quaternary",

@@ -24,9 +24,9 @@ from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import PREDICATES, Vocabulary
 
-HAS, ABOVE, LEFT, H_ALIGN, V_ALIGN, NEAR, CONTAINS, TRI, TURN, ORIENT, EQDIST, LACKS = map(tl.constexpr, range(12))
+HAS, ABOVE, LEFT, H_ALIGN, V_ALIGN, NEAR, CONTAINS, TRI, TURN, ORIENT, EQDIST = map(tl.constexpr, range(11))
 assert PREDICATES == (
-    "has", "above", "left", "h_align", "v_align", "near", "contains", "tri", "turn", "orient", "eqdist", "lacks",
+    "has", "above", "left", "h_align", "v_align", "near", "contains", "tri", "turn", "orient", "eqdist",
 )  # fmt: skip
 MIN_PRESENCE = tl.constexpr(plain.MIN_PRESENCE)
 MIN_SQUARED = tl.constexpr(MIN_LENGTH**2)
@@ -258,8 +258,6 @@ def _forward(
 
     if code == HAS:
         satisfied = _row(here, 4 * K + p0, B, inside)
-    elif code == LACKS:
-        satisfied = 1.0 - _row(here, 4 * K + p0, B, inside)
     elif code <= LEFT:
         axis = tl.where(code == ABOVE, 1, 0)
         gap = _row(here, axis * K + p1, B, inside) - _row(here, axis * K + p0, B, inside)
@@ -291,7 +289,7 @@ def _forward(
             away = angle - second
         satisfied = tl.exp(-0.5 * away * away * tl.exp(-2.0 * first))
         satisfied *= _fading(ux, uy, fade) * _fading(vx, vy, fade)
-    if GATE and code != HAS and code != LACKS:
+    if GATE and code != HAS:
         satisfied *= _gate(here + 4 * K * B, p0, p1, p2, p3, _arity(code), B, inside)
     tl.store(activations + application * B + lane, satisfied, mask=inside)
 
@@ -422,8 +420,6 @@ def _backward(
 
     if code == HAS:
         _add(of_here, 4 * K + p0, B, inside, g)
-    elif code == LACKS:
-        _add(of_here, 4 * K + p0, B, inside, -g)
     else:
         outside = g
         if GATE:
