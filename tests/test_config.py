@@ -116,7 +116,7 @@ def test_whole_numbers_are_numbers_and_whole_floats_are_whole() -> None:
 
 def test_configurations_cannot_be_changed_in_place() -> None:
     with pytest.raises(FrozenInstanceError):
-        CompositionConfig().start_own = 3  # type: ignore[misc]
+        CompositionConfig().start_entries = 3  # type: ignore[misc]
 
 
 # --- changes by dotted path -----------------------------------------------------------------------

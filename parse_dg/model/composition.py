@@ -35,9 +35,6 @@ class CompositionConfig:
     """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
     start_entries: int = 8
     """simplex: how many applications of each predicate a class starts with."""
-    start_own: int = 0
-    """simplex: each class starts on this many primitives of its own, with 90% of its presence and all of its
-    relations among them; 0 starts every class on all primitives."""
     start_margin: float = 0.02
     """simplex: how far below the support every other application starts."""
     start_std: float = 0.01
@@ -48,7 +45,6 @@ class CompositionConfig:
         scale_ok = 0 < self.scale_start < math.inf
         require(scale_ok, "composition.scale_start", self.scale_start, "positive and finite")
         require(self.start_entries >= 1, "composition.start_entries", self.start_entries, "at least 1")
-        require(self.start_own >= 0, "composition.start_own", self.start_own, "0 or more")
         require(self.start_margin > 0, "composition.start_margin", self.start_margin, "positive")
         require(self.start_std >= 0, "composition.start_std", self.start_std, "0 or more")
         mass = self.start_mass
@@ -237,51 +233,25 @@ def initial_lambda(
             return _simplex_start(classes, vocabulary, config, generator)
 
 
-OWN_PRESENCE = 0.9
-"""The share of `has` that a class with primitives of its own starts on them."""
-
-
 def _simplex_start(
     classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
 ) -> Lambda:
     """Rows that are their own sparsemax: the support sums to one, the rest lies `start_margin` below zero."""
     start = torch.full((classes, vocabulary.size), -config.start_margin)
     mass = dict(zip(("presence", "binary", "ternary", "quaternary"), config.start_mass, strict=True))
-    own = config.start_own or vocabulary.primitives
     for row in start:
-        mine = torch.randperm(vocabulary.primitives, generator=generator)[:own]
-        among = mine if own < vocabulary.primitives else None
-        drawn = {block: _draw(block, among, config.start_entries, generator) for block in vocabulary.blocks}
+        torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
+        drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}
         drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
         families = [block.family for block in drawn]
         total = sum(mass[family] for family in set(families))
         for block, entries in drawn.items():
             row[entries] = mass[block.family] / total / families.count(block.family) / len(entries)
-        if own < vocabulary.primitives:
-            _spread_presence(row, vocabulary.blocks[0], mine)
     return start
 
 
-def _draw(
-    block: Block, among: Int[Tensor, "own"] | None, count: int, generator: torch.Generator | None
-) -> Int[Tensor, "e"]:
-    """Up to `count` different columns of the block that bind only primitives of `among` (None: any); of presence,
-    all of them.
-    """
-    tuples = torch.arange(len(block.tuples))
-    if among is not None:
-        tuples = torch.isin(block.tuples, among).all(1).nonzero().squeeze(1)
-    angles = torch.arange(block.angles).unsqueeze(1) * len(block.tuples)
-    candidates = (block.start + angles + tuples).flatten()
+def _draw(block: Block, count: int, generator: torch.Generator | None) -> Int[Tensor, "e"]:
+    """Up to `count` different columns of the block; of presence, all of them."""
     if block.family == "presence":
-        return candidates
-    return candidates[torch.randperm(len(candidates), generator=generator)[:count]]
-
-
-def _spread_presence(row: Float[Tensor, "M"], presence: Block, mine: Int[Tensor, "own"]) -> None:
-    """Give the primitives that are not the class's own the rest of `has`, in equal parts."""
-    columns = torch.arange(presence.start, presence.start + presence.size)
-    others = columns[~torch.isin(presence.tuples.squeeze(1), mine)]
-    rest = row[columns].clamp_min(0).sum() * (1 - OWN_PRESENCE)
-    row[presence.start + mine] *= OWN_PRESENCE
-    row[others] = rest / len(others)
+        return torch.arange(block.start, block.start + block.size)
+    return block.start + torch.randperm(block.size, generator=generator)[:count]

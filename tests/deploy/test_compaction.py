@@ -26,7 +26,7 @@ from tests.model.reference import shake, sparsemax_by_sorting
 
 STARTS = {
     "simplex": CompositionConfig(),
-    "simplex, own": CompositionConfig(start_own=3, logit_scale="fixed"),
+    "simplex, few": CompositionConfig(start_entries=3, logit_scale="fixed"),
     "normal": CompositionConfig(start="normal", start_std=0.1),
     "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
     "zeros": CompositionConfig(start="zeros"),

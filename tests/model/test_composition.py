@@ -47,12 +47,11 @@ def by_family(vocabulary: Vocabulary, row: Tensor) -> dict[str, float]:
 
 @pytest.mark.parametrize("families", SWITCHED_ON)
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
-@pytest.mark.parametrize("own", [0, 4])
 def test_simplex_rows_are_their_own_sparsemax_with_the_shares_of_their_families(
-    families: str, enumeration: str, own: int
+    families: str, enumeration: str
 ) -> None:
     vocabulary = vocabulary_of(6, families, enumeration)
-    start = initial_lambda(3, vocabulary, CompositionConfig(start_own=own), seeded())
+    start = initial_lambda(3, vocabulary, CompositionConfig(), seeded())
     total = sum(SHARES[family] for family in SWITCHED_ON[families])
     expected = {family: SHARES[family] / total for family in SWITCHED_ON[families]}
     for row in start.double():
@@ -105,26 +104,6 @@ def test_other_shares_and_a_family_without_any() -> None:
     assert row.min().item() == -0.5
 
 
-@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
-@pytest.mark.parametrize("own", [3, 4, 5])
-def test_a_class_with_primitives_of_its_own_starts_among_them(own: int, enumeration: str) -> None:
-    vocabulary = vocabulary_of(7, enumeration=enumeration)
-    start = initial_lambda(5, vocabulary, CompositionConfig(start_own=own), seeded())
-    found, owned = applications(vocabulary), set()
-    for row in start:
-        presence = row[:7]
-        mine = set(presence.topk(own).indices.tolist())
-        owned.add(frozenset(mine))
-        assert presence[list(mine)].sum().item() == pytest.approx(0.9 * 0.3)
-        assert presence[list(mine)].unique().numel() == 1
-        assert presence.sum().item() == pytest.approx(0.3)
-        assert (presence > 0).all()
-        relations = [found[m] for m in (row > 0).nonzero().squeeze(1).tolist() if m >= 7]
-        assert {a.family for a in relations} == {"binary", "ternary", "quaternary"}
-        assert all(set(a.primitives) <= mine for a in relations)
-    assert len(owned) > 1
-
-
 def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None:
     vocabulary = vocabulary_of(6)
     composition = Composition(3, vocabulary, CompositionConfig(), seeded())
@@ -135,21 +114,14 @@ def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None
     assert (composition.weight.grad[:, :6] != 0).all()  # all of presence
 
 
-@pytest.mark.parametrize(("own", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])
-def test_families_that_own_primitives_cannot_fill_drop_out(own: int, left_over: set[str]) -> None:
-    vocabulary = vocabulary_of(6)
-    start = initial_lambda(3, vocabulary, CompositionConfig(start_own=own), seeded())
+@pytest.mark.parametrize(("K", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])
+def test_families_that_few_primitives_cannot_fill_drop_out(K: int, left_over: set[str]) -> None:
+    vocabulary = vocabulary_of(K)
+    start = initial_lambda(3, vocabulary, CompositionConfig(), seeded())
     for row in start:
         mass = by_family(vocabulary, row)
         assert {family for family, share in mass.items() if share > 0} == left_over
         assert sum(mass.values()) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("own", [6, 9])
-def test_owning_all_primitives_is_owning_none(own: int) -> None:
-    vocabulary = vocabulary_of(6)
-    everyone = initial_lambda(2, vocabulary, CompositionConfig(), seeded())
-    assert torch.equal(initial_lambda(2, vocabulary, CompositionConfig(start_own=own), seeded()), everyone)
 
 
 def test_normal_start_has_the_given_spread() -> None:
@@ -182,7 +154,7 @@ def test_the_same_generator_gives_the_same_start(start: str) -> None:
 
 STARTS = {
     "simplex": CompositionConfig(),
-    "simplex, own": CompositionConfig(start_own=4),
+    "simplex, few": CompositionConfig(start_entries=2),
     "normal": CompositionConfig(start="normal", start_std=0.1),
     "normal, narrow": CompositionConfig(start="normal", start_std=1e-4),
     "zeros": CompositionConfig(start="zeros"),
@@ -376,7 +348,6 @@ def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
         ("scale_start", 0.0),
         ("scale_start", -2.0),
         ("start_entries", 0),
-        ("start_own", -1),
         ("start_margin", -0.1),
         ("start_std", -1.0),
         ("start_mass", (0.0, 0.5, 0.2, 0.3)),

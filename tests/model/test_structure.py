@@ -15,7 +15,7 @@ from tests.model.reference import random_descriptors, read_name, shake, shape_of
 
 STARTS = {
     "simplex": CompositionConfig(),
-    "simplex, own": CompositionConfig(start_own=3, logit_scale="fixed"),
+    "simplex, few": CompositionConfig(start_entries=3, logit_scale="fixed"),
     "normal": CompositionConfig(start="normal", start_std=0.1),
     "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
     "zeros": CompositionConfig(start="zeros"),
@@ -226,7 +226,7 @@ def test_a_union_of_everything_is_scored_in_parts(monkeypatch: pytest.MonkeyPatc
 
 
 def test_parts_are_computed_anew_in_the_precision_they_were_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = build(4, composition=STARTS["simplex, own"]).float()
+    layer = build(4, composition=STARTS["simplex, few"]).float()
     z = with_gradients(random_descriptors(IMAGES, 4, seed=11, dtype=torch.float32))
     in_parts(monkeypatch, 0)  # one at a time
     plain = layer(z)
