@@ -44,6 +44,7 @@ def add_commands(commands: "Commands") -> None:
         "the sources, in one pass over them:\n"
         "  what accuracy rests on: relations alone, presence alone, another image's geometry swapped in;\n"
         "  collapse: how many primitives coincide, in images classified right and wrong;\n"
+        "  on its evidence: how often a primitive's heat map is strong where the primitive is said to be;\n"
         "  consistency: whether a primitive is the same thing in two domains, from images and labels alone;\n"
         "  localisation: the distance to true parts, on Blueprints, where those are known.\n\n"
         "Every number comes with what chance would give. The definitions are below the tables; --format json\n"

@@ -15,6 +15,7 @@ from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
+from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
@@ -33,13 +34,14 @@ class MeasuredDomain:
     """Which of the domain's images, in words."""
     structure: StructureUse
     collapse: Collapse
+    evidence: Evidence
     localisation: Localisation | None
     """None where the true places of parts are not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         data = {name: getattr(self, name) for name in ("domain", "role", "images")}
-        data |= {name: getattr(self, name).to_dict() for name in ("structure", "collapse")}
+        data |= {name: getattr(self, name).to_dict() for name in ("structure", "collapse", "evidence")}
         return data | {"localisation": self.localisation and self.localisation.to_dict()}
 
 
@@ -93,6 +95,7 @@ def measure_run(
             images=_which(run, subset),
             structure=structure_use(run.model, each, generator, swaps),
             collapse=collapse(each, within=within),
+            evidence=evidence(each),
             localisation=place,
         )
         for subset, each, place in zip(run.subsets, located, places, strict=True)

@@ -4,14 +4,15 @@ from parse_dg.evaluation.tables import csv_table
 from parse_dg.evaluation.text_table import TextTable
 from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
 from parse_dg.explain.measures.collapse import PRESENT
+from parse_dg.explain.measures.evidence import OF_MAXIMUM
 from parse_dg.wording import percent
 
 UNKNOWN = "–"
 
 
 def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
-    """Structure use, collapse, consistency, and localisation where it is known."""
-    tables = (_structure(found), _collapse(found), _consistency(found))
+    """Structure use, collapse, evidence, consistency, and localisation where it is known."""
+    tables = (_structure(found), _collapse(found), _evidence(found), _consistency(found))
     return (*tables, _localisation(found)) if found.domains[0].localisation else tables
 
 
@@ -94,6 +95,25 @@ def _collapse(found: RunMeasures) -> TextTable:
     )
 
 
+def _evidence(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.evidence
+        rows.append((*_images(each), f"{of.present:,}", _share(of.on_evidence), _number(of.heat_at_centre)))
+    return TextTable(
+        f"On its evidence: heat maps where the primitives are, {found.target} held out",
+        ("domain", "images", "number", "present", "on its evidence", "heat at the centre"),
+        tuple(rows),
+        (
+            f"present: primitives of presence {PRESENT:g} or more, counted over all images. On its evidence: the "
+            f"share of them whose heat map has at least {OF_MAXIMUM:g} of its maximum at the primitive's centre; "
+            "the mean of a wide map, or of one with two peaks, lies where nothing is. Heat at the centre: the mean "
+            "of that value ÷ the maximum.",
+        ),
+        names=2,
+    )
+
+
 def _consistency(found: RunMeasures) -> TextTable:
     rows = []
     for each in found.consistency:
@@ -155,6 +175,10 @@ def _images(each: MeasuredDomain) -> tuple[str, str, str]:
 
 def _number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else percent(value)
 
 
 def _beside(value: float, chance: float) -> str:

@@ -138,7 +138,7 @@ def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     assert all(each.localisation is None for each in found.domains)
     assert found.to_dict()["domains"][0]["localisation"] is None
     titles = [table.title for table in measure_tables(found)]
-    assert len(titles) == 3
+    assert len(titles) == 4
     assert not any("Localisation" in title for title in titles)
 
 
@@ -172,7 +172,7 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
 
 
 def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
-    structure, collapse, consistency, localisation = measure_tables(found)
+    structure, collapse, evidence, consistency, localisation = measure_tables(found)
     use = found.domains[3].structure
     assert structure.rows[3][:5] == (
         "sketch",
@@ -186,9 +186,11 @@ def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
     assert collapse.rows[3][9] == f"{of.right.images} / {of.wrong.images}"
     assert collapse.rows[3][6] == f"{of.all.collapse:.2f}"
     assert "0.5 cells of the 16 × 16 heat map" in " ".join(collapse.notes)
+    share = found.domains[3].evidence.on_evidence
+    assert evidence.rows[3][4] == ("–" if share is None else f"{100 * share:.1f}%")
     assert consistency.rows[3][0] == "photo and sketch (target)"
     assert localisation.rows[0][3].endswith(" of 16")
-    for table in (structure, collapse, consistency, localisation):
+    for table in (structure, collapse, evidence, consistency, localisation):
         assert "sketch held out" in table.title
         assert {len(row) for row in table.rows} == {len(table.header)}
 
@@ -200,6 +202,7 @@ def test_csv_has_every_number(found: RunMeasures) -> None:
     assert len(values) == len(lines) - 1
     assert values["structure", "sketch", "whole"] == str(found.domains[3].structure.whole)
     assert values["collapse", "sketch", "wrong.collapse"] == str(found.domains[3].collapse.wrong.collapse)
+    assert values["evidence", "sketch", "present"] == str(found.domains[3].evidence.present)
     pair = found.consistency[3]
     assert values["consistency", "photo and sketch", "place"] == str(pair.place)
     assert values["consistency", "photo and sketch", "p7.place"] == str(pair.primitives[7].place)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
@@ -29,7 +30,7 @@ FOLLOWS = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Located:
-    """The images of one subset as their primitives, K × 5 numbers an image, and what is predicted of them.
+    """The images of one subset as their primitives, K × 6 numbers an image, and what is predicted of them.
 
     The tensors are on the device of the model that read them.
     """
@@ -42,6 +43,8 @@ class Located:
     centre: Float[Tensor, "N K 2"]
     presence: Float[Tensor, "N K"]
     extent: Float[Tensor, "N K 2"]
+    heat_at_centre: Float[Tensor, "N K"]
+    """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
 
@@ -69,10 +72,11 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent))
+        heat = heat_at_centre(z)
+        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         seen(len(labels))
-    labels, predicted, probability, centre, presence, extent = map(torch.cat, zip(*found, strict=True))
+    labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
     return Located(
         domain=subset.domain.name,
         labels=labels,
@@ -81,8 +85,18 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         centre=centre,
         presence=presence,
         extent=extent,
+        heat_at_centre=heat,
         cells=cells,
     )
+
+
+def heat_at_centre(z: PrimitiveDescriptors) -> Float[Tensor, "N K"]:
+    """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum."""
+    maps = z.heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
+    places = z.centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
+    # The corners of the grid are aligned, and of a single cell every place is that cell, as in the grid.
+    heat = F.grid_sample(maps, places, mode="bilinear", padding_mode="border", align_corners=True)
+    return heat.view_as(z.presence) / z.heatmap.amax((2, 3))
 
 
 @dataclass(frozen=True)
