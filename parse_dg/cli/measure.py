@@ -46,7 +46,8 @@ def add_commands(commands: "Commands") -> None:
         "  collapse: how many primitives coincide, in images classified right and wrong;\n"
         "  on its evidence: how often a primitive's heat map is strong where the primitive is said to be;\n"
         "  consistency: whether a primitive is the same thing in two domains, from images and labels alone;\n"
-        "  localisation: the distance to true parts, on Blueprints, where those are known.\n\n"
+        "  localisation: the distance to true parts, on Blueprints, where those are known;\n"
+        "  parts followed at once: in how many images every part has its own primitive on it, there too.\n\n"
         "Every number comes with what chance would give. The definitions are below the tables; --format json\n"
         "has every number in full, also of every primitive.",
         epilog="examples:\n"

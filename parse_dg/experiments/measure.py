@@ -16,6 +16,7 @@ from parse_dg.experiments.parts import target_part, validation_part
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
 from parse_dg.explain.measures.evidence import Evidence, evidence
+from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
@@ -37,12 +38,16 @@ class MeasuredDomain:
     evidence: Evidence
     localisation: Localisation | None
     """None where the true places of parts are not known."""
+    followed_parts: FollowedParts | None
+    """None as above."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         data = {name: getattr(self, name) for name in ("domain", "role", "images")}
-        data |= {name: getattr(self, name).to_dict() for name in ("structure", "collapse", "evidence")}
-        return data | {"localisation": self.localisation and self.localisation.to_dict()}
+        for name in ("structure", "collapse", "evidence", "localisation", "followed_parts"):
+            part = getattr(self, name)
+            data[name] = part and part.to_dict()
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +91,7 @@ def measure_run(
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     run = open_run(folder, model_file, device_name, progress)
     located = [run.locate(subset, progress) for subset in run.subsets]
-    places = _localisations(run, located)
+    places, followed = _localisations(run, located)
     generator = torch.Generator().manual_seed(SEED)
     domains = tuple(
         MeasuredDomain(
@@ -97,8 +102,9 @@ def measure_run(
             collapse=collapse(each, within=within),
             evidence=evidence(each),
             localisation=place,
+            followed_parts=parts,
         )
-        for subset, each, place in zip(run.subsets, located, places, strict=True)
+        for subset, each, place, parts in zip(run.subsets, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
     return RunMeasures(
@@ -111,16 +117,24 @@ def measure_run(
     )
 
 
-def _localisations(run: OpenedRun, located: list[Located]) -> list[Localisation | None]:
-    """Of every domain, against the parts that primitives follow on the sources together."""
+def _localisations(
+    run: OpenedRun, located: list[Located]
+) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
+    """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
     centres = [run.true_centres(subset) for subset in run.subsets]
     known = [each for each in centres if each is not None]
     if len(known) < len(centres):
-        return [None] * len(located)
+        return [None] * len(located), [None] * len(located)
     on_sources = places_among_parts(located[:-1], known[:-1], PARTS)
     followed = {place.primitive: place.part for place in on_sources if place.follows}
-    generator = torch.Generator().manual_seed(SEED)
-    return [localisation(*pair, PARTS, followed, generator) for pair in zip(located, known, strict=True)]
+    size = run.model.spec.image_size
+    assigned = assign_parts(located[:-1], known[:-1], PARTS, size)
+    pairs = list(zip(located, known, strict=True))
+    one, other = (torch.Generator().manual_seed(SEED) for _ in range(2))
+    return (
+        [localisation(*pair, PARTS, followed, one) for pair in pairs],
+        [followed_parts(*pair, PARTS, assigned, size, other) for pair in pairs],
+    )
 
 
 def _which(run: OpenedRun, subset: Subset) -> str:

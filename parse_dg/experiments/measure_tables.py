@@ -5,15 +5,16 @@ from parse_dg.evaluation.text_table import TextTable
 from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
 from parse_dg.explain.measures.collapse import PRESENT
 from parse_dg.explain.measures.evidence import OF_MAXIMUM
+from parse_dg.explain.measures.followed_parts import WITHIN
 from parse_dg.wording import percent
 
 UNKNOWN = "–"
 
 
 def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
-    """Structure use, collapse, evidence, consistency, and localisation where it is known."""
+    """Structure use, collapse, evidence, consistency, and of parts what is known."""
     tables = (_structure(found), _collapse(found), _evidence(found), _consistency(found))
-    return (*tables, _localisation(found)) if found.domains[0].localisation else tables
+    return (*tables, _localisation(found), _followed_parts(found)) if found.domains[0].localisation else tables
 
 
 def measures_csv(found: RunMeasures) -> str:
@@ -24,22 +25,22 @@ def measures_csv(found: RunMeasures) -> str:
             if isinstance(data, dict):
                 rows += [(what, each.domain, *row) for row in _flat(data)]
     for pair in found.consistency:
-        where = " and ".join(pair.domains)
-        data = pair.to_dict()
-        for primitive in data.pop("primitives"):
-            rows += [("consistency", where, f"p{primitive['primitive']}.{n}", v) for n, v in _flat(primitive)]
-        rows += [("consistency", where, *row) for row in _flat(data)]
-    kept = [row for row in rows if row[2].split(".")[-1] not in ("domain", "primitive")]
+        rows += [("consistency", " and ".join(pair.domains), *row) for row in _flat(pair.to_dict())]
+    kept = [row for row in rows if row[2].split(".")[-1] != "domain"]
     return csv_table(["measure", "where", "what", "value"], kept)
 
 
 def _flat(data: dict[str, object], before: str = "") -> list[tuple[str, object]]:
-    """Numbers by their path; what is a list is left out."""
+    """Numbers by their path; those of a list of records by what each record is of, its first entry."""
     rows: list[tuple[str, object]] = []
     for name, value in data.items():
         if isinstance(value, dict):
             rows += _flat(value, f"{before}{name}.")
-        elif not isinstance(value, list):
+        elif isinstance(value, list):
+            for record in (each for each in value if isinstance(each, dict)):
+                (what, which), *others = record.items()
+                rows += _flat(dict(others), f"{before}{'p' if what == 'primitive' else ''}{which}.")
+        else:
             rows.append((before + name, "" if value is None else value))
     return rows
 
@@ -164,6 +165,32 @@ def _localisation(found: RunMeasures) -> TextTable:
             "where it is in another image.",
             "Same part: the share of them that are nearest to the same part here as on the sources; chance: if "
             "this domain's parts were dealt to them at random.",
+        ),
+        names=2,
+    )
+
+
+def _followed_parts(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.followed_parts
+        assert of is not None
+        shares = (percent(part.share) for part in of.parts)
+        count = f"{_number(of.count)} ({_number(of.count_by_chance)})"
+        rows.append((*_images(each), *shares, count, f"{percent(of.all)} ({percent(of.all_by_chance)})"))
+    of = found.domains[0].followed_parts
+    assert of is not None
+    names = (part.part if part.primitive is None else f"{part.part}, p{part.primitive}" for part in of.parts)
+    return TextTable(
+        f"Parts followed at once, {found.target} held out",
+        ("domain", "images", "number", *names, f"parts of {len(of.parts)} (chance)", "all (chance)"),
+        tuple(rows),
+        (
+            "every part has one primitive of its own, named above: the one that is near it most often on the "
+            "sources. Below it, the share of the images in which that primitive is within "
+            f"{WITHIN * found.image_size:g} pixels of the part.",
+            "Parts: how many of them are followed so in an image, the mean; all: the share of the images in which "
+            "all are; chance: with the parts of another image.",
         ),
         names=2,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parse_dg.data.blueprints import PARTS
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
@@ -66,7 +67,29 @@ def test_parts_are_known_on_blueprints(found: RunMeasures) -> None:
     for each in found.domains:
         assert each.localisation is not None
         assert each.localisation.images == each.structure.images
+        assert each.followed_parts is not None
+        assert [part.part for part in each.followed_parts.parts] == list(PARTS)
     assert len({each.localisation.expected for each in found.domains if each.localisation}) == 1
+
+
+def test_every_domain_is_asked_for_the_primitives_of_the_sources(found: RunMeasures, parse_run: Path) -> None:
+    parts = [each.followed_parts.parts for each in found.domains if each.followed_parts]
+    given = [[part.primitive for part in each] for each in parts]
+    assert len(given) == 4
+    assert all(each == given[0] for each in given)
+    assert len(set(given[0])) == len(PARTS)
+    run = open_run(parse_run, device_name="cpu")
+    sources = [(run.locate(subset), run.true_centres(subset)) for subset in run.subsets[:-1]]
+    near = np.concatenate(
+        [
+            np.linalg.norm((each.centre.numpy()[:, :, None] - true[:, None]) * 63 / 2, axis=-1) <= 6
+            for each, true in sources
+            if true is not None
+        ]
+    )
+    best = near.mean(0).max()  # the first to be given away
+    shares = [near[:, primitive, part].mean() for part, primitive in enumerate(given[0])]
+    assert max(shares) == best
 
 
 def test_it_is_repeatable_and_valid_json(found: RunMeasures, parse_run: Path) -> None:
@@ -137,6 +160,7 @@ def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     assert found.image_size == 32
     assert all(each.localisation is None for each in found.domains)
     assert found.to_dict()["domains"][0]["localisation"] is None
+    assert found.to_dict()["domains"][0]["followed_parts"] is None
     titles = [table.title for table in measure_tables(found)]
     assert len(titles) == 4
     assert not any("Localisation" in title for title in titles)
@@ -172,7 +196,7 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
 
 
 def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
-    structure, collapse, evidence, consistency, localisation = measure_tables(found)
+    structure, collapse, evidence, consistency, localisation, followed = tables = measure_tables(found)
     use = found.domains[3].structure
     assert structure.rows[3][:5] == (
         "sketch",
@@ -190,7 +214,13 @@ def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
     assert evidence.rows[3][4] == ("–" if share is None else f"{100 * share:.1f}%")
     assert consistency.rows[3][0] == "photo and sketch (target)"
     assert localisation.rows[0][3].endswith(" of 16")
-    for table in (structure, collapse, evidence, consistency, localisation):
+    parts = found.domains[3].followed_parts
+    assert parts is not None
+    assert followed.header[3:9] == tuple(f"{part.part}, p{part.primitive}" for part in parts.parts)
+    assert followed.rows[3][3] == f"{100 * parts.parts[0].share:.1f}%"
+    assert followed.rows[3][9] == f"{parts.count:.2f} ({parts.count_by_chance:.2f})"
+    assert "within 6 pixels of the part" in followed.notes[0]
+    for table in tables:
         assert "sketch held out" in table.title
         assert {len(row) for row in table.rows} == {len(table.header)}
 
@@ -203,6 +233,10 @@ def test_csv_has_every_number(found: RunMeasures) -> None:
     assert values["structure", "sketch", "whole"] == str(found.domains[3].structure.whole)
     assert values["collapse", "sketch", "wrong.collapse"] == str(found.domains[3].collapse.wrong.collapse)
     assert values["evidence", "sketch", "present"] == str(found.domains[3].evidence.present)
+    parts = found.domains[3].followed_parts
+    assert parts is not None
+    assert values["followed_parts", "sketch", "head.share"] == str(parts.parts[1].share)
+    assert values["followed_parts", "sketch", "head.primitive"] == str(parts.parts[1].primitive)
     pair = found.consistency[3]
     assert values["consistency", "photo and sketch", "place"] == str(pair.place)
     assert values["consistency", "photo and sketch", "p7.place"] == str(pair.primitives[7].place)

@@ -135,7 +135,7 @@ def places_among_parts(
 ) -> tuple[PrimitivePlace, ...]:
     """For every primitive, the part it follows in all of these images together."""
     presence = np.concatenate([each.presence.cpu().numpy() for each in located])
-    distance = np.concatenate([_distances(each, true) for each, true in zip(located, centres, strict=True)])
+    distance = np.concatenate([distances(each, true) for each, true in zip(located, centres, strict=True)])
     nearest = distance.argmin(-1)  # (N, K)
     report = []
     for k in range(presence.shape[1]):
@@ -197,7 +197,7 @@ def localisation(
     shuffled = centres[torch.randperm(len(centres), generator=generator).numpy()]
     right = located.right.cpu().numpy()
     numbers = {k: parts.index(part) for k, part in followed.items()}
-    distance = _distances(located, centres)
+    distance = distances(located, centres)
     here = [places[k].part for k in followed]
     same = [found == part for found, part in zip(here, followed.values(), strict=True)]
     dealt = [found == part for found in here for part in followed.values()]
@@ -210,7 +210,7 @@ def localisation(
         error=_error(distance, numbers),
         error_of_right=_error(distance[right], numbers),
         error_of_wrong=_error(distance[~right], numbers),
-        error_by_chance=_error(_distances(located, shuffled), numbers),
+        error_by_chance=_error(distances(located, shuffled), numbers),
         same_part=float(np.mean(same)) if followed else None,
         same_part_by_chance=float(np.mean(dealt)) if followed else None,
     )
@@ -223,7 +223,7 @@ def _error(distance: Float[np.ndarray, "N K P"], followed: Mapping[int, int]) ->
     return float(np.mean([np.median(distance[:, k, part]) for k, part in followed.items()]))
 
 
-def _distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
+def distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
     """From every primitive to every part."""
     places = located.centre.cpu().numpy()
     return np.asarray(np.linalg.norm(places[:, :, None] - centres[:, None], axis=-1))
