@@ -17,6 +17,7 @@ from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
 from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
+from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
@@ -34,6 +35,8 @@ class MeasuredDomain:
     images: str
     """Which of the domain's images, in words."""
     structure: StructureUse
+    guide: Guide | None
+    """None for a model that has none."""
     collapse: Collapse
     evidence: Evidence
     localisation: Localisation | None
@@ -44,7 +47,7 @@ class MeasuredDomain:
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         data = {name: getattr(self, name) for name in ("domain", "role", "images")}
-        for name in ("structure", "collapse", "evidence", "localisation", "followed_parts"):
+        for name in ("structure", "guide", "collapse", "evidence", "localisation", "followed_parts"):
             part = getattr(self, name)
             data[name] = part and part.to_dict()
         return data
@@ -99,6 +102,7 @@ def measure_run(
             role="target" if each.domain == run.target else "source",
             images=_which(run, subset),
             structure=structure_use(run.model, each, generator, swaps),
+            guide=guide(each),
             collapse=collapse(each, within=within),
             evidence=evidence(each),
             localisation=place,

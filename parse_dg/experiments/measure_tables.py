@@ -51,14 +51,21 @@ def _structure(found: RunMeasures) -> TextTable:
     for each in found.domains:
         use = each.structure
         swapped = f"{percent(use.swapped)} ± {100 * use.swapped_deviation:.1f}"
-        accuracies = (percent(use.whole), percent(use.relations), percent(use.presence), swapped)
-        rows.append((*_images(each), *accuracies))
+        guide = _share(each.guide.accuracy if each.guide else None)
+        parts = (percent(use.relations), percent(use.presence), swapped)
+        rows.append((*_images(each), percent(use.whole), guide, *parts))
     return TextTable(
         f"What accuracy rests on, {found.target} held out",
-        ("domain", "images", "number", "whole model", "relations alone", "presence alone", "geometry swapped"),
+        (
+            *("domain", "images", "number", "whole model", "guide"),
+            *("relations alone", "presence alone", "geometry swapped"),
+        ),
         tuple(rows),
         (
-            "accuracy. Relations alone: the terms of presence are set to zero in every class score; presence "
+            "accuracy. Guide: the linear classifier on the pooled features that is there in training alone "
+            f"({UNKNOWN} where a model has none); what it has more than the whole model is lost by the head, "
+            "not by the features.",
+            "Relations alone: the terms of presence are set to zero in every class score; presence "
             "alone: those of all relations. The weights are the trained ones.",
             "Geometry swapped: each image has its own presence, and the centres and extents of another one of "
             f"these images, whatever its class; mean ± standard deviation over {swaps} random drawings.",

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from parse_dg.data.blueprints import PARTS
+from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
@@ -152,6 +154,33 @@ def test_a_domain_for_validation_is_a_source_too(tiny: Tiny, tmp_path: Path) -> 
     assert domains[2].structure.images == 32
 
 
+def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, tmp_path: Path) -> None:
+    assert all(each.guide is None for each in found.domains)
+    assert found.to_dict()["domains"][0]["guide"] is None
+    execute(tiny(algorithm__guidance=1.0), tmp_path / "run", quiet)
+    guided = measure_run(tmp_path / "run", device_name="cpu", swaps=1)
+    model, run = load_model(tmp_path / "run"), open_run(tmp_path / "run", device_name="cpu")
+    for each, subset in zip(guided.domains, run.subsets, strict=True):
+        images, labels = load_images(subset, np.arange(len(subset.indices)))
+        with torch.no_grad():
+            pooled = model.parse().network.backbone(model.prepare(images)).mean((2, 3))
+            guide = model.parse().guide
+            assert guide is not None
+            right = int((guide(pooled).argmax(1) == labels).sum())
+        assert each.guide is not None
+        assert each.guide.accuracy == right / len(labels)
+        assert each.guide.images == each.structure.images == len(labels)
+    rows = measure_tables(guided)[0].rows
+    assert [row[4] for row in rows] == [
+        f"{100 * each.guide.accuracy:.1f}%" for each in guided.domains if each.guide
+    ]
+    smaller, _ = compact(model)
+    save_model(tmp_path / "compact.safetensors", smaller.spec, smaller.algorithm.state_dict())
+    compacted = measure_run(tmp_path / "run", tmp_path / "compact.safetensors", "cpu", swaps=1)
+    assert [each.guide for each in compacted.domains] == [None] * 4
+    assert [each.structure for each in compacted.domains] == [each.structure for each in guided.domains]
+
+
 def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     place = plant(tmp_path / "own", images=10, side=(12, 9))
     settings = {"data__benchmark": str(place), "data__target": "fog", "data__image_size": 32}
@@ -198,14 +227,15 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
 def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
     structure, collapse, evidence, consistency, localisation, followed = tables = measure_tables(found)
     use = found.domains[3].structure
-    assert structure.rows[3][:5] == (
+    assert structure.rows[3][:6] == (
         "sketch",
         "target: all images",
         "40",
         f"{100 * use.whole:.1f}%",
+        "–",
         f"{100 * use.relations:.1f}%",
     )
-    assert structure.rows[3][6] == f"{100 * use.swapped:.1f}% ± {100 * use.swapped_deviation:.1f}"
+    assert structure.rows[3][7] == f"{100 * use.swapped:.1f}% ± {100 * use.swapped_deviation:.1f}"
     of = found.domains[3].collapse
     assert collapse.rows[3][9] == f"{of.right.images} / {of.wrong.images}"
     assert collapse.rows[3][6] == f"{of.all.collapse:.2f}"

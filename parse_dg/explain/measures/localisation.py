@@ -47,6 +47,8 @@ class Located:
     """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
+    guided: Int[Tensor, "N"] | None = None
+    """The class that the guide alone predicts; None for a model that has none."""
 
     @property
     def right(self) -> Bool[Tensor, "N"]:
@@ -65,8 +67,9 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
     """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    network = model.parse().network
+    network, guide = model.parse().network, model.parse().guide
     found: list[tuple[Tensor, ...]] = []
+    guided: list[Tensor] = []
     cells = (1, 1)
     for images, labels in evaluation_batches(subset, BATCH):
         output = network(model.prepare(images))
@@ -74,6 +77,8 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         z = output.descriptors
         heat = heat_at_centre(z)
         found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
+        if guide is not None:
+            guided.append(guide(output.features.mean((2, 3))).argmax(1))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         seen(len(labels))
     labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
@@ -87,6 +92,7 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         extent=extent,
         heat_at_centre=heat,
         cells=cells,
+        guided=torch.cat(guided) if guided else None,
     )
 
 
