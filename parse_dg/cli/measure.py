@@ -44,6 +44,7 @@ def add_commands(commands: "Commands") -> None:
         "the sources, in one pass over them:\n"
         "  what accuracy rests on: relations alone, presence alone, another image's geometry swapped in;\n"
         "  beside it the guide, the classifier on pooled features that only trains: what the features know;\n"
+        "  selected after the start: how many relations a class uses, and which it did not begin with;\n"
         "  collapse: how many primitives coincide, in images classified right and wrong;\n"
         "  on its evidence: how often a primitive's heat map is strong where the primitive is said to be;\n"
         "  consistency: whether a primitive is the same thing in two domains, from images and labels alone;\n"

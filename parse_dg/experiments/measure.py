@@ -1,24 +1,27 @@
 """What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from parse_dg.algorithms.parse import Parse
 from parse_dg.config import require
 from parse_dg.data.blueprints import PARTS
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import Subset
 from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
+from parse_dg.experiments.run import build_start
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
 from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
+from parse_dg.explain.measures.selected import Selected, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
 SEED = 0
@@ -67,6 +70,8 @@ class RunMeasures:
     """The sources in their order, the target last."""
     consistency: tuple[Consistency, ...]
     """Of every two domains: those with the target last."""
+    selected: Selected
+    """Of the model, whatever the images."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
@@ -77,6 +82,7 @@ class RunMeasures:
             "image_size": self.image_size,
             "domains": [each.to_dict() for each in self.domains],
             "consistency": [each.to_dict() for each in self.consistency],
+            "selected": self.selected.to_dict(),
         }
 
 
@@ -118,6 +124,7 @@ def measure_run(
         image_size=run.model.spec.image_size,
         domains=domains,
         consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+        selected=_selected(run),
     )
 
 
@@ -139,6 +146,19 @@ def _localisations(
         [localisation(*pair, PARTS, followed, one) for pair in pairs],
         [followed_parts(*pair, PARTS, assigned, size, other) for pair in pairs],
     )
+
+
+@torch.no_grad()
+def _selected(run: OpenedRun) -> Selected:
+    """Against the run's start, which is not kept: it is drawn again, as it was."""
+    end = run.model.parse().network.structure
+    config = replace(run.config, backbone=replace(run.config.backbone, weights=None))
+    start = build_start(config, len(run.classes), len(run.split.training))
+    assert isinstance(start, Parse)
+    structure = start.eval().network.structure.to(end.composition.weight.device)
+    known = structure.vocabulary
+    same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
+    return selected(end.composition.active(), structure.composition.active() if same else None)
 
 
 def _which(run: OpenedRun, subset: Subset) -> str:

@@ -6,14 +6,15 @@ from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
 from parse_dg.explain.measures.collapse import PRESENT
 from parse_dg.explain.measures.evidence import OF_MAXIMUM
 from parse_dg.explain.measures.followed_parts import WITHIN
+from parse_dg.explain.measures.selected import FIRST
 from parse_dg.wording import percent
 
 UNKNOWN = "–"
 
 
 def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
-    """Structure use, collapse, evidence, consistency, and of parts what is known."""
-    tables = (_structure(found), _collapse(found), _evidence(found), _consistency(found))
+    """Structure use, what was selected, collapse, evidence, consistency, and of parts what is known."""
+    tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
     return (*tables, _localisation(found), _followed_parts(found)) if found.domains[0].localisation else tables
 
 
@@ -26,6 +27,7 @@ def measures_csv(found: RunMeasures) -> str:
                 rows += [(what, each.domain, *row) for row in _flat(data)]
     for pair in found.consistency:
         rows += [("consistency", " and ".join(pair.domains), *row) for row in _flat(pair.to_dict())]
+    rows += [("selected", "", *row) for row in _flat(found.selected.to_dict())]
     kept = [row for row in rows if row[2].split(".")[-1] != "domain"]
     return csv_table(["measure", "where", "what", "value"], kept)
 
@@ -71,6 +73,24 @@ def _structure(found: RunMeasures) -> TextTable:
             f"these images, whatever its class; mean ± standard deviation over {swaps} random drawings.",
         ),
         names=2,
+    )
+
+
+def _selected(found: RunMeasures) -> TextTable:
+    of = found.selected
+    counts = (_number(of.relations, 1), _number(of.relations_at_start, 1))
+    return TextTable(
+        f"Relations that classes use, {found.target} held out",
+        ("classes", "relations", "at the start", "selected after the start", f"weight of the first {FIRST}"),
+        ((f"{of.classes:,}", *counts, _share(of.after_start), percent(of.first_five)),),
+        (
+            "relations: how many a class gives a weight above zero, presence among them, at the end and before the "
+            "first step. Selected after the start: of all pairs of a class and a relation it uses, the share of "
+            "those that it did not use before the first step.",
+            f"Weight of the first {FIRST}: that of a class's {FIRST} strongest relations; all of a class sum to "
+            "100%. Means over classes.",
+        ),
+        names=0,
     )
 
 

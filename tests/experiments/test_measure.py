@@ -191,7 +191,7 @@ def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     assert found.to_dict()["domains"][0]["localisation"] is None
     assert found.to_dict()["domains"][0]["followed_parts"] is None
     titles = [table.title for table in measure_tables(found)]
-    assert len(titles) == 4
+    assert len(titles) == 5
     assert not any("Localisation" in title for title in titles)
 
 
@@ -225,7 +225,8 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
 
 
 def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
-    structure, collapse, evidence, consistency, localisation, followed = tables = measure_tables(found)
+    tables = measure_tables(found)
+    structure, selected, collapse, evidence, consistency, localisation, followed = tables
     use = found.domains[3].structure
     assert structure.rows[3][:6] == (
         "sketch",
@@ -236,6 +237,16 @@ def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
         f"{100 * use.relations:.1f}%",
     )
     assert structure.rows[3][7] == f"{100 * use.swapped:.1f}% ± {100 * use.swapped_deviation:.1f}"
+    chosen = found.selected
+    assert selected.rows == (
+        (
+            "8",
+            f"{chosen.relations:.1f}",
+            f"{chosen.relations_at_start:.1f}",
+            f"{100 * (chosen.after_start or 0):.1f}%",
+            f"{100 * chosen.first_five:.1f}%",
+        ),
+    )
     of = found.domains[3].collapse
     assert collapse.rows[3][9] == f"{of.right.images} / {of.wrong.images}"
     assert collapse.rows[3][6] == f"{of.all.collapse:.2f}"
@@ -267,6 +278,7 @@ def test_csv_has_every_number(found: RunMeasures) -> None:
     assert parts is not None
     assert values["followed_parts", "sketch", "head.share"] == str(parts.parts[1].share)
     assert values["followed_parts", "sketch", "head.primitive"] == str(parts.parts[1].primitive)
+    assert values["selected", "", "relations"] == str(found.selected.relations)
     pair = found.consistency[3]
     assert values["consistency", "photo and sketch", "place"] == str(pair.place)
     assert values["consistency", "photo and sketch", "p7.place"] == str(pair.primitives[7].place)
