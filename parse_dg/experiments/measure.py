@@ -15,6 +15,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
 from parse_dg.experiments.run import build_start
+from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
 from parse_dg.explain.measures.evidence import Evidence, evidence
@@ -72,6 +73,8 @@ class RunMeasures:
     """Of every two domains: those with the target last."""
     selected: Selected
     """Of the model, whatever the images."""
+    annotated_parts: AnnotatedParts | None = None
+    """None unless a folder of them is given."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
@@ -83,6 +86,7 @@ class RunMeasures:
             "domains": [each.to_dict() for each in self.domains],
             "consistency": [each.to_dict() for each in self.consistency],
             "selected": self.selected.to_dict(),
+            "annotated_parts": self.annotated_parts and self.annotated_parts.to_dict(),
         }
 
 
@@ -94,11 +98,16 @@ def measure_run(
     *,
     within: float = WITHIN,
     swaps: int = SWAPS,
+    parts: Path | None = None,
 ) -> RunMeasures:
-    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use."""
+    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use.
+
+    `parts` is a folder like CUB_200_2011, in which the parts of the run's photographs are marked.
+    """
     require(within > 0, "--within", within, "a positive number of cells")
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     run = open_run(folder, model_file, device_name, progress)
+    marked = run.annotated_parts(parts) if parts else None
     located = [run.locate(subset, progress) for subset in run.subsets]
     places, followed = _localisations(run, located)
     generator = torch.Generator().manual_seed(SEED)
@@ -112,9 +121,9 @@ def measure_run(
             collapse=collapse(each, within=within),
             evidence=evidence(each),
             localisation=place,
-            followed_parts=parts,
+            followed_parts=at_once,
         )
-        for subset, each, place, parts in zip(run.subsets, located, places, followed, strict=True)
+        for subset, each, place, at_once in zip(run.subsets, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
     return RunMeasures(
@@ -125,6 +134,7 @@ def measure_run(
         domains=domains,
         consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
         selected=_selected(run),
+        annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
     )
 
 

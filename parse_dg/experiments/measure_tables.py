@@ -2,6 +2,7 @@
 
 from parse_dg.evaluation.tables import csv_table
 from parse_dg.evaluation.text_table import TextTable
+from parse_dg.experiments.annotated_part_tables import annotated_tables
 from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
 from parse_dg.explain.measures.collapse import PRESENT
 from parse_dg.explain.measures.evidence import OF_MAXIMUM
@@ -14,8 +15,11 @@ UNKNOWN = "–"
 
 def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
     """Structure use, what was selected, collapse, evidence, consistency, and of parts what is known."""
+    tables: tuple[TextTable, ...]
     tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
-    return (*tables, _localisation(found), _followed_parts(found)) if found.domains[0].localisation else tables
+    if found.domains[0].localisation:
+        tables = (*tables, _localisation(found), _followed_parts(found))
+    return (*tables, *annotated_tables(found.annotated_parts, found.target)) if found.annotated_parts else tables
 
 
 def measures_csv(found: RunMeasures) -> str:
@@ -28,6 +32,9 @@ def measures_csv(found: RunMeasures) -> str:
     for pair in found.consistency:
         rows += [("consistency", " and ".join(pair.domains), *row) for row in _flat(pair.to_dict())]
     rows += [("selected", "", *row) for row in _flat(found.selected.to_dict())]
+    if found.annotated_parts:
+        for part in (found.annotated_parts.sources, *found.annotated_parts.domains):
+            rows += [("annotated_parts", part.domain, *row) for row in _flat(part.to_dict())]
     kept = [row for row in rows if row[2].split(".")[-1] != "domain"]
     return csv_table(["measure", "where", "what", "value"], kept)
 

@@ -24,7 +24,8 @@ from parse_dg.experiments.measure_tables import measure_tables, measures_csv
 from parse_dg.experiments.run import execute
 from parse_dg.explain.measures.localisation import locate
 from tests.conftest import Tiny
-from tests.data.test_library import plant
+from tests.data.cub_folder import Bird, write_cub
+from tests.data.test_library import CLASSES, plant
 from tests.experiments.helpers import quiet
 
 
@@ -193,6 +194,19 @@ def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     titles = [table.title for table in measure_tables(found)]
     assert len(titles) == 5
     assert not any("Localisation" in title for title in titles)
+    _parts_may_be_marked_in_own_images(tmp_path)
+
+
+def _parts_may_be_marked_in_own_images(folder: Path) -> None:
+    """The same class and file in two domains is the same photograph."""
+    photographs = [f"{name}/{n}" for name in CLASSES for n in range(10)]
+    birds = {name: Bird(n, (20, 10), (0, 0, 3, 4), ((n, 5.0),)) for n, name in enumerate(photographs)}
+    run = open_run(folder / "run", device_name="cpu")
+    found = run.annotated_parts(write_cub(folder / "cub", birds, ("beak",)))
+    for subset, parts in zip(run.subsets, found, strict=True):
+        assert len(parts.places) == len(subset.indices)
+        for n, (x, _) in zip(subset.indices, parts.places[:, 0].tolist(), strict=True):
+            assert subset.domain.ids[n] == f"{subset.domain.name}/{photographs[int(x)]}"
 
 
 @pytest.mark.parametrize(
