@@ -25,7 +25,13 @@ def measure(options: argparse.Namespace, console: Console) -> None:
 
     with progress_display(Console(stderr=True)) as progress:
         found = measure_run(
-            options.run, options.model, options.device, progress, within=options.within, swaps=options.swaps
+            options.run,
+            options.model,
+            options.device,
+            progress,
+            within=options.within,
+            swaps=options.swaps,
+            parts=options.parts,
         )
     if options.format == "json":
         text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
@@ -43,14 +49,20 @@ def add_commands(commands: "Commands") -> None:
         description="Measure a run of PARSE on the images it is judged by, the target's and the held-out ones of\n"
         "the sources, in one pass over them:\n"
         "  what accuracy rests on: relations alone, presence alone, another image's geometry swapped in;\n"
+        "  beside it the guide, the classifier on pooled features that only trains: what the features know;\n"
+        "  selected after the start: how many relations a class uses, and which it did not begin with;\n"
         "  collapse: how many primitives coincide, in images classified right and wrong;\n"
+        "  on its evidence: how often a primitive's heat map is strong where the primitive is said to be;\n"
         "  consistency: whether a primitive is the same thing in two domains, from images and labels alone;\n"
-        "  localisation: the distance to true parts, on Blueprints, where those are known.\n\n"
-        "Every number comes with what chance would give. The definitions are below the tables; --format json\n"
-        "has every number in full, also of every primitive.",
+        "  localisation: the distance to true parts, on Blueprints, where those are known;\n"
+        "  parts followed at once: in how many images every part has its own primitive on it, there too;\n"
+        "  annotated parts: which primitives follow the parts that people have marked in photographs (--parts).\n\n"
+        "Numbers come with what chance would give, where there is such a thing. The definitions are below the\n"
+        "tables; --format json has every number in full, also of every primitive.",
         epilog="examples:\n"
         "  parse-dg measure runs/blueprints/parse/sketch/seed0\n"
-        "  parse-dg measure runs/pacs/parse/sketch/seed0 --format json > measures.json",
+        "  parse-dg measure runs/pacs/parse/sketch/seed0 --format json > measures.json\n"
+        "  parse-dg measure runs/cub-dg/parse/Paint/seed0 --parts CUB_200_2011",
     )
     command.add_argument("run", type=Path, metavar="RUN", help="the folder of a run of parse")
     command.add_argument("--format", choices=FORMATS, default="table", help="default: table")
@@ -63,6 +75,13 @@ def add_commands(commands: "Commands") -> None:
     )
     command.add_argument(
         "--swaps", type=int, default=SWAPS, metavar="N", help=f"how often geometry is swapped (default: {SWAPS})"
+    )
+    command.add_argument(
+        "--parts",
+        type=Path,
+        metavar="FOLDER",
+        help="parts marked in the photographs of a run on cub-dg: the folder of CUB-200-2011, with images.txt, "
+        "bounding_boxes.txt, parts/ and images/",
     )
     command.add_argument(
         "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"

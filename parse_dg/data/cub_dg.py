@@ -108,6 +108,31 @@ def leakage(ids_a: Sequence[str], ids_b: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(ids_a) & set(ids_b)))
 
 
+def read_images_txt(path: Path) -> dict[int, str]:
+    """CUB's `images.txt`: the file (class/image.jpg) of every number."""
+    files = {}
+    for line, text in enumerate(read_text(path).splitlines(), 1):
+        number, blank, file = text.strip().partition(" ")
+        if text.strip():
+            if not (blank and number.isdecimal()):
+                raise InputError(f"{path}, line {line}: expected a number and a file, found {text[:80]!r}")
+            files[int(number)] = file.strip()
+    return files
+
+
+def image_id(file: str) -> str:
+    """A file of CUB as an id: class/image, without the extension."""
+    return file.strip().rpartition(".")[0]
+
+
+def read_text(path: Path) -> str:
+    """A file of UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
 def _extras(root: Path, ids: tuple[str, ...]) -> Extras:
     captions = find_captions(root, ids)
     sentences = captions.sentences if captions.missing < len(ids) else ()
@@ -143,26 +168,15 @@ def _check_overlaps(path: Path, lists: Mapping[str, list[int]]) -> tuple[str, ..
 def _image_names(folder: Path) -> dict[int, str]:
     """The id (class/image) of every number."""
     if (folder / "images.txt").is_file():
-        return _from_images_txt(folder / "images.txt")
+        return {number: image_id(file) for number, file in read_images_txt(folder / "images.txt").items()}
     if (folder / "descriptions.json").is_file():
         return _from_descriptions(folder / "descriptions.json", _read_json(folder / "descriptions.json"))
     raise InputError(f"{folder}: expected images.txt or descriptions.json beside split.json, to know its numbers")
 
 
-def _from_images_txt(path: Path) -> dict[int, str]:
-    names = {}
-    for line, text in enumerate(_read_text(path).splitlines(), 1):
-        number, blank, file = text.strip().partition(" ")
-        if text.strip():
-            if not (blank and number.isdecimal()):
-                raise InputError(f"{path}, line {line}: expected a number and a file, found {text[:80]!r}")
-            names[int(number)] = _id(file)
-    return names
-
-
 def _from_descriptions(path: Path, content: Any) -> dict[int, str]:
     try:
-        return {int(image["id"]): _id(image["file_name"]) for image in content["images"]}
+        return {int(image["id"]): image_id(image["file_name"]) for image in content["images"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: expected images with id and file_name; not found: {error}") from error
 
@@ -196,20 +210,8 @@ def _from_text(folders: Sequence[Path], name: str, skipped: list[Problem]) -> tu
     return ()
 
 
-def _id(file: str) -> str:
-    """A file of CUB as an id: class/image, without the extension."""
-    return file.strip().rpartition(".")[0]
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-
-
 def _read_json(path: Path) -> Any:
-    text = _read_text(path)
+    text = read_text(path)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -159,6 +159,17 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
         raise ImageError(path, _reason(error)) from error
 
 
+def read_size(path: Path) -> tuple[int, int]:
+    """The width and height that a file's header claims: no pixel is decoded, no image turned upright."""
+    if not path.is_file():
+        raise ImageError(path, "there is no such file")
+    try:
+        with _quiet, Image.open(path, formats=FORMATS) as image:
+            return image.size
+    except Exception as error:  # as above
+        raise ImageError(path, _reason(error)) from error
+
+
 def _first_line(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.readline()

@@ -1,21 +1,28 @@
 """What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from parse_dg.algorithms.parse import Parse
 from parse_dg.config import require
 from parse_dg.data.blueprints import PARTS
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import Subset
 from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
+from parse_dg.experiments.run import build_start
+from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
+from parse_dg.explain.measures.evidence import Evidence, evidence
+from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
+from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
+from parse_dg.explain.measures.selected import Selected, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
 SEED = 0
@@ -32,15 +39,22 @@ class MeasuredDomain:
     images: str
     """Which of the domain's images, in words."""
     structure: StructureUse
+    guide: Guide | None
+    """None for a model that has none."""
     collapse: Collapse
+    evidence: Evidence
     localisation: Localisation | None
     """None where the true places of parts are not known."""
+    followed_parts: FollowedParts | None
+    """None as above."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
         data = {name: getattr(self, name) for name in ("domain", "role", "images")}
-        data |= {name: getattr(self, name).to_dict() for name in ("structure", "collapse")}
-        return data | {"localisation": self.localisation and self.localisation.to_dict()}
+        for name in ("structure", "guide", "collapse", "evidence", "localisation", "followed_parts"):
+            part = getattr(self, name)
+            data[name] = part and part.to_dict()
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +71,10 @@ class RunMeasures:
     """The sources in their order, the target last."""
     consistency: tuple[Consistency, ...]
     """Of every two domains: those with the target last."""
+    selected: Selected
+    """Of the model, whatever the images."""
+    annotated_parts: AnnotatedParts | None = None
+    """None unless a folder of them is given."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
@@ -67,6 +85,8 @@ class RunMeasures:
             "image_size": self.image_size,
             "domains": [each.to_dict() for each in self.domains],
             "consistency": [each.to_dict() for each in self.consistency],
+            "selected": self.selected.to_dict(),
+            "annotated_parts": self.annotated_parts and self.annotated_parts.to_dict(),
         }
 
 
@@ -78,13 +98,18 @@ def measure_run(
     *,
     within: float = WITHIN,
     swaps: int = SWAPS,
+    parts: Path | None = None,
 ) -> RunMeasures:
-    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use."""
+    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use.
+
+    `parts` is a folder like CUB_200_2011, in which the parts of the run's photographs are marked.
+    """
     require(within > 0, "--within", within, "a positive number of cells")
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     run = open_run(folder, model_file, device_name, progress)
+    marked = run.annotated_parts(parts) if parts else None
     located = [run.locate(subset, progress) for subset in run.subsets]
-    places = _localisations(run, located)
+    places, followed = _localisations(run, located)
     generator = torch.Generator().manual_seed(SEED)
     domains = tuple(
         MeasuredDomain(
@@ -92,10 +117,13 @@ def measure_run(
             role="target" if each.domain == run.target else "source",
             images=_which(run, subset),
             structure=structure_use(run.model, each, generator, swaps),
+            guide=guide(each),
             collapse=collapse(each, within=within),
+            evidence=evidence(each),
             localisation=place,
+            followed_parts=at_once,
         )
-        for subset, each, place in zip(run.subsets, located, places, strict=True)
+        for subset, each, place, at_once in zip(run.subsets, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
     return RunMeasures(
@@ -105,19 +133,42 @@ def measure_run(
         image_size=run.model.spec.image_size,
         domains=domains,
         consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+        selected=_selected(run),
+        annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
     )
 
 
-def _localisations(run: OpenedRun, located: list[Located]) -> list[Localisation | None]:
-    """Of every domain, against the parts that primitives follow on the sources together."""
+def _localisations(
+    run: OpenedRun, located: list[Located]
+) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
+    """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
     centres = [run.true_centres(subset) for subset in run.subsets]
     known = [each for each in centres if each is not None]
     if len(known) < len(centres):
-        return [None] * len(located)
+        return [None] * len(located), [None] * len(located)
     on_sources = places_among_parts(located[:-1], known[:-1], PARTS)
     followed = {place.primitive: place.part for place in on_sources if place.follows}
-    generator = torch.Generator().manual_seed(SEED)
-    return [localisation(*pair, PARTS, followed, generator) for pair in zip(located, known, strict=True)]
+    size = run.model.spec.image_size
+    assigned = assign_parts(located[:-1], known[:-1], PARTS, size)
+    pairs = list(zip(located, known, strict=True))
+    one, other = (torch.Generator().manual_seed(SEED) for _ in range(2))
+    return (
+        [localisation(*pair, PARTS, followed, one) for pair in pairs],
+        [followed_parts(*pair, PARTS, assigned, size, other) for pair in pairs],
+    )
+
+
+@torch.no_grad()
+def _selected(run: OpenedRun) -> Selected:
+    """Against the run's start, which is not kept: it is drawn again, as it was."""
+    end = run.model.parse().network.structure
+    config = replace(run.config, backbone=replace(run.config.backbone, weights=None))
+    start = build_start(config, len(run.classes), len(run.split.training))
+    assert isinstance(start, Parse)
+    structure = start.eval().network.structure.to(end.composition.weight.device)
+    known = structure.vocabulary
+    same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
+    return selected(end.composition.active(), structure.composition.active() if same else None)
 
 
 def _which(run: OpenedRun, subset: Subset) -> str:

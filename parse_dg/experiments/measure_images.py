@@ -5,6 +5,7 @@ nothing that is measured or drawn is of an image that was trained on.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Float
 
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.cub_parts import PartAnnotations, read_parts
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
 from parse_dg.deploy.model_file import Model, load_model, pick_device
@@ -64,6 +66,19 @@ class OpenedRun:
         stored = open_blueprints(self.config.data.blueprints)
         return np.asarray(stored.domains[subset.domain.name].centres[subset.indices])
 
+    def annotated_parts(self, folder: Path) -> list[PartAnnotations]:
+        """Where people have marked the parts of the images of every subset, in a folder like CUB_200_2011."""
+        nameless = [subset.domain.name for subset in self.subsets if not subset.domain.ids]
+        if nameless:
+            raise InputError(
+                "--parts needs images that have files named as those of CUB-200-2011, as cub-dg has: the images "
+                f"of {self.config.data.benchmark} have none"
+            )
+        names = [[_photograph(subset.domain.ids[n]) for n in subset.indices] for subset in self.subsets]
+        found = read_parts(folder, [name for some in names for name in some])
+        ends = list(accumulate(map(len, names), initial=0))
+        return [found.some(slice(*ends_of)) for ends_of in pairwise(ends)]
+
 
 def open_run(
     folder: Path, model_file: Path | None = None, device_name: str = "auto", progress: Progress | None = None
@@ -82,3 +97,8 @@ def open_run(
             f"and {benchmark.image_size} pixels"
         )
     return OpenedRun(config, model, leave_one_out(benchmark, config.data.target, config.seed, config.split))
+
+
+def _photograph(image: str) -> str:
+    """What an image shows, class/image. That is an id of CUB-DG; ids of other folders begin with the domain."""
+    return "/".join(image.split("/")[-2:])

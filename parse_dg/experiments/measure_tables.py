@@ -2,17 +2,24 @@
 
 from parse_dg.evaluation.tables import csv_table
 from parse_dg.evaluation.text_table import TextTable
+from parse_dg.experiments.annotated_part_tables import annotated_tables
 from parse_dg.experiments.measure import MeasuredDomain, RunMeasures
 from parse_dg.explain.measures.collapse import PRESENT
+from parse_dg.explain.measures.evidence import OF_MAXIMUM
+from parse_dg.explain.measures.followed_parts import WITHIN
+from parse_dg.explain.measures.selected import FIRST
 from parse_dg.wording import percent
 
 UNKNOWN = "–"
 
 
 def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
-    """Structure use, collapse, consistency, and localisation where it is known."""
-    tables = (_structure(found), _collapse(found), _consistency(found))
-    return (*tables, _localisation(found)) if found.domains[0].localisation else tables
+    """Structure use, what was selected, collapse, evidence, consistency, and of parts what is known."""
+    tables: tuple[TextTable, ...]
+    tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
+    if found.domains[0].localisation:
+        tables = (*tables, _localisation(found), _followed_parts(found))
+    return (*tables, *annotated_tables(found.annotated_parts, found.target)) if found.annotated_parts else tables
 
 
 def measures_csv(found: RunMeasures) -> str:
@@ -23,22 +30,26 @@ def measures_csv(found: RunMeasures) -> str:
             if isinstance(data, dict):
                 rows += [(what, each.domain, *row) for row in _flat(data)]
     for pair in found.consistency:
-        where = " and ".join(pair.domains)
-        data = pair.to_dict()
-        for primitive in data.pop("primitives"):
-            rows += [("consistency", where, f"p{primitive['primitive']}.{n}", v) for n, v in _flat(primitive)]
-        rows += [("consistency", where, *row) for row in _flat(data)]
-    kept = [row for row in rows if row[2].split(".")[-1] not in ("domain", "primitive")]
+        rows += [("consistency", " and ".join(pair.domains), *row) for row in _flat(pair.to_dict())]
+    rows += [("selected", "", *row) for row in _flat(found.selected.to_dict())]
+    if found.annotated_parts:
+        for part in (found.annotated_parts.sources, *found.annotated_parts.domains):
+            rows += [("annotated_parts", part.domain, *row) for row in _flat(part.to_dict())]
+    kept = [row for row in rows if row[2].split(".")[-1] != "domain"]
     return csv_table(["measure", "where", "what", "value"], kept)
 
 
 def _flat(data: dict[str, object], before: str = "") -> list[tuple[str, object]]:
-    """Numbers by their path; what is a list is left out."""
+    """Numbers by their path; those of a list of records by what each record is of, its first entry."""
     rows: list[tuple[str, object]] = []
     for name, value in data.items():
         if isinstance(value, dict):
             rows += _flat(value, f"{before}{name}.")
-        elif not isinstance(value, list):
+        elif isinstance(value, list):
+            for record in (each for each in value if isinstance(each, dict)):
+                (what, which), *others = record.items()
+                rows += _flat(dict(others), f"{before}{'p' if what == 'primitive' else ''}{which}.")
+        else:
             rows.append((before + name, "" if value is None else value))
     return rows
 
@@ -49,19 +60,44 @@ def _structure(found: RunMeasures) -> TextTable:
     for each in found.domains:
         use = each.structure
         swapped = f"{percent(use.swapped)} ± {100 * use.swapped_deviation:.1f}"
-        accuracies = (percent(use.whole), percent(use.relations), percent(use.presence), swapped)
-        rows.append((*_images(each), *accuracies))
+        guide = _share(each.guide.accuracy if each.guide else None)
+        parts = (percent(use.relations), percent(use.presence), swapped)
+        rows.append((*_images(each), percent(use.whole), guide, *parts))
     return TextTable(
         f"What accuracy rests on, {found.target} held out",
-        ("domain", "images", "number", "whole model", "relations alone", "presence alone", "geometry swapped"),
+        (
+            *("domain", "images", "number", "whole model", "guide"),
+            *("relations alone", "presence alone", "geometry swapped"),
+        ),
         tuple(rows),
         (
-            "accuracy. Relations alone: the terms of presence are set to zero in every class score; presence "
+            "accuracy. Guide: the linear classifier on the pooled features that is there in training alone "
+            f"({UNKNOWN} where a model has none); what it has more than the whole model is lost by the head, "
+            "not by the features.",
+            "Relations alone: the terms of presence are set to zero in every class score; presence "
             "alone: those of all relations. The weights are the trained ones.",
             "Geometry swapped: each image has its own presence, and the centres and extents of another one of "
             f"these images, whatever its class; mean ± standard deviation over {swaps} random drawings.",
         ),
         names=2,
+    )
+
+
+def _selected(found: RunMeasures) -> TextTable:
+    of = found.selected
+    counts = (_number(of.relations, 1), _number(of.relations_at_start, 1))
+    return TextTable(
+        f"Relations that classes use, {found.target} held out",
+        ("classes", "relations", "at the start", "selected after the start", f"weight of the first {FIRST}"),
+        ((f"{of.classes:,}", *counts, _share(of.after_start), percent(of.first_five)),),
+        (
+            "relations: how many a class gives a weight above zero, presence among them, at the end and before the "
+            "first step. Selected after the start: of all pairs of a class and a relation it uses, the share of "
+            "those that it did not use before the first step.",
+            f"Weight of the first {FIRST}: that of a class's {FIRST} strongest relations; all of a class sum to "
+            "100%. Means over classes.",
+        ),
+        names=0,
     )
 
 
@@ -89,6 +125,25 @@ def _collapse(found: RunMeasures) -> TextTable:
             "left if those count once; collapse: (present - places) ÷ (present - 1), 0 none, 1 all at one place.",
             "Wrong above right: how often a wrong image has more collapse than a right one of its class; 0.50 if "
             "errors have nothing to do with collapse, ± its standard deviation if that is so.",
+        ),
+        names=2,
+    )
+
+
+def _evidence(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.evidence
+        rows.append((*_images(each), f"{of.present:,}", _share(of.on_evidence), _number(of.heat_at_centre)))
+    return TextTable(
+        f"On its evidence: heat maps where the primitives are, {found.target} held out",
+        ("domain", "images", "number", "present", "on its evidence", "heat at the centre"),
+        tuple(rows),
+        (
+            f"present: primitives of presence {PRESENT:g} or more, counted over all images. On its evidence: the "
+            f"share of them whose heat map has at least {OF_MAXIMUM:g} of its maximum at the primitive's centre; "
+            "the mean of a wide map, or of one with two peaks, lies where nothing is. Heat at the centre: the mean "
+            "of that value ÷ the maximum.",
         ),
         names=2,
     )
@@ -149,12 +204,42 @@ def _localisation(found: RunMeasures) -> TextTable:
     )
 
 
+def _followed_parts(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.followed_parts
+        assert of is not None
+        shares = (percent(part.share) for part in of.parts)
+        count = f"{_number(of.count)} ({_number(of.count_by_chance)})"
+        rows.append((*_images(each), *shares, count, f"{percent(of.all)} ({percent(of.all_by_chance)})"))
+    of = found.domains[0].followed_parts
+    assert of is not None
+    names = (part.part if part.primitive is None else f"{part.part}, p{part.primitive}" for part in of.parts)
+    return TextTable(
+        f"Parts followed at once, {found.target} held out",
+        ("domain", "images", "number", *names, f"parts of {len(of.parts)} (chance)", "all (chance)"),
+        tuple(rows),
+        (
+            "every part has one primitive of its own, named above: the one that is near it most often on the "
+            "sources. Below it, the share of the images in which that primitive is within "
+            f"{WITHIN * found.image_size:g} pixels of the part.",
+            "Parts: how many of them are followed so in an image, the mean; all: the share of the images in which "
+            "all are; chance: with the parts of another image.",
+        ),
+        names=2,
+    )
+
+
 def _images(each: MeasuredDomain) -> tuple[str, str, str]:
     return each.domain, f"{each.role}: {each.images}", f"{each.structure.images:,}"
 
 
 def _number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else percent(value)
 
 
 def _beside(value: float, chance: float) -> str:

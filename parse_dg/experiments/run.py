@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import Algorithm, build_algorithm
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt import learn_vocabulary
 from parse_dg.config import to_dict
@@ -42,6 +42,7 @@ from parse_dg.experiments.two_stage import (
     name_whole,
 )
 from parse_dg.model.backbone import build_backbone
+from parse_dg.model.text import Tokenizer
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
@@ -152,20 +153,9 @@ def build_trainer(
     team: Team = ALONE,
 ) -> Trainer:
     """A trainer whose every draw comes from generators seeded by the configuration; `steps` replaces its own."""
-    start, order, augment, draws = (
-        torch.Generator().manual_seed(seed_hash(config.seed, purpose))
-        for purpose in ("start", "order", "augment", "draws")
-    )
+    order, augment, draws = (_generator(config, purpose) for purpose in ("order", "augment", "draws"))
     vocabulary = learn_vocabulary(config.algorithm, split.training)
-    algorithm = build_algorithm(
-        build_backbone(config.backbone, config.mixstyle, start),
-        len(benchmark.classes),
-        config.algorithm,
-        label_smoothing=config.training.label_smoothing,
-        generator=start,
-        domains=len(split.training),
-        vocabulary=vocabulary,
-    )
+    algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
     sampler = Sampler(
         split.training,
         config.training.batch_per_domain,
@@ -193,6 +183,24 @@ def build_trainer(
         seed=config.seed,
         team=team,
     )
+
+
+def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Tokenizer | None = None) -> Algorithm:
+    """The method before its first step; its head is drawn alike whether or not the backbone has weights to read."""
+    start = _generator(config, "start")
+    return build_algorithm(
+        build_backbone(config.backbone, config.mixstyle, start),
+        classes,
+        config.algorithm,
+        label_smoothing=config.training.label_smoothing,
+        generator=start,
+        domains=domains,
+        vocabulary=vocabulary,
+    )
+
+
+def _generator(config: RunConfig, purpose: str) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_hash(config.seed, purpose))
 
 
 def _fit(

@@ -18,7 +18,16 @@ import pytest
 from PIL import Image, ImageFile
 
 from parse_dg.data import images
-from parse_dg.data.images import FORMATS, MAX_BYTES, MAX_PIXELS, ImageError, decode, open_image, read_file
+from parse_dg.data.images import (
+    FORMATS,
+    MAX_BYTES,
+    MAX_PIXELS,
+    ImageError,
+    decode,
+    open_image,
+    read_file,
+    read_size,
+)
 from parse_dg.errors import InputError
 from tests.data.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
 
@@ -163,6 +172,16 @@ def test_every_orientation_is_turned_upright(kind: str, orientation: int, file: 
 
 
 # the size
+
+
+def test_the_size_is_read_from_the_header(file: Any, tmp_path: Path) -> None:
+    data = encoded(picture(size=(40, 24)), "JPEG")
+    assert read_size(file(data)) == (40, 24)
+    assert read_size(file(data[:-200])) == (40, 24)  # whatever becomes of the pixels
+    assert read_size(file(encoded(picture(size=(40, 24)), "PNG", exif=exif(6)))) == (40, 24)  # as it is stored
+    for path, reason in ((file(b"no image"), "it is no JPEG"), (tmp_path / "none", "there is no such file")):
+        with pytest.raises(ImageError, match=reason):
+            read_size(path)
 
 
 def test_a_file_that_fits_is_converted_only(file: Any) -> None:

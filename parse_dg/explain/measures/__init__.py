@@ -1,1 +1,1 @@
-"""What pictures show, in numbers: places, collapse, consistency across domains, how much structure is used."""
+"""What pictures show, in numbers: places, parts, collapse, consistency across domains, use of structure."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
@@ -29,7 +30,7 @@ FOLLOWS = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Located:
-    """The images of one subset as their primitives, K × 5 numbers an image, and what is predicted of them.
+    """The images of one subset as their primitives, K × 6 numbers an image, and what is predicted of them.
 
     The tensors are on the device of the model that read them.
     """
@@ -42,8 +43,12 @@ class Located:
     centre: Float[Tensor, "N K 2"]
     presence: Float[Tensor, "N K"]
     extent: Float[Tensor, "N K 2"]
+    heat_at_centre: Float[Tensor, "N K"]
+    """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
+    guided: Int[Tensor, "N"] | None = None
+    """The class that the guide alone predicts; None for a model that has none."""
 
     @property
     def right(self) -> Bool[Tensor, "N"]:
@@ -62,17 +67,21 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
     """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    network = model.parse().network
+    network, guide = model.parse().network, model.parse().guide
     found: list[tuple[Tensor, ...]] = []
+    guided: list[Tensor] = []
     cells = (1, 1)
     for images, labels in evaluation_batches(subset, BATCH):
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent))
+        heat = heat_at_centre(z)
+        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
+        if guide is not None:
+            guided.append(guide(output.features.mean((2, 3))).argmax(1))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         seen(len(labels))
-    labels, predicted, probability, centre, presence, extent = map(torch.cat, zip(*found, strict=True))
+    labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
     return Located(
         domain=subset.domain.name,
         labels=labels,
@@ -81,8 +90,19 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         centre=centre,
         presence=presence,
         extent=extent,
+        heat_at_centre=heat,
         cells=cells,
+        guided=torch.cat(guided) if guided else None,
     )
+
+
+def heat_at_centre(z: PrimitiveDescriptors) -> Float[Tensor, "N K"]:
+    """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum."""
+    maps = z.heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
+    places = z.centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
+    # The corners of the grid are aligned, and of a single cell every place is that cell, as in the grid.
+    heat = F.grid_sample(maps, places, mode="bilinear", padding_mode="border", align_corners=True)
+    return heat.view_as(z.presence) / z.heatmap.amax((2, 3))
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,7 @@ def places_among_parts(
 ) -> tuple[PrimitivePlace, ...]:
     """For every primitive, the part it follows in all of these images together."""
     presence = np.concatenate([each.presence.cpu().numpy() for each in located])
-    distance = np.concatenate([_distances(each, true) for each, true in zip(located, centres, strict=True)])
+    distance = np.concatenate([distances(each, true) for each, true in zip(located, centres, strict=True)])
     nearest = distance.argmin(-1)  # (N, K)
     report = []
     for k in range(presence.shape[1]):
@@ -183,7 +203,7 @@ def localisation(
     shuffled = centres[torch.randperm(len(centres), generator=generator).numpy()]
     right = located.right.cpu().numpy()
     numbers = {k: parts.index(part) for k, part in followed.items()}
-    distance = _distances(located, centres)
+    distance = distances(located, centres)
     here = [places[k].part for k in followed]
     same = [found == part for found, part in zip(here, followed.values(), strict=True)]
     dealt = [found == part for found in here for part in followed.values()]
@@ -196,7 +216,7 @@ def localisation(
         error=_error(distance, numbers),
         error_of_right=_error(distance[right], numbers),
         error_of_wrong=_error(distance[~right], numbers),
-        error_by_chance=_error(_distances(located, shuffled), numbers),
+        error_by_chance=_error(distances(located, shuffled), numbers),
         same_part=float(np.mean(same)) if followed else None,
         same_part_by_chance=float(np.mean(dealt)) if followed else None,
     )
@@ -209,7 +229,7 @@ def _error(distance: Float[np.ndarray, "N K P"], followed: Mapping[int, int]) ->
     return float(np.mean([np.median(distance[:, k, part]) for k, part in followed.items()]))
 
 
-def _distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
+def distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
     """From every primitive to every part."""
     places = located.centre.cpu().numpy()
     return np.asarray(np.linalg.norm(places[:, :, None] - centres[:, None], axis=-1))

@@ -31,6 +31,7 @@ def located(
         centre=centre,
         presence=torch.ones(centre.shape[:2]) if presence is None else presence,
         extent=torch.full_like(centre, 0.1),
+        heat_at_centre=torch.ones(centre.shape[:2]),
         cells=cells,
     )
 

@@ -38,6 +38,7 @@ def domain(
         centre=centre,
         presence=found.clamp(0, 1),
         extent=torch.full_like(centre, 0.1),
+        heat_at_centre=torch.ones(centre.shape[:2]),
         cells=(9, 9),
     )
 
@@ -136,7 +137,7 @@ def test_no_shared_class_is_an_error() -> None:
     other = domain(PRESENCE, PLACE, name="sketch")
     kept = other.labels == 2
     fields = {name: getattr(other, name)[kept] for name in ("labels", "predicted", "probability", "centre")}
-    fields |= {name: getattr(other, name)[kept] for name in ("presence", "extent")}
+    fields |= {name: getattr(other, name)[kept] for name in ("presence", "extent", "heat_at_centre")}
     with pytest.raises(InputError, match="photo and sketch have no class in common"):
         consistency(one, Located(domain="sketch", cells=(9, 9), **fields), EVENLY)
 

@@ -52,6 +52,7 @@ def images(labels: Tensor, centre: Tensor, presence: Tensor) -> Located:
         centre=centre,
         presence=presence,
         extent=torch.full_like(centre, 0.1),
+        heat_at_centre=torch.ones(centre.shape[:2]),
         cells=(3, 3),
     )
 

@@ -1,0 +1,190 @@
+"""Annotated parts of photographs: which primitives follow the parts that people have marked?
+
+A primitive is near a part in a photograph if the two are within `WITHIN` of the diagonal of the box around the
+bird, in pixels of the original photograph; the network saw it resized to a square. A part is followed if some
+primitive is near it in at least `FOLLOWS` of the photographs in which it is visible. Which part a primitive follows
+best is decided on the sources together. Chance is the same with the places of another image's primitives.
+Letters: N photographs, K primitives, P parts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from parse_dg.data.cub_parts import PartAnnotations
+from parse_dg.explain.explanation import plain
+from parse_dg.explain.measures.localisation import Located
+
+WITHIN = 0.1
+"""How far from a part a primitive may be that is near it, as a share of the box's diagonal."""
+FOLLOWS = 0.5
+"""In what share of the photographs a primitive must be near a part for the part to count as followed."""
+SOURCES = "sources together"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrimitiveOnPart:
+    """A primitive, and the part it follows best on the sources, in the photographs of one domain."""
+
+    primitive: int
+    part: str
+    photographs: int
+    """In which the part is visible."""
+    share: float | None
+    """Of those in which the primitive is near it; None if there are none, as below."""
+    by_chance: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestToPart:
+    """A part, and the primitive that is near it most often in this very domain."""
+
+    part: str
+    primitive: int
+    photographs: int
+    """In which the part is visible."""
+    share: float | None
+    """Of those in which the primitive is near it; None if there are none, as below."""
+    by_chance: float | None
+    """The highest share that any primitive has by chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartsOfDomain:
+    """Primitives and parts in the photographs of one domain, or of the sources together."""
+
+    domain: str
+    images: int
+    followed: int
+    """How many parts some primitive follows here."""
+    followed_by_chance: int
+    primitives: tuple[PrimitiveOnPart, ...]
+    parts: tuple[NearestToPart, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self) | {
+            name: [plain(each) for each in getattr(self, name)] for name in ("primitives", "parts")
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotatedParts:
+    """Of a run: where its primitives are, beside where people have marked parts."""
+
+    parts: tuple[str, ...]
+    within: float
+    """`WITHIN`."""
+    sources: PartsOfDomain
+    """The held-out images of all sources together, by which the part of a primitive is decided."""
+    domains: tuple[PartsOfDomain, ...]
+    """The sources in their order, the target last."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        several = {"sources": self.sources.to_dict(), "domains": [each.to_dict() for each in self.domains]}
+        return plain(self) | several
+
+
+class _Counts(NamedTuple):
+    """Of some photographs."""
+
+    images: int
+    near: Int[np.ndarray, "K P"]
+    """In how many the part is visible and the primitive near it."""
+    by_chance: Int[np.ndarray, "K P"]
+    visible: Int[np.ndarray, "P"]
+
+    def plus(self, other: "_Counts") -> "_Counts":
+        return _Counts(
+            self.images + other.images,
+            self.near + other.near,
+            self.by_chance + other.by_chance,
+            self.visible + other.visible,
+        )
+
+
+def annotated_parts(
+    located: Sequence[Located], annotations: Sequence[PartAnnotations], generator: torch.Generator
+) -> AnnotatedParts:
+    """Of domains, the target last, each with the parts of its images in their order."""
+    counts = [_count(*pair, generator) for pair in zip(located, annotations, strict=True)]
+    together = reduce(_Counts.plus, counts[:-1])
+    parts = annotations[0].parts
+    followed = _shares(together.near, together.visible).argmax(1)
+    return AnnotatedParts(
+        parts=parts,
+        within=WITHIN,
+        sources=_of_domain(SOURCES, together, parts, followed),
+        domains=tuple(
+            _of_domain(each.domain, count, parts, followed) for each, count in zip(located, counts, strict=True)
+        ),
+    )
+
+
+def _count(located: Located, annotations: PartAnnotations, generator: torch.Generator) -> _Counts:
+    centre = located.centre.double().cpu().numpy()
+    order = torch.randperm(len(centre), generator=generator).numpy()
+    return _Counts(
+        images=len(centre),
+        near=_near(centre, annotations),
+        by_chance=_near(centre[order], annotations),
+        visible=annotations.visible.sum(0),
+    )
+
+
+def _near(centre: Float[np.ndarray, "N K 2"], annotations: PartAnnotations) -> Int[np.ndarray, "K P"]:
+    """In how many photographs each primitive is near each part that is visible."""
+    # As marks are drawn on an image of any size: from the centre of its first pixel to that of its last.
+    pixels = (centre + 1) / 2 * (annotations.sizes[:, None] - 1)
+    limit = WITHIN * annotations.diagonals[:, None]
+    near = []
+    for part in range(len(annotations.parts)):
+        distance = np.linalg.norm(pixels - annotations.places[:, None, part], axis=-1)  # (N, K)
+        near.append(((distance <= limit) & annotations.visible[:, part, None]).sum(0))
+    return np.stack(near, 1)
+
+
+def _shares(near: Int[np.ndarray, "K P"], visible: Int[np.ndarray, "P"]) -> Float[np.ndarray, "K P"]:
+    """-1 for a part that is never visible: below all that are known."""
+    return np.where(visible > 0, near / np.maximum(visible, 1), -1.0)
+
+
+def _of_domain(name: str, count: _Counts, parts: tuple[str, ...], followed: Int[np.ndarray, "K"]) -> PartsOfDomain:
+    share, by_chance = (_shares(near, count.visible) for near in (count.near, count.by_chance))
+    best = share.argmax(0)
+    return PartsOfDomain(
+        domain=name,
+        images=count.images,
+        followed=int((share.max(0) >= FOLLOWS).sum()),
+        followed_by_chance=int((by_chance.max(0) >= FOLLOWS).sum()),
+        primitives=tuple(
+            PrimitiveOnPart(
+                primitive=k,
+                part=parts[part],
+                photographs=int(count.visible[part]),
+                share=_known(share[k, part]),
+                by_chance=_known(by_chance[k, part]),
+            )
+            for k, part in enumerate(followed.tolist())
+        ),
+        parts=tuple(
+            NearestToPart(
+                part=part,
+                primitive=int(best[p]),
+                photographs=int(count.visible[p]),
+                share=_known(share[best[p], p]),
+                by_chance=_known(by_chance[:, p].max()),
+            )
+            for p, part in enumerate(parts)
+        ),
+    )
+
+
+def _known(share: float) -> float | None:
+    return None if share < 0 else float(share)
