@@ -5,12 +5,12 @@ of primitives. Columns are numbered block by block, a block being one predicate;
 tuple by tuple, so that a column's meaning is computed and never stored.
 
 Two enumerations are offered. `distinct` has every value once. `paper` reproduces the published M = 130,176 at
-K = 16 and holds many exact copies (docs/paper_map.md).
+K = 16 and holds many exact copies (docs/paper_map.md). Both grow with K⁴; with a budget a predicate that has more
+applications than that is given a part of them, which the configuration alone decides.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,8 +18,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.config import check_choices, require
-
-Tuples = Int[Tensor, "T arity"]
+from parse_dg.model.tuples import Enumeration, Tuples, count, draw_ranks, unrank
 
 Family = Literal["presence", "binary", "ternary", "quaternary"]
 FAMILY: dict[str, Family] = {
@@ -53,7 +52,7 @@ SWITCHES: dict[str, tuple[Family, ...]] = {
 class VocabularyConfig:
     """Which applications are enumerated."""
 
-    enumeration: Literal["distinct", "paper"] = "distinct"
+    enumeration: Enumeration = "distinct"
     families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all"] = "all"
     """`none` leaves presence alone."""
     triangle_angles: int = 3
@@ -62,9 +61,16 @@ class VocabularyConfig:
     """ℓ, target angles of turn."""
     orientation_angles: int = 4
     """m, target angles of orient."""
+    budget: int | None = None
+    """At most so many applications of each predicate: all of them where they fit, else tuples of primitives that
+    are drawn, each with every target angle. None: no limit."""
+    draw: int = 0
+    """Where a budget leaves some out, another number draws others."""
 
     def __post_init__(self) -> None:
         check_choices(self, "vocabulary")
+        require(self.budget is None or self.budget >= 1, "vocabulary.budget", self.budget, "none or at least 1")
+        require(self.draw >= 0, "vocabulary.draw", self.draw, "at least 0")
         for name in ("triangle_angles", "turning_angles", "orientation_angles"):
             require(getattr(self, name) >= 1, f"vocabulary.{name}", getattr(self, name), "at least 1")
 
@@ -103,14 +109,15 @@ class Applications(NamedTuple):
 
 
 class Vocabulary:
-    """Every application of the predicates to K primitives; column m ↔ predicate, angle, primitives."""
+    """The applications of the predicates to K primitives; column m ↔ predicate, angle, primitives."""
 
     def __init__(self, primitives: int, config: VocabularyConfig):
         self.primitives, self.config = primitives, config
+        _check_budget(primitives, config)
         blocks, start = [], 0
         for predicate, family in FAMILY.items():
             if family in SWITCHES[config.families]:
-                tuples = enumerate_tuples(predicate, primitives, config.enumeration)
+                tuples = choose_tuples(predicate, primitives, config)
                 blocks.append(Block(predicate, config.angles(predicate), tuples, start))
                 start += blocks[-1].size
         self.blocks = tuple(blocks)
@@ -144,6 +151,13 @@ class Vocabulary:
         ]
 
 
+def _check_budget(K: int, config: VocabularyConfig) -> None:
+    if config.budget is not None:
+        least = max(K, *map(config.angles, PREDICATES))
+        room = f"at least {least}, for the presence of {K} primitives and for every target angle"
+        require(config.budget >= least, "vocabulary.budget", config.budget, room)
+
+
 def application_name(predicate: str, angle: int, primitives: tuple[int, ...]) -> str:
     """The readable name of one application; the number in brackets is the target angle's."""
     p = [f"p{i}" for i in primitives]
@@ -152,45 +166,12 @@ def application_name(predicate: str, angle: int, primitives: tuple[int, ...]) ->
     return f"{predicate.replace('_', '-')}{with_angle}({inside})"
 
 
-def enumerate_tuples(predicate: str, K: int, enumeration: Literal["distinct", "paper"]) -> Tuples:
-    """The primitives a predicate is applied to, one row an application.
-
-    tri(i, j, k) has its angle at i; turn(i, j, k) turns at j; orient and eqdist(i, j, k, l) compare the edges i→j
-    and k→l.
-    """
-    distinct = enumeration == "distinct"
-    rows: Sequence[tuple[int, ...]]
-    pairs = list(permutations(range(K), 2)) if not distinct else []
-    match predicate:
-        case "has":
-            rows = [(i,) for i in range(K)]
-        case "above" | "left" | "contains":
-            rows = list(permutations(range(K), 2))
-        case "h_align" | "v_align" | "near":  # symmetric
-            rows = list(combinations(range(K), 2)) if distinct else pairs
-        case "tri":  # symmetric in the two outer primitives
-            rows = _apex_first(K) if distinct else list(permutations(range(K), 3))
-        case "turn":  # a chain and its reverse turn alike
-            rows = [(j, i, k) for i, j, k in _apex_first(K)] if distinct else list(permutations(range(K), 3))
-        case "orient":
-            rows = _edge_pairs(K, both_signs=True) if distinct else [(*a, *b) for a, b in combinations(pairs, 2)]
-        case "eqdist" if distinct:
-            rows = _edge_pairs(K, both_signs=False)
-        case "eqdist":  # the published count has one column a triple: the two legs of its chain
-            rows = [(i, j, j, k) for i, j, k in combinations(range(K), 3)]
-        case _:
-            raise AssertionError(predicate)
-    arity = {"presence": 1, "binary": 2, "ternary": 3, "quaternary": 4}[FAMILY[predicate]]
-    return torch.tensor(rows, dtype=torch.long).reshape(-1, arity)
-
-
-def _apex_first(K: int) -> list[tuple[int, int, int]]:
-    """(apex, j, k) with j < k."""
-    return [(i, j, k) for i in range(K) for j, k in combinations([p for p in range(K) if p != i], 2)]
-
-
-def _edge_pairs(K: int, *, both_signs: bool) -> list[tuple[int, int, int, int]]:
-    """Unordered pairs of distinct undirected edges; with both signs, the second edge also reversed."""
-    edges = list(combinations(range(K), 2))
-    rows = [(*a, *b) for a, b in combinations(edges, 2)]
-    return rows + [(i, j, l, k) for i, j, k, l in rows] if both_signs else rows
+def choose_tuples(predicate: str, K: int, config: VocabularyConfig) -> Tuples:
+    """The primitives a predicate is applied to, one row an application: all there are, or as many as may be."""
+    total = count(predicate, K, config.enumeration)
+    room = total if config.budget is None else config.budget // config.angles(predicate)
+    if total <= room:
+        ranks = torch.arange(total)
+    else:
+        ranks = draw_ranks(total, room, f"{predicate} of {K} {config.enumeration} {config.draw}")
+    return unrank(predicate, K, config.enumeration, ranks)

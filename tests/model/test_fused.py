@@ -207,8 +207,14 @@ def predicates_of(
     fade: float = 0.05,
     enumeration: str = "distinct",
     families: str = "all",
+    budget: int | None = None,
 ) -> tuple[Vocabulary, Predicates]:
-    config = VocabularyConfig(enumeration=enumeration, families=families, turning_angles=2)  # type: ignore[arg-type]
+    config = VocabularyConfig(
+        enumeration=enumeration,  # type: ignore[arg-type]
+        families=families,  # type: ignore[arg-type]
+        turning_angles=2,
+        budget=budget,
+    )
     vocabulary = Vocabulary(count, config)
     predicates = Predicates(vocabulary, PredicatesConfig(gate=gate, edge_softness=softness, edge_fade=fade))
     shake(predicates, seed=8)
@@ -295,6 +301,12 @@ def test_families_switched_off(kernels: Kernels, families: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_primitives(kernels: Kernels, count: int) -> None:
     vocabulary, predicates = predicates_of(count)
+    compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
+
+
+@pytest.mark.parametrize("count", [64, 300])
+def test_many_primitives_with_a_budget(kernels: Kernels, count: int) -> None:
+    vocabulary, predicates = predicates_of(count, budget=1000)
     compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
 
 
