@@ -3,6 +3,7 @@
 Letters: B images, K primitives, C channels, H W cells of the feature map.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from parse_dg.model.geometry import grid_axis
 MIN_VARIANCE = 1e-6
 """The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
 
+MIN_WINDOW = 0.01
+"""Within a window of so many cells the peak is alone, whatever the map; a far smaller one would overflow."""
+
 Heatmap = Float[Tensor, "B K H W"]
 
 
@@ -31,7 +35,7 @@ class PrimitiveDescriptors(NamedTuple):
     extent: Float[Tensor, "B K 2"]
     """δ: twice the standard deviation of the heat map along x and y."""
     heatmap: Heatmap
-    """H̃: each map is positive and sums to one."""
+    """H̃, of which the centre is the mean: each map is positive and sums to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +49,25 @@ class PrimitivesConfig:
     carries no information."""
     temperature: float = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
+    window: float | None = None
+    """An addition: the radius, in cells at the end of training, of the window around a map's peak under which its
+    mean is taken. None: the mean of the whole map, as in the paper."""
+    window_from: float = 0.5
+    """The share of training after which the window begins to close in; half of the rest later it has."""
 
     def __post_init__(self) -> None:
         require(self.count >= 1, "primitives.count", self.count, "at least 1")
         require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
+        ok = self.window is None or MIN_WINDOW <= self.window < math.inf
+        require(ok, "primitives.window", self.window, f"{MIN_WINDOW} cells or more, or none")
+        require(0 <= self.window_from < 1, "primitives.window_from", self.window_from, "0 or more and below 1")
+
+    def focus(self, progress: float) -> float:
+        """The focus when this share of training is done: 0, then linear, then 1/(2r²) for a window of radius r."""
+        if self.window is None:
+            return 0.0
+        closed = 2 * (progress - self.window_from) / (1 - self.window_from)
+        return min(max(closed, 0.0), 1.0) / (2 * self.window**2)
 
 
 def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
@@ -74,8 +93,29 @@ def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDesc
     )
 
 
+def focused(evidence: Heatmap, temperature: Float[Tensor, ""], focus: Float[Tensor, ""]) -> Heatmap:
+    """H - T·f·d², of which `describe` makes H̃ ∝ exp(H/T - f·d²), d the distance in cells from the peak of H.
+
+    A local soft-argmax: the mean of a map with several peaks lies at its highest, not between them. At the peak
+    nothing changes, so that presence is what it was. No gradient goes through where the peak is, and T has that of
+    H/T alone.
+    """
+    H, W = evidence.shape[2:]
+    peak = evidence.detach().flatten(2).argmax(-1, keepdim=True)  # (B, K, 1): the first of equals
+    dy = torch.arange(H, device=evidence.device) - peak // W  # (B, K, H)
+    dx = torch.arange(W, device=evidence.device) - peak % W  # (B, K, W)
+    squared = dy.square()[..., None] + dx.square()[..., None, :]  # (B, K, H, W)
+    return evidence - temperature * focus * squared.to(evidence.dtype)
+
+
 class PrimitiveBottleneck(nn.Module):
-    """g_cb, a 1×1 convolution to K heat maps, followed by `describe`; computed in float32 or wider."""
+    """g_cb, a 1×1 convolution to K heat maps, followed by `describe`; computed in float32 or wider.
+
+    With a window, maps are `focused` in between.
+    """
+
+    focus: Float[Tensor, ""]
+    """f, kept with the weights; it is there only where the configuration has a window."""
 
     def __init__(self, channels: int, config: PrimitivesConfig, generator: torch.Generator | None = None):
         super().__init__()
@@ -84,6 +124,8 @@ class PrimitiveBottleneck(nn.Module):
         nn.init.normal_(self.projection.weight, std=channels**-0.5, generator=generator)
         nn.init.constant_(self._bias(), config.presence_bias)
         self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
+        if config.window is not None:
+            self.register_buffer("focus", torch.zeros(()))
 
     def _bias(self) -> Tensor:
         assert self.projection.bias is not None
@@ -93,7 +135,21 @@ class PrimitiveBottleneck(nn.Module):
         """Feature map F → descriptors of the K primitives."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
-            return describe(evidence, self.log_temperature.exp())
+            temperature = self.log_temperature.exp()
+            if self.config.window is not None:
+                evidence = focused(evidence, temperature, self.focus)
+            return describe(evidence, temperature)
+
+    def advance(self, progress: float) -> None:
+        """Close the window in as far as belongs to the share of training, from 0 to 1, that is done."""
+        if self.config.window is not None:
+            self.focus.fill_(self.config.focus(progress))
+
+    def whole_maps(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
+        """softmax(H/T), as if there were no window."""
+        evidence = self.evidence(features)
+        with torch.autocast(evidence.device.type, enabled=False):
+            return describe(evidence, self.log_temperature.exp()).heatmap
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

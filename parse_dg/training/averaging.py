@@ -31,6 +31,8 @@ SCORED: dict[str, str] = {
     "swad": "those of the step: what they lose decides which steps the result averages",
 }
 """Whose weights a check is of."""
+SCHEDULED = "bottleneck.focus"
+"""How the name ends of what is no weight but set by the share of training done: averages take it over as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class MovingAverage(Averaging):
         for name, average in self.network.state_dict().items():
             if name.endswith("num_batches_tracked"):
                 continue  # the averaged network counts for itself
-            if average.is_floating_point():
+            if average.is_floating_point() and not name.endswith(SCHEDULED):
                 averages.append(average)
                 values.append(now[name])
             else:

@@ -605,6 +605,33 @@ def test_autocast_does_not_reach_a_fused_layer(switch: Callable[[bool], None]) -
     assert all(p.grad is not None and p.grad.isfinite().all() for p in bottleneck.parameters())
 
 
+def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], None]) -> None:
+    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
+    bottleneck.advance(1.0)
+    features, results = randn(2, 8, 5, 6, seed=25), []
+    for on in (False, True):
+        switch(on)
+        z = bottleneck(features)
+        total = torch.stack([part.square().sum() for part in z]).sum()
+        results.append((*z, *torch.autograd.grad(total, list(bottleneck.parameters()))))
+    for expected, found in zip(*results, strict=True):
+        close(found.detach(), expected.detach())
+
+
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="only CUDA has something to wait for")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # that it is a prototype
+def test_nothing_waits_for_a_window() -> None:
+    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
+    features = randn(2, 8, 5, 6, seed=25)
+    for mode in ("default", "error"):  # kernels are built on first use
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            bottleneck.advance(0.7)
+            bottleneck(features).centre.sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 def test_a_fused_layer_without_a_projection_says_nan(switch: Callable[[bool], None]) -> None:
     switch(True)
     layer = layer_of("simplex", "none")

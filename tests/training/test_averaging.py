@@ -18,6 +18,7 @@ from parse_dg.data.loader import Batch
 from parse_dg.errors import InputError
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training.averaging import (
     Averaging,
     AveragingConfig,
@@ -189,6 +190,28 @@ def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
     with torch.no_grad():
         assert torch.equal(averaging.scored(images), other(images))
         assert not torch.equal(averaging.scored(images), algorithm.eval()(images))
+
+
+@pytest.mark.parametrize("kind", ["ema", "sma", "swad"])
+def test_an_averaged_parse_has_the_window_of_the_network(kind: str) -> None:
+    """The focus is set by the share of training done: a mean of it would be a window that no step trained with."""
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()))
+    algorithm = Parse(backbone, 4, ParseConfig(primitives=PrimitivesConfig(count=4, window=1.5)))
+    averaging = build_averaging(algorithm, change(AveragingConfig(start=2), {"kind": kind}))
+    bottleneck, images = algorithm.network.bottleneck, torch.randn(2, 3, 64, 64)
+    for step in range(1, 9):
+        bottleneck.advance(step / 8)
+        with torch.no_grad():
+            bottleneck.projection.weight += 1
+        averaging.after_step(step, images)
+        scored = averaging.scored
+        assert isinstance(scored, Parse)
+        assert scored.network.bottleneck.focus.item() == pytest.approx([0, 0, 0, 0, 1, 2, 2, 2][step - 1] / 9)
+        if kind != "swad" and step > 1:
+            assert not torch.equal(scored.network.bottleneck.projection.weight, bottleneck.projection.weight)
+    averaging.after_check(8, 1.0)
+    averaging.finish()
+    assert bottleneck.focus.item() == pytest.approx(2 / 9)  # 1/(2·1.5²)
 
 
 def test_an_average_of_memory_that_holds_no_number_begins_with_its_first_value() -> None:

@@ -44,7 +44,8 @@ class Located:
     presence: Float[Tensor, "N K"]
     extent: Float[Tensor, "N K 2"]
     heat_at_centre: Float[Tensor, "N K"]
-    """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
+    """The whole heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1. A window
+    around its peak has moved the centre, but not the map."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
     guided: Int[Tensor, "N"] | None = None
@@ -75,7 +76,7 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        heat = heat_at_centre(z)
+        heat = heat_at_centre(network.bottleneck.whole_maps(output.features), z.centre)
         found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
         if guide is not None:
             guided.append(guide(output.features.mean((2, 3))).argmax(1))
@@ -96,13 +97,13 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
     )
 
 
-def heat_at_centre(z: PrimitiveDescriptors) -> Float[Tensor, "N K"]:
+def heat_at_centre(heatmap: Float[Tensor, "N K H W"], centre: Float[Tensor, "N K 2"]) -> Float[Tensor, "N K"]:
     """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum."""
-    maps = z.heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
-    places = z.centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
+    maps = heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
+    places = centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
     # The corners of the grid are aligned, and of a single cell every place is that cell, as in the grid.
     heat = F.grid_sample(maps, places, mode="bilinear", padding_mode="border", align_corners=True)
-    return heat.view_as(z.presence) / z.heatmap.amax((2, 3))
+    return heat.view(centre.shape[:2]) / heatmap.amax((2, 3))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """On its evidence: heat maps drawn by hand, whose value at the centre is known."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import Subset
 from parse_dg.explain.measures.evidence import evidence
 from parse_dg.explain.measures.localisation import heat_at_centre, locate
-from parse_dg.model.primitives import PrimitiveDescriptors, describe
+from parse_dg.model.primitives import describe
 from tests.conftest import Tiny
 from tests.explain.measures.test_collapse import APART, located
 from tests.explain.test_explanation import placed_model
@@ -21,7 +22,7 @@ def heat(cells: list[list[float]]) -> float:
     heatmap = torch.tensor(cells, dtype=torch.float64)
     assert float(heatmap.sum()) == pytest.approx(1)
     z = describe((heatmap + 1e-300).log()[None, None], torch.tensor(1.0, dtype=torch.float64))
-    return float(heat_at_centre(z))
+    return float(heat_at_centre(z.heatmap, z.centre))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,7 @@ def test_x_is_along_columns_and_y_along_rows() -> None:
     heatmap = torch.zeros(1, 2, 3, 5)
     heatmap[0, :, 0, 4], heatmap[0, :, 2, 0] = 0.8, 0.2
     centre = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]])
-    z = PrimitiveDescriptors(centre, torch.ones(1, 2), torch.ones(1, 2, 2), heatmap)
-    assert heat_at_centre(z).tolist() == [[1, 0.25]]
+    assert heat_at_centre(heatmap, centre).tolist() == [[1, 0.25]]
 
 
 def test_only_present_primitives_count() -> None:
@@ -77,3 +77,37 @@ def test_maps_are_seen_when_images_are_read(tiny: Tiny) -> None:
     assert torch.allclose(found.heat_at_centre[:, :3], torch.tensor([1.0, 0.0, 1.0]).expand(5, -1), atol=1e-5)
     measured = evidence(found)
     assert (measured.present, measured.on_evidence) == (15, pytest.approx(2 / 3))
+
+
+def test_a_window_moves_the_centre_and_not_the_map_it_is_held_against(tiny: Tiny) -> None:
+    """Two peaks far apart, the first a little stronger; and a peak far from a plain, where the mean lies."""
+    maps = torch.full((2, 9, 9), -60.0)
+    maps[0, 4, 0], maps[0, 4, 8] = 40.2, 40.0
+    maps[1, :, 4:], maps[1, 4, 0] = 40.0, 41.0
+    subset = Subset(open_benchmark(tiny().data).domain("photo"), np.arange(2))
+    model = placed_model(maps, window=1.0)
+    bottleneck = model.parse().network.bottleneck
+    whole = locate(placed_model(maps), subset)
+    before = locate(model, subset)
+    assert torch.equal(before.heat_at_centre, whole.heat_at_centre)  # the window has not begun to close in
+    assert before.heat_at_centre[:, 0].tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert before.heat_at_centre[:, 1].tolist() == pytest.approx([math.exp(-1)] * 2, rel=1e-5)
+    bottleneck.advance(1.0)
+    after = locate(model, subset)
+    assert after.centre[0].flatten().tolist() == pytest.approx([-1, 0, -1, 0], abs=0.01)
+    assert after.heat_at_centre.flatten().tolist() == pytest.approx([1] * 4, abs=0.01)
+    assert torch.equal(after.presence, before.presence)
+
+
+def test_a_window_does_not_flatter_the_measure(tiny: Tiny) -> None:
+    """A peak, an empty cell, a ridge: the centre is before the ridge, and the whole map says what is there."""
+    maps = torch.full((1, 9, 9), -60.0)
+    maps[0, 4, 2], maps[0, 4, 4:] = 1.0, 0.9
+    model = placed_model(maps, window=2.0)
+    model.parse().network.bottleneck.advance(1.0)
+    found = locate(model, Subset(open_benchmark(tiny().data).domain("photo"), np.arange(1)))
+    weights = {column: math.exp(value - (column - 2) ** 2 / 8) for column, value in enumerate(maps[0, 4].tolist())}
+    column = sum(column * weight for column, weight in weights.items()) / sum(weights.values())
+    assert 3 < column < 4  # between nothing, at 3, and the ridge, from 4 on
+    assert float(found.centre[0, 0, 0]) == pytest.approx(2 * column / 8 - 1, abs=1e-6)
+    assert float(found.heat_at_centre) == pytest.approx((column - 3) * math.exp(-0.1), abs=1e-5)

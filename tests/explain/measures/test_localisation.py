@@ -51,8 +51,11 @@ class Told(nn.Module):
             centre=self.centres[here],
             presence=self.presence[here],
             extent=torch.full((len(features), count, 2), 0.1),
-            heatmap=torch.full((len(features), count, 4, 4), 1 / 16),
+            heatmap=self.whole_maps(features),
         )
+
+    def whole_maps(self, features: Tensor) -> Tensor:
+        return torch.full((len(features), self.centres.shape[1], 4, 4), 1 / 16)
 
 
 class Passing(Backbone):
@@ -79,6 +82,9 @@ class Recognising(nn.Module):
         found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
         self.told.seen = 0
         return self.told(features)._replace(centre=self.told.centres[found])
+
+    def whole_maps(self, features: Tensor) -> Tensor:
+        return self.told.whole_maps(features)
 
 
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
