@@ -50,6 +50,9 @@ class GroupSettings(NamedTuple):
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float | None = None
     """None: that of the run."""
+    momentum: float | None = None
+    """Given: this group descends by SGD along the running mean of its gradients, which keeps them in proportion;
+    None: by Adam."""
 
 
 class Algorithm(nn.Module, ABC):
@@ -71,6 +74,11 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         """The terms of the loss on a batch; `generator` (on the CPU) supplies every random draw."""
+
+    def advance(self, step: int, steps: int) -> None:
+        """Told before every step of training that it is number `step` of `steps`, from 1: for what changes over a
+        run. It must follow from the two numbers alone, so that a run that is resumed is where it was.
+        """
 
     def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
         """The updates of one step, one after the other: what comes next is computed after the last has been made.

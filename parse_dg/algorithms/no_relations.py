@@ -54,6 +54,9 @@ class NoRelations(Algorithm):
         self.classifier = linear(5 * config.primitives.count, classes, generator)
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
 
+    def advance(self, step: int, steps: int) -> None:
+        self.bottleneck.advance((step - 1) / steps)
+
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
@@ -70,6 +73,5 @@ class NoRelations(Algorithm):
         return grouped(self)
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
-        inputs = torch.cat((z.centre.flatten(1), z.presence, z.extent.flatten(1)), 1)  # (B, 5K)
-        logits: Tensor = self.classifier(inputs)
+        logits: Tensor = self.classifier(z.flat())
         return logits

@@ -22,6 +22,9 @@ from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentra
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES
 
+SELECTION_MOMENTUM = 0.9
+"""Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckWeights:
@@ -59,6 +62,9 @@ class ParseConfig(StructureConfig):
     guidance: float = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
     training alone; no score depends on it."""
+    probe: float = 0.0
+    """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
+    No Relations' head, in training alone: primitives form before classes have chosen their relations."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
@@ -66,6 +72,7 @@ class ParseConfig(StructureConfig):
         require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
         require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
         require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
+        require(self.probe >= 0, "algorithm.probe", self.probe, "0 or more")
 
 
 class Parse(Algorithm):
@@ -92,8 +99,18 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.look = 0
+        """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
+        self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
+
+    def advance(self, step: int, steps: int) -> None:
+        progress = (step - 1) / steps
+        self.network.bottleneck.advance(progress)
+        self.network.structure.composition.advance(progress)
+        every = self.config.composition.select_every
+        self.look = every if every and step % every == 0 else 0
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         output: ParseOutput = self.network(images)
@@ -101,12 +118,15 @@ class Parse(Algorithm):
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
         with self._taps() as maps:
-            output: ParseOutput = self.network(example.images, generator)
+            output: ParseOutput = self.network(example.images, generator, self.look)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
             **self.guided(self.guide, self.config.guidance, output.features, example.labels),
         }
+        if self.probe is not None:
+            probed = self.cross_entropy(self.probe(output.descriptors.flat()), example.labels)
+            terms["probe"] = self.config.probe * probed
         if output.structure.l1 is not None:
             terms["sparsity"] = self.config.sparsity * output.structure.l1
         if self.config.angle_repulsion and "quaternary" in SWITCHES[self.config.vocabulary.families]:
@@ -118,7 +138,18 @@ class Parse(Algorithm):
         return terms
 
     def settings(self) -> dict[Group, GroupSettings]:
-        return {"encoders": GroupSettings(rate_factor=self.config.miro.rate_factor)}
+        settings: dict[Group, GroupSettings] = {"encoders": GroupSettings(rate_factor=self.config.miro.rate_factor)}
+        if self.config.composition.select_every:
+            settings["composition"] = GroupSettings(
+                rate_factor=self._selection_factor(), momentum=SELECTION_MOMENTUM
+            )
+        return settings
+
+    def _selection_factor(self) -> float:
+        """C / scale: with it the gradient of a class weight is that of the mean over the class's images, in scores,
+        whatever the number of classes and the scale; and a rate means the same everywhere.
+        """
+        return len(self.network.structure.composition.weight) / self.config.composition.scale_start
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())

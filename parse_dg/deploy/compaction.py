@@ -20,7 +20,7 @@ from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, build_model
 from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
-FOR_TRAINING = ("guide.", "mutual_information.")
+FOR_TRAINING = ("guide.", "probe.", "mutual_information.")
 """Parts of the algorithm that only its loss uses."""
 
 
@@ -72,7 +72,7 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
 def _only_scoring(spec: ModelSpec) -> ModelSpec:
     """The same model without what trained it and no score depends on."""
     assert isinstance(spec.algorithm, ParseConfig)
-    scoring = replace(spec.algorithm, guidance=0.0, miro=replace(spec.algorithm.miro, weight=0.0))
+    scoring = replace(spec.algorithm, guidance=0.0, probe=0.0, miro=replace(spec.algorithm.miro, weight=0.0))
     return replace(spec, algorithm=scoring)
 
 

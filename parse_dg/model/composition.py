@@ -5,20 +5,22 @@ Letters: C classes, M columns of the vocabulary, n of them that some class uses.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from parse_dg.config import check_choices, require
-from parse_dg.model import fused
 from parse_dg.model.host import HostCopy
-from parse_dg.model.sparsemax import Support, Threshold, backward_on_support, find_support
+from parse_dg.model.restricted import Lambda, restricted_sparsemax
+from parse_dg.model.sparsemax import LimitedSupport, Support, find_limited_support, find_support, sparsemax
 from parse_dg.model.vocabulary import Block, Vocabulary
 
-Lambda = Float[Tensor, "C M"]
+PRESENCE_SPREAD = 0.2
+"""start=presence: by how much of their mean the weights of a class differ at the start (standard deviation)."""
+BEGIN_WITH = 8
+"""Training begins with this many times relations_per_class, and comes down to it over its first half."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +30,24 @@ class CompositionConfig:
     logit_scale: Literal["learnable", "fixed", "none"] = "learnable"
     """Scores lie in [0, 1]; cross-entropy needs a factor. `none` is the literal text."""
     scale_start: float = 15.0
-    start: Literal["simplex", "normal", "zeros"] = "simplex"
-    """`simplex`: every family gets its share of weight, on a few random applications. `normal`: N(0, std²).
-    `zeros`: all applications equally weighted."""
+    start: Literal["presence", "simplex", "normal", "zeros"] = "simplex"
+    """`presence`: every class on the presence of every primitive, nearly equally weighted; relations are for
+    selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `normal`:
+    N(0, std²). `zeros`: all applications equally weighted."""
     start_mass: tuple[float, float, float, float] = (0.3, 0.3, 0.2, 0.2)
     """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
     start_entries: int = 8
     """simplex: how many applications of each predicate a class starts with."""
     start_margin: float = 0.02
-    """simplex: how far below the support every other application starts."""
+    """presence, simplex: how far below the support every other application starts."""
     start_std: float = 0.01
     """normal: the standard deviation."""
+    select_every: int = 0
+    """An addition to the paper: every so many steps Λ is given the gradient of *all* class weights, also of those
+    that are zero, so that a class can take up any application (selection.py). 0: only what has weight learns."""
+    relations_per_class: int | None = None
+    """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
+    with more and comes down to it half-way."""
 
     def __post_init__(self) -> None:
         check_choices(self, "composition")
@@ -47,6 +56,9 @@ class CompositionConfig:
         require(self.start_entries >= 1, "composition.start_entries", self.start_entries, "at least 1")
         require(self.start_margin > 0, "composition.start_margin", self.start_margin, "positive")
         require(self.start_std >= 0, "composition.start_std", self.start_std, "0 or more")
+        require(self.select_every >= 0, "composition.select_every", self.select_every, "0 or more")
+        limit = self.relations_per_class
+        require(limit is None or limit >= 1, "composition.relations_per_class", limit, "at least 1, or none")
         mass = self.start_mass
         ok = len(mass) == 4 and all(0 <= share < math.inf for share in mass) and mass[0] > 0
         require(ok, "composition.start_mass", self.start_mass, "four shares, 0 or more, the first positive")
@@ -82,7 +94,7 @@ class _Known(NamedTuple):
 class PendingSupport(NamedTuple):
     """The support of Λ, found or being found on the device; how many columns are used is on its way here."""
 
-    support: Support
+    support: Support | LimitedSupport
     used: HostCopy
 
 
@@ -115,16 +127,25 @@ class Composition(nn.Module):
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
+        self.limit = config.relations_per_class
+        """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
         self._last: _Known | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
+
+    def advance(self, progress: float) -> None:
+        """Come down to `relations_per_class`; `progress` is the share of training that is done."""
+        if self.config.relations_per_class is not None:
+            more = BEGIN_WITH ** max(0.0, 1 - 2 * progress)
+            self.limit = round(self.config.relations_per_class * more)
 
     def find_support(self) -> PendingSupport | None:
         """Begin to look for the columns that some class uses, without waiting for CUDA; None if they are known."""
         if self._known() is not None:
             return None
         with torch.no_grad():
-            support = find_support(self.weight)
+            limit = self.limit if self.training else self.config.relations_per_class
+            support = find_support(self.weight) if limit is None else find_limited_support(self.weight, limit)
             return PendingSupport(support, HostCopy(support.used.sum()))
 
     def active(self, pending: PendingSupport | None = None) -> ActiveWeights:
@@ -135,7 +156,7 @@ class Composition(nn.Module):
         pending = pending or self.find_support()
         assert pending is not None
         columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
-        weights, l1 = _RestrictedSparsemax.apply(self.weight, columns, pending.support.threshold, self.penalised)  # type: ignore[no-untyped-call]
+        weights, l1 = restricted_sparsemax(self.weight, columns, pending.support, self.penalised)
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
             self._last = _Known(self.weight.detach(), self.weight._version, self.penalised, found)
@@ -176,61 +197,31 @@ def _check_columns(columns: Tensor, size: int) -> None:
         raise ValueError(f"columns must be whole numbers that ascend within [0, {size})")
 
 
-class _RestrictedSparsemax(torch.autograd.Function):
-    """Columns of sparsemax(Λ) that hold the whole support, and the mean of |Λ|. Exact in both directions: outside
-    the support both the value and the Jacobian are zero. The gradient of Λ is written once, for both.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, weight: Tensor, columns: Tensor, tau: Threshold, penalised: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        restricted = tau.weights(weight.index_select(1, columns))
-        ctx.save_for_backward(weight, columns, restricted)
-        ctx.set_materialize_grads(False)
-        return restricted, _mean_l1(weight) if penalised else None
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_weights: Tensor | None, of_l1: Tensor | None) -> tuple[Tensor | None, ...]:
-        weight, columns, restricted = ctx.saved_tensors
-        full = torch.zeros_like(weight) if of_l1 is None else _sign_times(weight, of_l1 / weight.numel())
-        if of_weights is not None:
-            full.index_add_(1, columns, backward_on_support(of_weights, restricted))
-        return full, None, None, None
-
-
-def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:
-    """The mean of |Λ|, without a copy of Λ."""
-    if weight.is_cuda:
-        total: Tensor = torch.linalg.vector_norm(weight, 1)
-        return total / weight.numel()
-    # On the CPU vector_norm sums in a row and loses digits.
-    rows_at_once = max(1, 2**19 // weight.shape[1])
-    return torch.stack([rows.abs().sum() for rows in torch.split(weight, rows_at_once)]).sum() / weight.numel()
-
-
-def _sign_times(weight: Lambda, factor: Float[Tensor, ""]) -> Lambda:
-    """sign(Λ) · factor, the gradient of factor · Σ|Λ|."""
-    if fused.usable(weight):
-        from parse_dg.model.fused.sparsemax import sign_times
-
-        return sign_times(weight, factor)
-    return weight.sign().mul_(factor)
-
-
 def initial_lambda(
     classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
 ) -> Lambda:
-    """Λ before training. Only what starts inside the support receives a gradient, so this decides a lot."""
+    """Λ before training. Without selection only what starts inside the support ever learns: this decides a lot."""
     shape = (classes, vocabulary.size)
     match config.start:
         case "zeros":
             return torch.zeros(shape)
         case "normal":
             return torch.randn(shape, generator=generator) * config.start_std
+        case "presence":
+            return _presence_start(classes, vocabulary, config, generator)
         case _:
             return _simplex_start(classes, vocabulary, config, generator)
+
+
+def _presence_start(
+    classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
+) -> Lambda:
+    """Every class on the presence of all primitives: classes that were equal would give primitives no gradient."""
+    start = torch.full((classes, vocabulary.size), -config.start_margin)
+    presence = vocabulary.blocks[0].size
+    drawn = 1 + PRESENCE_SPREAD * torch.randn(classes, presence, generator=generator)
+    start[:, :presence] = sparsemax(drawn / presence)
+    return start
 
 
 def _simplex_start(

@@ -28,10 +28,12 @@ class ParseNetwork(nn.Module):
         super().__init__()
         self.backbone, self.bottleneck, self.structure = backbone, bottleneck, structure
 
-    def forward(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None) -> ParseOutput:
-        """Normalised images → scores. In training `generator` draws for MixStyle."""
+    def forward(
+        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None, look: int = 0
+    ) -> ParseOutput:
+        """Normalised images → scores. In training `generator` draws for MixStyle; `look`: see StructuralLayer."""
         support = self.structure.composition.find_support()  # early: the device finds it while work is queued
         features = self.backbone(images, generator)
         descriptors = self.bottleneck(features)
-        structure = self.structure(descriptors, support)
+        structure = self.structure(descriptors, support, look)
         return ParseOutput(structure.logits, features, descriptors, structure)

@@ -53,6 +53,10 @@ class Support(NamedTuple):
     used: Bool[Tensor, "M"]
     """Which columns are inside the support of some row; a row without a projection claims the first."""
 
+    def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
+        """The projection on some of the columns, given the entries of those."""
+        return self.threshold.weights(z)
+
 
 def find_support(z: Float[Tensor, "R M"]) -> Support:
     """τ of every row, exact, and the columns that lie above it in some row."""
@@ -64,6 +68,33 @@ def find_support(z: Float[Tensor, "R M"]) -> Support:
         highest, depth, used = on_cuda.find_support(z)
         return Support(Threshold(highest, depth), used)
     return _find_support(z)
+
+
+class LimitedSupport(NamedTuple):
+    """What the projection onto the vectors of the simplex with at most k entries keeps of the rows of a matrix."""
+
+    threshold: Threshold
+    used: Bool[Tensor, "M"]
+    """Which columns are inside the support of some row."""
+    kept: Int[Tensor, "R k"]
+    """The columns of the k largest entries of each row: it may use no others."""
+
+    def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
+        """The projection on the columns that are `used`, given the entries of those."""
+        place = self.used.cumsum(0).sub_(1).clamp_min_(0)[self.kept]  # (R, k) among the columns that are used
+        own = torch.zeros_like(z).scatter_reduce_(1, place, self.used[self.kept].to(z.dtype), "amax")
+        return self.threshold.weights(z) * own
+
+
+def find_limited_support(z: Float[Tensor, "R M"], limit: int) -> LimitedSupport:
+    """The nearest vector of the simplex with at most `limit` entries: the row's largest ones, projected by
+    themselves (Kyrillidis et al. 2013, arXiv:1206.1529).
+    """
+    largest, kept = z.topk(min(limit, z.shape[1]), dim=1)
+    threshold = find_support(largest).threshold
+    inside = (threshold.weights(largest) != 0).to(z.dtype)  # NaN too
+    used = z.new_zeros(z.shape[1]).scatter_reduce_(0, kept.flatten(), inside.flatten(), "amax") > 0
+    return LimitedSupport(threshold, used, kept)
 
 
 def _find_support(z: Float[Tensor, "R M"]) -> Support:

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from parse_dg.model import fused
-from parse_dg.model.composition import Composition, CompositionConfig, PendingSupport
+from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig, PendingSupport
 from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, presence_shares
 from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.selection import looking
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
 AT_ONCE = 2**20
@@ -67,16 +68,34 @@ class StructuralLayer(nn.Module):
         self.composition = Composition(classes, self.vocabulary, config.composition, generator, columns)
         self._chosen: _Chosen | None = None
 
-    def forward(self, z: PrimitiveDescriptors, support: PendingSupport | None = None) -> StructuralOutput:
+    def forward(
+        self, z: PrimitiveDescriptors, support: PendingSupport | None = None, look: int = 0
+    ) -> StructuralOutput:
         """Descriptors → class scores, exact: what is not evaluated has weight zero in every class.
 
-        `support` is `composition.find_support()`, for whoever could ask for it early.
+        `support` is `composition.find_support()`, for whoever could ask for it early. With a `look` the gradient of
+        the scores reaches all of Λ, as if for so many steps (selection.py).
         """
         with torch.autocast(z.centre.device.type, enabled=False):
             active = self.composition.active(support)
             scores = self._score(z, active.applications, active.weights)
+            if look:
+                scores = self._look(z, active, scores, look)
             logits = self.composition.logits(scores)
         return StructuralOutput(logits, scores, active.applications, active.weights, active.l1)
+
+    def _look(
+        self, z: PrimitiveDescriptors, active: ActiveWeights, scores: Float[Tensor, "B C"], steps: int
+    ) -> Float[Tensor, "B C"]:
+        weight, columns = self.composition.weight, self.composition.columns
+        used = torch.zeros_like(weight, dtype=torch.bool).index_copy_(1, active.columns, active.weights > 0)
+        seen = PrimitiveDescriptors(*(part.detach() for part in z))
+
+        def evaluate(first: int, last: int) -> Float[Tensor, "B m"]:
+            with torch.autocast(seen.centre.device.type, enabled=False):
+                return self.evaluate(seen, columns[first:last])
+
+        return looking(scores, weight, used, evaluate, steps)
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""

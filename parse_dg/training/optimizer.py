@@ -47,8 +47,30 @@ class OptimizerConfig:
         require(ok, "optimizer.clip_norm", self.clip_norm, "positive, or none")
 
 
-def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.optim.Adam:
-    """Adam over the algorithm's groups; `initial_lr` of each is the rate before the schedule."""
+class Descent(torch.optim.Adam):
+    """Adam; a group with a `momentum` descends by SGD instead, along the running mean of its gradients."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        for group in self.param_groups:
+            if group["momentum"] is not None:
+                for parameter in group["params"]:
+                    self._descend(parameter, group["lr"], group["momentum"])
+        super().step(closure)
+
+    def _descend(self, parameter: Tensor, rate: float, momentum: float) -> None:
+        gradient, parameter.grad = parameter.grad, None  # so that Adam passes over it
+        if gradient is None:
+            return
+        state = self.state[parameter]
+        if "mean" not in state:
+            state["mean"] = torch.zeros_like(parameter)
+        parameter.sub_(state["mean"].lerp_(gradient, 1 - momentum), alpha=rate)
+
+
+def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> Descent:
+    """The optimiser of the algorithm's groups; `initial_lr` of each is the rate before the schedule."""
     rates = {
         "backbone": config.backbone_rate,
         "head": config.head_rate,
@@ -70,10 +92,11 @@ def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> torch.opti
                     "lr": rate,
                     "initial_lr": rate,
                     "betas": settings.betas,
+                    "momentum": settings.momentum,
                     "weight_decay": decay if settings.weight_decay is None else settings.weight_decay,
                 }
             )
-    return torch.optim.Adam(groups, fused=True)  # one pass: Λ has tens of millions of entries
+    return Descent(groups, fused=True)  # one pass: Λ has tens of millions of entries
 
 
 def set_rates(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:

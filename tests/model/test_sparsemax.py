@@ -1,10 +1,12 @@
 """Sparsemax against its definition, on rows of one block and of many."""
 
+from itertools import combinations
+
 import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.sparsemax import WIDTH, backward_on_support, find_support, sparsemax
+from parse_dg.model.sparsemax import WIDTH, backward_on_support, find_limited_support, find_support, sparsemax
 from tests.model.reference import sparsemax_by_bisection, sparsemax_by_sorting, sparsemax_exact
 
 
@@ -228,3 +230,36 @@ def test_gradients_at_kinks_and_extremes_are_finite_and_sum_to_zero(name: str) -
     (gradient,) = torch.autograd.grad(sparsemax(z), z, randn(1, len(ADVERSARIAL[name]), seed=17))
     assert gradient.isfinite().all()
     assert gradient.sum().abs() < 1e-13
+
+
+@pytest.mark.parametrize("limit", [1, 3, 12])
+def test_limited_to_the_largest_entries(limit: int) -> None:
+    """The nearest of all vectors of the simplex with at most so many entries: every choice of entries is tried."""
+    z = torch.randn(6, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 0.3
+    support = find_limited_support(z, limit)
+    found = torch.zeros_like(z)
+    found[:, support.used] = support.weights(z[:, support.used])
+    assert bool(((found > 0).sum(1) <= limit).all())
+    for row, weights in zip(z, found, strict=True):
+        nearest = torch.inf
+        for chosen in combinations(range(8), min(limit, 8)):
+            candidate = torch.zeros(8, dtype=torch.float64)
+            candidate[list(chosen)] = sparsemax(row[list(chosen)])
+            nearest = min(nearest, float((candidate - row).square().sum()))
+        assert float((weights - row).square().sum()) == pytest.approx(nearest, abs=1e-12)
+
+
+def test_a_limit_holds_where_entries_are_equal() -> None:
+    z = torch.zeros(3, 50)
+    support = find_limited_support(z, 4)
+    weights = support.weights(z[:, support.used])
+    assert (weights > 0).sum(1).tolist() == [4, 4, 4]
+    torch.testing.assert_close(weights.sum(1), torch.ones(3))
+
+
+def test_a_limited_row_uses_nothing_of_its_neighbours() -> None:
+    """A column that another row uses has weight zero in a row where it is not among the largest."""
+    z = torch.tensor([[0.5, 0.49, 0.48, 0.0], [0.0, 0.0, 0.5, 0.5]])
+    support = find_limited_support(z, 2)
+    assert support.used.tolist() == [True, True, True, True]
+    torch.testing.assert_close(support.weights(z), torch.tensor([[0.505, 0.495, 0, 0], [0, 0, 0.5, 0.5]]))

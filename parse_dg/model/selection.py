@@ -1,0 +1,62 @@
+"""Selection: how a class takes up applications that it does not use yet.
+
+Sparsemax has no gradient outside its support: by itself, what starts at weight zero stays there. But sparsemax is a
+projection onto the simplex, and gradient descent on w with that projection moves every entry of Λ by the gradient
+of its weight, used or not; the best a class lacks then rises until it is inside. So every few steps all M
+applications are evaluated, without a gradient of their own, and Λ is given for every weight that is zero
+
+    ∂L/∂w - (mean of ∂L/∂w over the weights in use),
+
+which is negative just where taking the application up would lower the loss (at an optimum on the simplex it is so
+nowhere: the condition of Karush, Kuhn and Tucker). On the weights in use the same difference is the gradient
+through sparsemax, which is there at every step. In between nothing of weight zero is evaluated.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+AT_ONCE = 2**22
+"""About how many activations (images × applications) are evaluated together on a look at all of them."""
+
+
+def looking(
+    scores: Float[Tensor, "B C"],
+    weight: Float[Tensor, "C M"],
+    used: Bool[Tensor, "C M"],
+    evaluate: Callable[[int, int], Float[Tensor, "B m"]],
+    steps: int,
+) -> Float[Tensor, "B C"]:
+    """The scores themselves; their gradient also reaches the entries of Λ (`weight`) whose class weight is zero.
+
+    `used` says which weights are not; `evaluate(first, last)` gives the activations of the columns of Λ from
+    `first` to before `last`; `steps` is how many steps this look stands for.
+    """
+    result: Tensor = _Looking.apply(scores, weight, used, evaluate, steps)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Looking(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, weight: Tensor, used: Tensor, evaluate: Callable[[int, int], Tensor], steps: int
+    ) -> Tensor:
+        ctx.save_for_backward(used)
+        ctx.evaluate, ctx.steps = evaluate, steps
+        return scores.view_as(scores)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_scores: Tensor) -> tuple[Tensor | None, ...]:
+        (used,) = ctx.saved_tensors
+        M = used.shape[1]
+        size = max(1, AT_ONCE // max(1, len(of_scores)))
+        of_weights = torch.cat(
+            [of_scores.T @ ctx.evaluate(first, min(first + size, M)) for first in range(0, M, size)], 1
+        )
+        mean = (of_weights * used).sum(1, keepdim=True) / used.sum(1, keepdim=True)
+        return of_scores, (of_weights - mean).masked_fill_(used, 0).mul_(ctx.steps), None, None, None
