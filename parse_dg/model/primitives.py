@@ -37,8 +37,8 @@ class PrimitiveDescriptors(NamedTuple):
     heatmap: Heatmap
     """H̃, of which the centre is the mean: each map is positive and sums to one."""
 
-    def flat(self) -> Float[Tensor, "B 5K"]:
-        """(c, σ, δ) of all primitives in a row."""
+    def flat(self) -> Float[Tensor, "B D"]:
+        """(c, σ, δ) of all primitives in a row: D = 5K numbers."""
         return torch.cat((self.centre.flatten(1), self.presence, self.extent.flatten(1)), 1)
 
 

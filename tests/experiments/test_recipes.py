@@ -10,7 +10,7 @@ from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
 from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import RECIPES, build_config
+from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
 from parse_dg.model.vocabulary import Vocabulary
 
 EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
@@ -47,7 +47,7 @@ def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
     shared = [to_dict(build_config(recipe, algorithm)) for algorithm in ALGORITHMS]
     for config in shared:
         del config["algorithm"], config["mixstyle"], config["averaging"], config["backbone"]["freeze_batchnorm"]
-        for rate in ("backbone_rate", "head_rate", "composition_warmup_steps"):
+        for rate in ("backbone_rate", "head_rate", "composition_rate", "composition_warmup_steps"):
             del config["optimizer"][rate]
     assert all(config == shared[0] for config in shared)
 
@@ -103,7 +103,7 @@ def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> No
 
 def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
     with pytest.raises(
-        InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, domainbed, paper"
+        InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, fine_grained, domainbed, paper"
     ):
         build_config("papr", "erm")
 
@@ -134,3 +134,32 @@ def test_domainbeds_recipe_is_its_codes() -> None:
     assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.schedule) == (5e-5, 5e-5, "constant")
     assert (config.training.label_smoothing, config.augment.randaugment_ops, config.mixstyle.stages) == (0, 0, ())
     assert (config.augment.crop_scale, config.augment.jitter, config.augment.grayscale) == ((0.7, 1.0), 0.3, 0.1)
+
+
+# which recipe for which data
+
+
+def test_every_data_set_gets_the_recipe_that_fits_it() -> None:
+    found = {data: default_recipe(data) for data in ("blueprints", "pacs", "domainnet", "cub-dg", "my/photos")}
+    assert found == {
+        "blueprints": "blueprints",
+        "pacs": "pretrained",
+        "domainnet": "pretrained",
+        "cub-dg": "fine_grained",
+        "my/photos": "pretrained",
+    }
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_fine_grained_classes_keep_their_colours(algorithm: str) -> None:
+    """Crop and flip alone; what else trains is that of `pretrained`, and the rates of heads."""
+    config, coloured = build_config("fine_grained", algorithm), build_config("pretrained", algorithm)
+    augment = config.augment
+    assert (augment.jitter, augment.grayscale, augment.randaugment_ops) == (0, 0, 0)
+    assert (augment.crop_scale, augment.flip) == ((0.7, 1.0), 0.5)
+    assert config.optimizer.head_rate == 1e-3
+    assert (config.backbone, config.mixstyle, config.training) == (
+        coloured.backbone,
+        coloured.mixstyle,
+        coloured.training,
+    )

@@ -64,6 +64,15 @@ SWAD = {
 MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
 LONGER: dict[str, dict[str, Any]] = {
     "parse": {"training__steps": 5, "optimizer__composition_warmup_steps": 2},
+    "parse+selection": {
+        "training__steps": 6,
+        "algorithm__composition__start": "presence",
+        "algorithm__composition__select_every": 2,
+        "algorithm__composition__relations_per_class": 3,
+        "algorithm__probe": 1.0,
+        "algorithm__primitives__window": 1.5,
+        "optimizer__composition_rate": 0.5,
+    },
     "parse+swad": {**SWAD, "training__steps": 6},
     "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
     "dann": {"training__steps": 6, "training__check_every": 4},

@@ -42,6 +42,16 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         "parse",
         {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.7, "algorithm__miro__weight": 0.1},
     ),
+    "parse, selection": (
+        "parse",
+        {
+            "algorithm__composition__start": "presence",
+            "algorithm__composition__select_every": 2,
+            "algorithm__composition__relations_per_class": 3,
+            "algorithm__probe": 1.0,
+            "optimizer__composition_rate": 0.5,
+        },
+    ),
     "erm, SWAD, moving BatchNorm, RandAugment": (
         "erm",
         {**MOVING, **SWAD, "averaging__statistics_batches": 2, "augment__randaugment_ops": 2},
