@@ -25,6 +25,8 @@ class Sizes:
     images: int = 96
     """A batch: 32 of each of three source domains."""
     primitives: int = 16
+    many_primitives: int = 64
+    """Of a vocabulary with a budget."""
     growth: tuple[int, ...] = (8, 16, 24, 32)
     classes: tuple[int, ...] = (7, 65, 200, 345)
     layer_classes: int = 200
@@ -41,6 +43,7 @@ QUICK = Sizes(
     pixels=32,
     images=6,
     primitives=5,
+    many_primitives=8,
     growth=(4, 5, 6),
     classes=(3, 4),
     layer_classes=4,

@@ -25,6 +25,7 @@ from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.data.augment import AugmentConfig
 from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer
@@ -33,6 +34,7 @@ from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "training step: PARSE ÷ ERM"
+BUDGET, LOOK_EVERY = 4000, 10
 STILL = OptimizerConfig(backbone_rate=1e-12, head_rate=1e-12, composition_rate=1e-12)
 """Adam does all its work, and the numbers stay."""
 
@@ -43,6 +45,8 @@ def rows(setting: Setting) -> Iterator[Row]:
         for enumeration in ENUMERATIONS:
             goal = _goal(setting, classes, enumeration)
             yield from comparison.rows(classes, setting.sizes.primitives, enumeration, goal)
+    goal = setting.goal("at most", 1.10) if setting.on_gpu else None
+    yield comparison.selecting(setting.sizes.layer_classes, setting.sizes.many_primitives, goal)
 
 
 def _goal(setting: Setting, classes: int, enumeration: Enumeration) -> Goal | None:
@@ -80,25 +84,54 @@ class Comparison:
         make_trained(layer, self.setting.sizes)
         yield self._row(f"{what}, {TRAINED}", layer, calls, goal)
 
+    def selecting(self, classes: int, primitives: int, goal: Goal | None) -> Row:
+        """The ratio where classes select: ten steps each, one of which looks at every application."""
+        config = ParseConfig(
+            primitives=PrimitivesConfig(count=primitives),
+            vocabulary=VocabularyConfig(budget=BUDGET),
+            composition=CompositionConfig(start="presence", select_every=LOOK_EVERY),
+            sparsity=0.0,
+        )
+        parse = self._algorithm(classes, config)
+        assert isinstance(parse, Parse)
+        batch = example(self.setting, classes)
+        one, other = (update(self.setting, each, batch) for each in (parse, self._algorithm(classes, ErmConfig())))
+        what = f"C = {classes}, K = {primitives}, at most {BUDGET:,} a predicate, {LOOK_EVERY} steps with a look"
+        return self._row(what, parse.network.structure, (_repeated(one), _repeated(other)), goal, LOOK_EVERY)
+
     def _algorithm(self, classes: int, config: AlgorithmConfig) -> Algorithm:
         generator = torch.Generator().manual_seed(0)
         return build_algorithm(copy.deepcopy(self.backbone), classes, config, generator=generator)
 
-    def _row(self, what: str, layer: StructuralLayer, calls: tuple[Call, Call], goal: Goal | None) -> Row:
+    def _row(
+        self, what: str, layer: StructuralLayer, calls: tuple[Call, Call], goal: Goal | None, steps: int = 1
+    ) -> Row:
+        """A call makes so many `steps`."""
         setting = self.setting
         budget = setting.budget(seconds=0.5 if self.erm_step else 1.0)
         parse_laps, erm_laps = in_turns(setting.device, budget, *calls)
         in_use = active_columns(layer, descriptors(setting, layer.vocabulary.primitives))
         note = f"{in_use:,} of {layer.vocabulary.size:,} in use"
         if self.erm_step:
-            return _composed(what, parse_laps, erm_laps, self.erm_step, note)
-        first, second = Side.timed("PARSE step", parse_laps), Side.timed("ERM step", erm_laps)
+            return _composed(what, parse_laps, erm_laps, self.erm_step, note, steps)
+        number = "step" if steps == 1 else f"{steps} steps"
+        first, second = Side.timed(f"PARSE {number}", parse_laps), Side.timed(f"ERM {number}", erm_laps)
         return Row(what=what, first=first, second=second, goal=goal, note=note)
 
 
-def _composed(what: str, parse_head: Laps, erm_head: Laps, erm_step: Laps, note: str) -> Row:
+def _repeated(call: Call) -> Call:
+    """As many steps as there are from one look to the next."""
+
+    def several() -> None:
+        for _ in range(LOOK_EVERY):
+            call()
+
+    return several
+
+
+def _composed(what: str, parse_head: Laps, erm_head: Laps, erm_step: Laps, note: str, steps: int = 1) -> Row:
     heads = zip(parse_head.host, erm_head.host, strict=True)
-    composed = [erm_step.median - erm + parse for parse, erm in heads]
+    composed = [erm_step.median + (parse - erm) / steps for parse, erm in heads]
     return Row(
         what=what,
         first=Side(name="ERM step - ERM head + PARSE head", values=composed),

@@ -137,7 +137,7 @@ def test_every_section_is_answered(report: dict[str, Any]) -> None:
     assert list(report["sections"]) == expected
     assert all(section["rows"] and section["error"] is None for section in report["sections"].values())
     assert report["hardware"]["precision"] == "float32"
-    assert len(report["sections"]["step"]["rows"]) == 2 * len(QUICK.classes) * 2
+    assert len(report["sections"]["step"]["rows"]) == 2 * len(QUICK.classes) * 2 + 1  # and where classes select
 
 
 def test_every_ratio_is_the_quotient_of_the_medians_it_names(report: dict[str, Any]) -> None:
@@ -189,3 +189,8 @@ def test_unknown_sections_and_devices_are_refused(capsys: pytest.CaptureFixture[
         with pytest.raises(SystemExit):
             command.main(wrong)
         assert said in capsys.readouterr().err
+
+
+def test_ten_steps_with_a_look_are_shared_out() -> None:
+    row = step._composed("", Laps([30.0]), Laps([10.0]), Laps([100.0]), "", steps=10)
+    assert row.first.values == [102.0]

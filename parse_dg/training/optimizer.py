@@ -1,4 +1,4 @@
-"""Adam with a rate for each group of parameters, and how the rates change over a run."""
+"""Adam with a rate for each group of parameters, SGD for those that ask for it, and how rates change over a run."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ class OptimizerConfig:
     """Right for a pretrained backbone; a random one wants more."""
     head_rate: float = 1e-3
     composition_rate: float = 1e-3
-    """Of Λ."""
+    """Of Λ. Where classes select (composition.select_every) Λ descends by SGD: a weight moves by this times the
+    gradient of the mean over the images of its class, in scores."""
     weight_decay: float = 0.0
     """ℓ2, on backbone and head; Λ has its own penalty."""
     schedule: Literal["constant", "cosine"] = "constant"

@@ -178,11 +178,11 @@ class Trainer:
     def _step(self, step: int) -> dict[str, torch.Tensor]:
         """The next batch, and an update on it; the loss's terms, detached."""
         set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
-        self.algorithm.advance(step, self.steps)
         return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
 
     def update(self, step: int, example: Example) -> dict[str, torch.Tensor]:
         """Every turn of the algorithm on one batch: loss, gradient, update; the loss's terms, detached."""
+        self.algorithm.advance(step, self.steps)
         found: dict[str, torch.Tensor] = {}
         turns = self.algorithm.turns(example, self.generator)
         while (turn := self._next_turn(turns, example)) is not None:

@@ -8,14 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
-from parse_dg.algorithms.base import Example, Group, LossTerms
+from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms
 from parse_dg.config import change
 from parse_dg.errors import InputError
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.composition import Composition, CompositionConfig
 from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+from parse_dg.training.optimizer import (
+    Descent,
+    OptimizerConfig,
+    build_optimizer,
+    restore_optimizer,
+    save_optimizer,
+    set_rates,
+)
 from tests.model.reference import sparsemax_by_sorting
 
 
@@ -226,3 +233,61 @@ def test_a_norm_to_clip_to_is_positive(clip: float) -> None:
 def test_an_unknown_schedule_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"unknown schedule 'linear': valid are constant, cosine"):
         change(OptimizerConfig(), {"schedule": "linear"})
+
+
+# SGD for the groups that ask for it
+
+
+class Quadratic(Algorithm):
+    """Two parameters, ½ Σ target·w²; what is called `composition` descends by SGD."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow, self.plain = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        steep = torch.tensor([1.0, 10.0, 0.0])
+        return {"loss": 0.5 * (steep * (self.slow.square() + self.plain.square())).sum()}
+
+    def settings(self) -> dict[Group, GroupSettings]:
+        return {"composition": GroupSettings(rate_factor=2.0, momentum=0.5)}
+
+    def groups(self) -> dict[Group, list[nn.Parameter]]:
+        return {"backbone": [], "head": [self.plain], "composition": [self.slow]}
+
+
+def _steps(algorithm: Quadratic, optimizer: Descent, count: int) -> None:
+    for _ in range(count):
+        optimizer.zero_grad()
+        sum(algorithm.losses(None, torch.Generator()).values()).backward()  # type: ignore[arg-type, union-attr]
+        optimizer.step()
+
+
+def test_a_group_with_momentum_follows_the_running_mean_of_its_gradients() -> None:
+    """Along it, in proportion: the steep direction moves ten times as far as the other, the flat one not at all."""
+    algorithm = Quadratic()
+    optimizer = build_optimizer(algorithm, OptimizerConfig(composition_rate=0.01, head_rate=0.1))
+    _steps(algorithm, optimizer, 2)
+    w, mean = [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]
+    for _ in range(2):
+        mean = [0.5 * m + 0.5 * steep * x for m, steep, x in zip(mean, (1, 10, 0), w, strict=True)]
+        w = [x - 0.02 * m for x, m in zip(w, mean, strict=True)]
+    torch.testing.assert_close(algorithm.slow.detach(), torch.tensor(w))
+    moved = 1 - algorithm.plain.detach()
+    assert moved[0] == pytest.approx(float(moved[1]), rel=1e-3)  # Adam: whatever the size of the gradient
+
+
+def test_a_group_with_momentum_goes_on_from_what_was_saved() -> None:
+    config = OptimizerConfig(composition_rate=0.01)
+    whole, broken_off = Quadratic(), Quadratic()
+    _steps(whole, build_optimizer(whole, config), 4)
+    first = build_optimizer(broken_off, config)
+    _steps(broken_off, first, 2)
+    second = build_optimizer(broken_off, config)
+    restore_optimizer(second, save_optimizer(first))
+    _steps(broken_off, second, 2)
+    assert torch.equal(whole.slow, broken_off.slow)
+    assert torch.equal(whole.plain, broken_off.plain)
