@@ -114,7 +114,9 @@ def _add_compact(commands: "Commands") -> None:
         "figures in a .json file of the same name.\n\n"
         "Both models predict every image of the benchmark first. At threshold 0 nothing may change: if a\n"
         "prediction does, or a logit by more than a millionth, nothing is written. Above 0, what changes is\n"
-        "measured. Several runs give one table, a row a run.",
+        "measured. Several runs give one table, a row a run.\n\n"
+        "In use at the start are the applications that some class used before training: that the others were\n"
+        "out of use then is the start's doing, not training's.",
         epilog="example:\n  parse-dg compact runs/blueprints/parse/*/seed0 --format markdown",
     )
     command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder; several give one table")

@@ -23,6 +23,7 @@ from parse_dg.deploy.model_file import Model, load_model, pick_device, save_mode
 from parse_dg.errors import InputError
 from parse_dg.evaluation.accuracy import Accuracy, Predictions, predict, score
 from parse_dg.experiments.folder import read_config, require_same_images, write_json
+from parse_dg.experiments.start import applications_at_start
 
 TOLERANCE = 1e-6
 """Lossless: no logit moves by more than this, times the logit where that is above 1. A float32 is exact to 6e-8 of
@@ -66,6 +67,8 @@ class CompactionOutcome:
     target: Comparison
     sources: tuple[Comparison, ...]
     compaction: Compaction
+    applications_at_start: int | None
+    """How many some class used before training; None if that is not known (start.py) or the model was compact."""
     classes: tuple[str, ...]
     path: Path
     size_before: int
@@ -133,6 +136,7 @@ def compact_run(
         small, report = compact(full, threshold)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
+    at_start = None if full.compact else applications_at_start(config, full)
     benchmark = open_benchmark(config.data, progress)
     require_same_images(folder, benchmark)
     compared: dict[str, Comparison] = {}
@@ -147,6 +151,7 @@ def compact_run(
         target=compared.pop(config.data.target),
         sources=tuple(compared.values()),
         compaction=report,
+        applications_at_start=at_start,
         classes=full.spec.classes,
         path=path,
         size_before=(folder / "model.safetensors").stat().st_size,
@@ -227,7 +232,11 @@ def as_json(outcome: CompactionOutcome) -> dict[str, Any]:
         "target": outcome.target.domain,
         "seed": outcome.seed,
         "threshold": report.threshold,
-        "applications": {"before": report.applications_before, "after": report.applications_after},
+        "applications": {
+            "before": report.applications_before,
+            "at_start": outcome.applications_at_start,
+            "after": report.applications_after,
+        },
         "active_applications_per_class": dict(zip(outcome.classes, report.active_per_class, strict=True)),
         "lambda_parameters": {"before": report.parameters_before, "after": report.parameters_after},
         "reduction": report.reduction,

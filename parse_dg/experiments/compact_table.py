@@ -28,6 +28,8 @@ class Row:
     reduction: float
     applications_before: float
     applications_after: float
+    applications_at_start: float | None
+    """In use before training; None if that is not known of one of the runs."""
     gflops_before: float
     gflops_after: float
     images: float
@@ -40,6 +42,7 @@ class Row:
 
 NAMES = ("data", "target", "seed")
 """The fields that say what a row is of."""
+UNKNOWN = "–"
 
 CELLS: dict[str, Callable[[Row], str]] = {
     "data": lambda row: row.data,
@@ -49,14 +52,16 @@ CELLS: dict[str, Callable[[Row], str]] = {
     "parameters of Λ": lambda row: _change(row.lambda_parameters_before, row.lambda_parameters_after, _count),
     "reduction of Λ": lambda row: percent(row.reduction),
     "applications": lambda row: _change(row.applications_before, row.applications_after, _count),
+    "in use at the start": lambda row: _count_or_unknown(row.applications_at_start),
     "GFLOPs": lambda row: _change(row.gflops_before, row.gflops_after, _gflops),
     "same prediction": lambda row: f"{_count(row.same_prediction)} of {_count(row.images)}",
     "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
 }
 """Heading → what stands below it."""
 FOOTNOTE = (
-    "parameters of the whole model, and of Λ alone; GFLOPs of one image; same prediction: images of all domains on "
-    "which the predicted class is the same; accuracy on all images of the target, never seen in training"
+    "parameters of the whole model, and of Λ alone; in use at the start: applications that some class used before "
+    "training; GFLOPs of one image; same prediction: images of all domains on which the predicted class is the "
+    "same; accuracy on all images of the target, never seen in training"
 )
 
 
@@ -104,6 +109,8 @@ def read_row(folder: Path) -> tuple[Row, float] | None:
             "target_images": target["images"],
         }
         values: dict[str, Any] = {name: _number(value) for name, value in figures.items()}
+        at_start = report["applications"].get("at_start")  # older reports do not say
+        values["applications_at_start"] = None if at_start is None else _number(at_start)
         names = (report["benchmark"]["name"], report["target"], report["seed"])
         values |= dict(zip(NAMES, map(str, names), strict=True))
         row = Row(**values)
@@ -172,6 +179,7 @@ def _row(outcome: CompactionOutcome) -> Row:
         reduction=report.reduction,
         applications_before=report.applications_before,
         applications_after=report.applications_after,
+        applications_at_start=outcome.applications_at_start,
         gflops_before=report.cost_before.gflops,
         gflops_after=report.cost_after.gflops,
         images=outcome.images,
@@ -183,8 +191,9 @@ def _row(outcome: CompactionOutcome) -> Row:
 
 
 def _mean(rows: Sequence[Row]) -> Row:
-    numbers = {f.name: mean(getattr(row, f.name) for row in rows) for f in fields(Row) if f.name not in NAMES}
-    return Row(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **numbers)
+    numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(Row) if f.name not in NAMES}
+    means: dict[str, Any] = {name: None if None in some else mean(some) for name, some in numbers.items()}
+    return Row(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
 
 
 def _change(before: float, after: float, say: Callable[[float], str]) -> str:
@@ -193,6 +202,10 @@ def _change(before: float, after: float, say: Callable[[float], str]) -> str:
 
 def _count(number: float) -> str:
     return f"{number:,.0f}"
+
+
+def _count_or_unknown(number: float | None) -> str:
+    return UNKNOWN if number is None else _count(number)
 
 
 def _gflops(number: float) -> str:

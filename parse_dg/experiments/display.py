@@ -184,6 +184,13 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
         f"{outcome.same_prediction:,} of all {outcome.images:,} images, the largest difference of a logit is "
         f"{outcome.largest_difference:.2g}"
     )
+    if outcome.applications_at_start is not None:
+        unused = 1 - outcome.applications_at_start / report.applications_before
+        console.print(
+            f"in use at the start, before training: {outcome.applications_at_start:,} of "
+            f"{report.applications_before:,} applications, so that {percent(unused)} of Λ's parameters were not "
+            "needed even then"
+        )
     print_path(console, "written to", outcome.path)
     print_path(console, "all figures in", outcome.report)
 

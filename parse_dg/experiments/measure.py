@@ -1,20 +1,19 @@
 """What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from parse_dg.algorithms.parse import Parse
 from parse_dg.config import require
 from parse_dg.data.blueprints import PARTS
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import Subset
 from parse_dg.experiments.measure_images import OpenedRun, open_run
 from parse_dg.experiments.parts import target_part, validation_part
-from parse_dg.experiments.run import build_start
+from parse_dg.experiments.start import weights_at_start
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
 from parse_dg.explain.measures.consistency import Consistency, consistency
@@ -160,15 +159,9 @@ def _localisations(
 
 @torch.no_grad()
 def _selected(run: OpenedRun) -> Selected:
-    """Against the run's start, which is not kept: it is drawn again, as it was."""
-    end = run.model.parse().network.structure
-    config = replace(run.config, backbone=replace(run.config.backbone, weights=None))
-    start = build_start(config, len(run.classes), len(run.split.training))
-    assert isinstance(start, Parse)
-    structure = start.eval().network.structure.to(end.composition.weight.device)
-    known = structure.vocabulary
-    same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
-    return selected(end.composition.active(), structure.composition.active() if same else None)
+    """Against the run's start."""
+    end = run.model.parse().network.structure.composition.active()
+    return selected(end, weights_at_start(run.config, run.model))
 
 
 def _which(run: OpenedRun, subset: Subset) -> str:

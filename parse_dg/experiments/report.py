@@ -29,6 +29,7 @@ from parse_dg.experiments.missing import train_command
 from parse_dg.experiments.records import flatten
 from parse_dg.experiments.report_curve import read_curve
 from parse_dg.experiments.report_gallery import Looked, galleries
+from parse_dg.experiments.start import applications_at_start
 from parse_dg.experiments.two_stage import all_of_sources, has_two_stages
 from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
@@ -64,6 +65,7 @@ def gather_report(
         raise InputError(f"{folder} is not finished: `parse-dg train` with the same options goes on")
     model = load_model(model_file or folder)
     small = compact(model) if isinstance(model.algorithm, Parse) else None
+    at_start = applications_at_start(config, model) if small else None
     notes: list[str] = []
     try:
         split = _split(folder, config, model, progress)
@@ -92,7 +94,7 @@ def gather_report(
             scores=seen.scores or tuple(_recorded(result)),
             galleries=seen.galleries,
             compositions=summarise_classes(model) if small else (),
-            compaction=(_compaction(small[1], model, seen.compared),) if small else (),
+            compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
             curve=curve,
             config={name: as_typed(value) for name, value in flatten(config).items()},
             commands=tuple(_commands(config)),
@@ -229,7 +231,9 @@ def _recorded(result: Result) -> Iterator[DomainScore]:
         yield DomainScore(domain=name, images=part, role="source", correct=value["correct"], total=value["images"])
 
 
-def _compaction(found: Compaction, model: Model, compared: tuple[Comparison, ...]) -> TextTable:
+def _compaction(
+    found: Compaction, model: Model, at_start: int | None, compared: tuple[Comparison, ...]
+) -> TextTable:
     """What dropping the relations that no class uses gives, and whether it changes anything."""
     counts = {
         "predicate applications": (found.applications_before, found.applications_after),
@@ -241,6 +245,8 @@ def _compaction(found: Compaction, model: Model, compared: tuple[Comparison, ...
     notes = [f"{percent(found.reduction)} of Λ's parameters belong to relations that no class uses."]
     if model.compact:
         notes = ["The model of this report is compact already."]
+    if at_start is not None:
+        notes.append(f"In use at the start, before training: {plural(at_start, 'application')}.")
     if compared:
         images, same = (
             sum(numbers)

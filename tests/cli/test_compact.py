@@ -59,6 +59,9 @@ def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, pa
     assert rows["GFLOPs for one image"] == [f"{report['gflops'][k]:.4f}" for k in ("before", "after")]
     assert f"{100 * (1 - shapes[1][1] / shapes[0][1]):.1f}% of Λ's parameters are gone" in said.out
     assert "the same on 160 of all 160 images, the largest difference of a logit is 0" in said.out
+    started, all_of_them = report["applications"]["at_start"], report["applications"]["before"]
+    assert f"in use at the start, before training: {started:,} of {all_of_them:,} applications" in said.out
+    assert f"so that {100 * (1 - started / all_of_them):.1f}% of Λ's parameters were not needed" in said.out
     assert f"written to {parse_copy / 'compact.safetensors'}\n" in said.out
     assert f"all figures in {parse_copy / 'compact.json'}\n" in said.out
 
@@ -117,11 +120,12 @@ def test_several_runs_give_one_table(run: Run, two_runs: list[Path]) -> None:
     report = report_of(two_runs[0])
     cells = dict(zip(head, sketch, strict=True))
     assert cells["applications"] == f"{report['applications']['before']:,} → {report['applications']['after']:,}"
+    assert cells["in use at the start"] == f"{report['applications']['at_start']:,}"
     assert cells["reduction of Λ"] == f"{100 * report['reduction']:.1f}%"
     assert cells["same prediction"] == "160 of 160"
     accuracy = shown(result_of(two_runs[0])["target"])[0]
     assert cells["accuracy on target"] == f"{accuracy} → {accuracy}"
-    assert sketch[3:9] == paint[3:9] == mean[3:9]  # the same model twice
+    assert sketch[3:10] == paint[3:10] == mean[3:10]  # the same model twice
     for folder in two_runs:
         assert f"written to {folder / 'compact.safetensors'}\n" in said.out
         assert load_model(folder / "compact.safetensors").compact
@@ -132,7 +136,7 @@ def test_a_table_in_markdown_is_all_that_is_said(number: int, run: Run, two_runs
     said = run("compact", *two_runs[:number], "--format", "markdown")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert lines[1] == "|---|---|---" + "|---:" * 7 + "|"
+    assert lines[1] == "|---|---|---" + "|---:" * 8 + "|"
     assert all(line.startswith("|") and line.endswith("|") for line in lines)
     assert len(lines) == (3 if number == 1 else 5)
     assert lines[2].startswith("| blueprints | sketch | 0 |")
@@ -144,6 +148,7 @@ def test_a_table_in_csv_is_all_that_is_said(run: Run, two_runs: list[Path]) -> N
     assert [row["target"] for row in rows] == ["sketch", "paint", "mean of 2 runs"]
     for row, folder in zip(rows, two_runs, strict=False):
         report = report_of(folder)
+        assert int(row["applications_at_start"]) == report["applications"]["at_start"]
         assert int(row["lambda_parameters_after"]) == report["lambda_parameters"]["after"]
         assert float(row["gflops_before"]) == report["gflops"]["before"]
         assert int(row["same_prediction"]) == report["same_prediction"]

@@ -190,7 +190,11 @@ def test_the_report_says_all_of_it(folder: Path) -> None:
     assert found["benchmark"] == read(folder / "result.json")["benchmark"]
     assert (found["target"], found["seed"], found["threshold"]) == ("sketch", 0, LOSSY)
     weights = [load_model(path).parse().network.structure.composition.weight for path in (folder, outcome.path)]
-    assert found["applications"] == {"before": weights[0].shape[1], "after": weights[1].shape[1]}
+    assert found["applications"] == {
+        "before": weights[0].shape[1],
+        "at_start": outcome.applications_at_start,
+        "after": weights[1].shape[1],
+    }
     assert found["lambda_parameters"] == {"before": weights[0].numel(), "after": weights[1].numel()}
     assert found["reduction"] == report.reduction
     assert found["model_parameters"]["before"] - found["model_parameters"]["after"] == (

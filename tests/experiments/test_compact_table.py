@@ -24,8 +24,12 @@ from parse_dg.experiments.compact_table import (
 )
 from parse_dg.experiments.folder import OF_A_RESULT
 
+ROOT = Path(__file__).parents[2]
 
-def outcome(data: str, target: str, seed: int, active: int, after: int) -> CompactionOutcome:
+
+def outcome(
+    data: str, target: str, seed: int, active: int, after: int, at_start: int | None = 400
+) -> CompactionOutcome:
     """Two classes, 1,000 applications, 10 images of the target (5 right before) and 30 of a source."""
     domain = Comparison(
         domain=target,
@@ -62,6 +66,7 @@ def outcome(data: str, target: str, seed: int, active: int, after: int) -> Compa
             cost_after=Cost(features=4_000_000_000, structure=4 * active),
             active_per_class=(active, active),
         ),
+        applications_at_start=at_start,
         path=Path("compact.safetensors"),
         size_before=100,
         size_after=10,
@@ -78,6 +83,7 @@ def test_a_row_says_what_the_paper_says_and_what_was_measured() -> None:
         "parameters of Λ": "2,000 → 200",
         "reduction of Λ": "90.0%",
         "applications": "1,000 → 100",
+        "in use at the start": "400",
         "GFLOPs": "4.0000 → 4.0000",
         "same prediction": "39 of 40",
         "accuracy on target": "50.0% → 40.0%",
@@ -115,7 +121,7 @@ def test_markdown_has_a_line_a_row() -> None:
     lines = as_markdown(table_rows([outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 302, 5)]))
     head, rule, *rows = lines.splitlines()
     assert head == "| " + " | ".join(CELLS) + " |"
-    assert rule == "|---|---|---" + "|---:" * 7 + "|"
+    assert rule == "|---|---|---" + "|---:" * 8 + "|"
     assert len(rows) == 3
     assert rows[0].startswith("| pacs | sketch | 0 | 4,002,000 → 4,000,200 | 2,000 → 200 |")
     assert rows[2].startswith("| pacs | mean of 2 runs |  | 4,002,000 → 4,000,402 | 2,000 → 402 |")
@@ -134,6 +140,19 @@ def test_csv_has_every_number_unrounded() -> None:
     assert {row["target_images"] for row in rows} == {"10"}
 
 
+@pytest.mark.parametrize(("others", "cell", "value"), [(403, "402", "401.5"), (None, "–", "")])
+def test_a_start_that_is_not_known_has_no_mean(others: int | None, cell: str, value: str) -> None:
+    runs = [outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 300, 5, others)]
+    rows = table_rows(runs)
+    column = list(CELLS).index("in use at the start")
+    other = "–" if others is None else "403"
+    assert [row[column] for row in text_cells(rows)] == ["400", other, cell]
+    lines = as_markdown(rows).splitlines()[2:]
+    assert [line.split(" | ")[column] for line in lines] == ["400", other, cell]
+    written = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert [row["applications_at_start"] for row in written] == ["400", str(others or ""), value]
+
+
 # from the reports beside the runs
 
 
@@ -143,6 +162,31 @@ def test_a_report_is_the_row_that_it_was_made_from(tmp_path: Path) -> None:
     (row,) = table_rows([made])
     assert read_row(tmp_path) == (row, 0.1)
     assert read_row(tmp_path / "elsewhere") is None
+
+
+def test_a_report_that_does_not_know_the_start(tmp_path: Path) -> None:
+    """One that was written before it was said, and one of a run whose start is not known."""
+    report = as_json(outcome("pacs", "sketch", 3, 100, 4, None))
+    assert report["applications"] == {"before": 1000, "at_start": None, "after": 100}
+    (expected,) = table_rows([outcome("pacs", "sketch", 3, 100, 4, None)])
+    older = report | {"applications": {"before": 1000, "after": 100}}
+    for each in (report, older):
+        (tmp_path / "compact.json").write_text(json.dumps(each))
+        assert read_row(tmp_path) == (expected, 0.1)
+    for table in view_tables([expected], 0.0):
+        assert dict(zip(table.header, table.rows[0], strict=True))["in use at the start"] == "–"
+    wrong = report | {"applications": {"before": 1000, "at_start": "few", "after": 100}}
+    (tmp_path / "compact.json").write_text(json.dumps(wrong))
+    with pytest.raises(InputError, match="'few' is no number"):
+        read_row(tmp_path)
+
+
+def test_the_published_reports_can_be_read() -> None:
+    """They do not say what was in use at the start."""
+    folders = [path.parent for path in (ROOT / "results").rglob("compact.json")]
+    rows = [found[0] for found in map(read_row, folders) if found]
+    assert len(rows) == len(folders) >= 4
+    assert all(row.applications_at_start is None or row.applications_at_start > 0 for row in rows)
 
 
 @pytest.mark.parametrize("damage", ["[]", "{", '{"target": "sketch"}', "a word for a number", "other images"])

@@ -18,6 +18,7 @@ from parse_dg.experiments.evaluate import evaluate_run
 from parse_dg.experiments.folder import read_config
 from parse_dg.experiments.report import gather_report
 from parse_dg.experiments.run import execute
+from parse_dg.experiments.start import applications_at_start
 from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.page import report_page
@@ -87,6 +88,8 @@ def test_classes_and_compaction_are_the_models(parse_run: Path, parse_report: Re
         f"{expected.applications_before:,}",
         f"{expected.applications_after:,}",
     )
+    started = applications_at_start(read_config(parse_run), model)
+    assert f"In use at the start, before training: {started:,} applications." in table.notes
     images = sum(each.total for each in parse_report.scores)
     assert any(f"On the {images} images scored above, both models predict the same class on {images};" in note
                for note in table.notes)  # fmt: skip
