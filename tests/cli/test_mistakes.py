@@ -11,7 +11,7 @@ TRAINING_MISTAKES = {
     "an unknown algorithm": (["--algorithm", "emr"], "unknown algorithm 'emr': valid are erm, dann, cdann,"),
     "an unknown recipe": (
         ["--recipe", "soup"],
-        "unknown recipe 'soup': valid are blueprints, pretrained, domainbed, paper",
+        "unknown recipe 'soup': valid are blueprints, pretrained, fine_grained, domainbed, paper",
     ),
     "an unknown benchmark": (["--data", "PACS"], "no data set 'PACS': here are blueprints; pacs, vlcs,"),
     "a benchmark that is not here": (["--data", "pacs"], "`parse-dg data add pacs PATH`"),
