@@ -30,6 +30,8 @@ STARTS = {
     "normal": CompositionConfig(start="normal", start_std=0.1),
     "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
     "zeros": CompositionConfig(start="zeros"),
+    "presence": CompositionConfig(start="presence"),
+    "at most 3": CompositionConfig(start="normal", start_std=0.01, relations_per_class=3),
 }
 PUBLISHED = {10: "1.30M", 7: "0.91M", 5: "0.65M"}
 """Classes → structural parameters before compaction, from the paper's table; test_cost.py has all of it."""
@@ -62,14 +64,25 @@ def composition_of(model: Model) -> Composition:
     return model.parse().network.structure.composition
 
 
+def exact_lambda(model: Model) -> Tensor:
+    """Λ in float64; where a class is limited, with what is not among its largest far below."""
+    composition = composition_of(model)
+    exact = composition.weight.detach().double()
+    limit = composition.config.relations_per_class
+    if limit is None:
+        return exact
+    largest = exact.topk(limit, 1).indices
+    return (exact - 10).scatter(1, largest, exact.gather(1, largest))
+
+
 def dense_weights(model: Model) -> Tensor:
     """sparsemax(Λ) on every column, by the textbook, in float64."""
-    return sparsemax_by_sorting(composition_of(model).weight.detach().double())
+    return sparsemax_by_sorting(exact_lambda(model))
 
 
 def height_above_threshold(model: Model) -> Tensor:
     """Λ - τ of every class and column, by the textbook, in float64: positive inside the support."""
-    exact = composition_of(model).weight.detach().double()
+    exact = exact_lambda(model)
     highest = exact.argmax(1, keepdim=True)
     return exact - exact.gather(1, highest) + dense_weights(model).gather(1, highest)
 

@@ -339,6 +339,47 @@ def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
     assert compact.weight.shape == (2, 3)
 
 
+# --- at most so many a class ----------------------------------------------------------------------
+
+
+def test_a_limit_holds_and_what_it_keeps_is_what_would_be_largest() -> None:
+    config = CompositionConfig(start="normal", start_std=0.01, relations_per_class=4)
+    composition = Composition(3, vocabulary_of(6), config, seeded()).double().eval()
+    active = composition.active()
+    for row, weights in zip(composition.weight.detach(), active.weights, strict=True):
+        used = active.columns[weights > 0]
+        assert sorted(used.tolist()) == sorted(row.topk(4).indices.tolist())
+        expected = sparsemax_by_sorting(row[used].unsqueeze(0)).squeeze(0)
+        torch.testing.assert_close(weights[weights > 0], expected)
+
+
+def test_training_comes_down_to_the_limit_half_way() -> None:
+    config = CompositionConfig(start="zeros", relations_per_class=5)
+    composition = Composition(2, vocabulary_of(6), config, seeded())
+    found = []
+    for progress in (0.0, 0.25, 0.5, 0.75, 1.0):
+        composition.advance(progress)
+        found.append(int((composition.train().active().weights > 0).sum(1).max()))
+    assert found == [40, 14, 5, 5, 5]
+    composition.advance(0.0)
+    assert int((composition.eval().active().weights > 0).sum(1).max()) == 5  # a model is scored as it will be used
+
+
+def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
+    vocabulary = vocabulary_of(6)
+    first, again = (
+        initial_lambda(4, vocabulary, CompositionConfig(start="presence", start_margin=0.5), seeded())
+        for _ in range(2)
+    )
+    assert torch.equal(first, again)
+    weights = sparsemax_by_sorting(first.double())
+    torch.testing.assert_close(weights[:, :6], first[:, :6].double(), rtol=0, atol=1e-6)
+    assert bool((weights[:, :6] > 0.05).all())
+    assert not weights[:, 6:].any()
+    assert bool((first[:, 6:] == -0.5).all())
+    assert not torch.equal(first[0], first[1])  # equal classes would give primitives no gradient
+
+
 # --- configuration --------------------------------------------------------------------------------
 
 
@@ -352,6 +393,8 @@ def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
         ("start_std", -1.0),
         ("start_mass", (0.0, 0.5, 0.2, 0.3)),
         ("start_mass", (0.5, -0.5, 0.5, 0.5)),
+        ("select_every", -1),
+        ("relations_per_class", 0),
     ],
 )
 def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: object) -> None:
