@@ -20,8 +20,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-AT_ONCE = 2**22
-"""About how many activations (images × applications) are evaluated together on a look at all of them."""
+AT_ONCE = {"cpu": 2**18, "cuda": 2**24}
+"""About how many activations (images × applications) are evaluated together on a look at all of them: on a CPU as
+many as stay in its cache, on a GPU all there usually are."""
 
 
 def looking(
@@ -54,7 +55,7 @@ class _Looking(torch.autograd.Function):
     def backward(ctx: Any, of_scores: Tensor) -> tuple[Tensor | None, ...]:
         (used,) = ctx.saved_tensors
         M = used.shape[1]
-        size = max(1, AT_ONCE // max(1, len(of_scores)))
+        size = max(1, AT_ONCE[of_scores.device.type] // max(1, len(of_scores)))
         of_weights = torch.cat(
             [of_scores.T @ ctx.evaluate(first, min(first + size, M)) for first in range(0, M, size)], 1
         )

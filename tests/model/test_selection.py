@@ -8,6 +8,7 @@ from torch import Tensor
 
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.selection import AT_ONCE
 from parse_dg.model.sparsemax import sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import VocabularyConfig
@@ -88,7 +89,7 @@ def test_many_applications_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatc
     structure, z = layer(), descriptors()
     found = []
     for at_once in (2**22, 7 * IMAGES):
-        monkeypatch.setattr("parse_dg.model.selection.AT_ONCE", at_once)
+        monkeypatch.setitem(AT_ONCE, "cpu", at_once)
         structure.zero_grad()
         structure(z, look=1).scores.square().sum().backward()
         assert structure.composition.weight.grad is not None
