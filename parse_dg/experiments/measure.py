@@ -21,7 +21,7 @@ from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
-from parse_dg.explain.measures.selected import Selected, selected
+from parse_dg.explain.measures.selected import SelectedRelations, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 
 SEED = 0
@@ -70,7 +70,7 @@ class RunMeasures:
     """The sources in their order, the target last."""
     consistency: tuple[Consistency, ...]
     """Of every two domains: those with the target last."""
-    selected: Selected
+    selected: SelectedRelations
     """Of the model, whatever the images."""
     annotated_parts: AnnotatedParts | None = None
     """None unless a folder of them is given."""
@@ -158,7 +158,7 @@ def _localisations(
 
 
 @torch.no_grad()
-def _selected(run: OpenedRun) -> Selected:
+def _selected(run: OpenedRun) -> SelectedRelations:
     """Against the run's start."""
     end = run.model.parse().network.structure.composition.active()
     return selected(end, weights_at_start(run.config, run.model))

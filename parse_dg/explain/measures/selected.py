@@ -20,7 +20,7 @@ FIRST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selected:
+class SelectedRelations:
     """The compositions of a model's classes beside those they started from."""
 
     classes: int
@@ -39,11 +39,11 @@ class Selected:
         return plain(self)
 
 
-def selected(end: ActiveWeights, start: ActiveWeights | None) -> Selected:
+def selected(end: ActiveWeights, start: ActiveWeights | None) -> SelectedRelations:
     """Relations are compared by the applications they are: those of a compacted model have other columns."""
     used = end.weights > 0
     old = None if start is None else _among(end.applications, start)
-    return Selected(
+    return SelectedRelations(
         classes=len(used),
         relations=float(used.sum() / len(used)),
         relations_at_start=None if start is None else float((start.weights > 0).sum() / len(used)),
