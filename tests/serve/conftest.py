@@ -1,7 +1,9 @@
 """What the tests of the service share: a real one on a free port of this machine, and images to send."""
 
+import faulthandler
 import io
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,35 +53,44 @@ def read_all(connection: socket.socket) -> bytes:
 
 @contextmanager
 def running(run: Path, **limits: Any) -> Iterator[Running]:
-    """The service of a run, in a thread of its own."""
+    """The service of a run, in a thread of its own, which ends with the block."""
+    with started(run, **limits) as (service, thread):
+        yield service
+    if thread.is_alive():
+        faulthandler.dump_traceback(sys.__stderr__)
+    assert not thread.is_alive()
+
+
+@contextmanager
+def started(run: Path, **limits: Any) -> Iterator[tuple[Running, threading.Thread]]:
+    """The service of a run and its thread, which is told to end and waited for."""
     held, ready = bind("127.0.0.1", 0), threading.Event()
     port = held.getsockname()[1]
     predictor = load(run, "cpu")
     server = build_server(predictor, model_name(run), held, Limits(**limits), ready.set)
-    thread = threading.Thread(target=server.run, args=([held],))
+    thread = threading.Thread(target=server.run, args=([held],), daemon=True)
     thread.start()
     try:
         assert ready.wait(30)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
-            yield Running(client, port, server, predictor)
+            yield Running(client, port, server, predictor), thread
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         held.close()
-    assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")
 def parse_service(parse_run: Path) -> Iterator[Running]:
-    """A service of PARSE with the usual limits."""
-    with running(parse_run) as service:
+    """A service of PARSE with the usual limits; how one ends is tested where tests have their own."""
+    with started(parse_run) as (service, _):
         yield service
 
 
 @pytest.fixture(scope="session")
 def erm_service(erm_run: Path) -> Iterator[Running]:
     """A service of ERM with the usual limits."""
-    with running(erm_run) as service:
+    with started(erm_run) as (service, _):
         yield service
 
 
