@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from parse_dg.algorithms import ALGORITHMS
+from parse_dg.cli.show.display import open_with_display
 from parse_dg.config import change
-from parse_dg.data.blueprints import DOMAINS
-from parse_dg.evaluation.tables import accuracy_table
-from parse_dg.experiments.display import open_with_display
-from parse_dg.experiments.folder import Result, write_json
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.data.blueprints.benchmark import DOMAINS
+from parse_dg.runs.folder import Result, write_json
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
+from parse_dg.tables.table import accuracy_table
 
 
 def main() -> None:

@@ -27,14 +27,14 @@ from benchmarks.step import STILL, parse_config, resnet
 from benchmarks.timing import Budget, in_turns
 from parse_dg.algorithms import Algorithm, build_algorithm
 from parse_dg.algorithms.erm import ErmConfig
-from parse_dg.data.augment import AugmentConfig, draw_augment, normalise, to_unit
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, to_unit
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import whole
-from parse_dg.data.transforms import transform_image
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "Data: images per second (a ratio of times, the other way up)"

@@ -16,7 +16,7 @@ from benchmarks.timing import Call, in_turns
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.vocabulary import Vocabulary
 
 TITLE = "inference, whole networks: compacted PARSE ÷ linear head"

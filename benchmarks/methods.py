@@ -17,8 +17,8 @@ from benchmarks.timing import Call, in_turns, peak_memory
 from parse_dg.algorithms import ALGORITHMS, build_algorithm
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.text import Tokenizer
+from parse_dg.algorithms.gvrt.text import Tokenizer
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "a step of each method ÷ a step of ERM"

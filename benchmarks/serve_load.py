@@ -42,7 +42,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
-from parse_dg.experiments.folder import read_config
+from parse_dg.runs.folder import read_config
 from parse_dg.serve.limits import Limits
 
 IMAGES = 256

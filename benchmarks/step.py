@@ -23,10 +23,10 @@ from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import VocabularyConfig

@@ -7,12 +7,12 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import Prediction, Predictor, load
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.contrast import contrast, counterfactual
 from parse_dg.explain.explanation import Explanation, explain, read_image
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
 
 __all__ = [
     "Explanation",

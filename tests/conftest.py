@@ -13,11 +13,11 @@ import torch
 
 from parse_dg.config import change
 from parse_dg.data.domain import Domain
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
 
-KERNELS = ("parse_dg.model.fused.", "parse_dg.data.fused_augment")
+KERNELS = ("parse_dg.model.fused.", "parse_dg.data.augment.fused")
 
 
 class Unwrapped(MetaPathFinder):

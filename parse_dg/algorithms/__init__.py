@@ -11,14 +11,14 @@ from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from parse_dg.algorithms.gvrt import Gvrt, GvrtConfig
+from parse_dg.algorithms.gvrt.method import Gvrt, GvrtConfig
+from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.algorithms.miro import Miro, MiroConfig
 from parse_dg.algorithms.mixup import Mixup, MixupConfig
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.algorithms.sagnet import SagNet, SagNetConfig
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.text import Tokenizer
+from parse_dg.model.backbones.backbone import Backbone
 
 __all__ = ["ALGORITHMS", "Algorithm", "AlgorithmConfig", "build_algorithm"]
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.adversarial import Adversarial, AdversarialConfig
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

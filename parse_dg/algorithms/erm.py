@@ -12,7 +12,7 @@ import torch
 from parse_dg.algorithms.base import Example, LossTerms
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """ERM++: ERM whose head is trained alone first, meant for an average of its weights and for training twice.
 
 Teterwak et al. 2025, arXiv:2304.01973. The average (`averaging.kind=sma`) and the two stages
-(experiments/two_stage.py) are the run's affair; here are the phases of a step.
+(runs/two_stage.py) are the run's affair; here are the phases of a step.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Example, LossTerms, Turn
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class ErmPlusPlusConfig:
     """The head alone moves in the first steps: in one more than this, as in the authors' program."""
     stages: Literal[1, 2] = 2
     """1: trained once, like any other method. 2: once on the training images to find how long and at which rates,
-    then anew on all images of the source domains (experiments/two_stage.py)."""
+    then anew on all images of the source domains (runs/two_stage.py)."""
 
     def __post_init__(self) -> None:
         require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")

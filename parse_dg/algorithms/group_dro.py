@@ -17,7 +17,7 @@ from torch import Tensor
 from parse_dg.algorithms.base import Example, LossTerms, Turn
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

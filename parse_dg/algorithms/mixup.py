@@ -16,8 +16,8 @@ from torch import Tensor
 from parse_dg.algorithms.base import Example, LossTerms
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.mixstyle import draw_beta
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.backbones.mixstyle import draw_beta
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
 from parse_dg.algorithms.parse import BottleneckWeights
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 

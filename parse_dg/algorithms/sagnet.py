@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Example, Group, LossTerms, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
 EPS = 1e-5

@@ -26,9 +26,9 @@ from parse_dg.cli import (
 )
 from parse_dg.deploy.export import ExportError
 from parse_dg.errors import InputError
-from parse_dg.experiments.compact import NotLosslessError
-from parse_dg.experiments.folder import BusyError
-from parse_dg.experiments.sweep import SweepFailedError
+from parse_dg.runs.compact import NotLosslessError
+from parse_dg.runs.folder import BusyError
+from parse_dg.sweeps.loop import SweepFailedError
 from parse_dg.training.check import NonFiniteLossError
 from parse_dg.wording import UNPRINTABLE
 

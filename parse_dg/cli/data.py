@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from parse_dg.data.report import DataReport
+    from parse_dg.data.intake.report import DataReport
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -21,9 +21,9 @@ KNOWN = ", ".join(DATA_SETS)
 
 def add(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data add`."""
-    from parse_dg.data.library import add, manifest_path
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.data.intake.library import add, manifest_path
+    from parse_dg.data.intake.report import describe_data
 
     with progress_display(console) as progress:
         manifest = add(
@@ -40,9 +40,9 @@ def add(options: argparse.Namespace, console: Console) -> None:
 
 def check(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data check`: every file again, against the manifest."""
-    from parse_dg.data.library import check
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import progress_display
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.data.intake.library import check
+    from parse_dg.data.intake.report import describe_data
 
     if options.name == "blueprints":
         raise InputError("blueprints is drawn by this program: it has no files that could be missing or changed")
@@ -60,8 +60,8 @@ def check(options: argparse.Namespace, console: Console) -> None:
 
 def list_all(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data list`."""
-    from parse_dg.data.library import added, manifest_path
-    from parse_dg.data.manifest_file import read_summary
+    from parse_dg.data.intake.library import added, manifest_path
+    from parse_dg.data.intake.manifest_file import read_summary
 
     table = Table("name", "domains", "classes", "images", "where")
     table.add_row("blueprints", "photo, cartoon, sketch, paint", "8", "7,680", "drawn on first use")
@@ -83,9 +83,9 @@ def list_all(options: argparse.Namespace, console: Console) -> None:
 
 def show(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data show`."""
+    from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.data.benchmarks import DataConfig
-    from parse_dg.experiments.contact_sheets import write_contact_sheets
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.data.contact_sheets import write_contact_sheets
 
     config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels)
     with progress_display(console) as progress:
@@ -96,9 +96,9 @@ def show(options: argparse.Namespace, console: Console) -> None:
 
 def download(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data download`."""
-    from parse_dg.data.library import download, manifest_path
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.data.intake.library import download, manifest_path
+    from parse_dg.data.intake.report import describe_data
 
     with progress_display(console) as progress:
         manifest = download(options.name, progress)
@@ -108,7 +108,7 @@ def download(options: argparse.Namespace, console: Console) -> None:
 
 def remove(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg data remove`."""
-    from parse_dg.data.library import remove
+    from parse_dg.data.intake.library import remove
 
     remove(options.name)
     console.print(f"{options.name} is forgotten; files that lay outside the data folder are untouched")

@@ -12,7 +12,7 @@ from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.describe import Description
+    from parse_dg.runs.describe import Description
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -21,7 +21,7 @@ COUNT = 8
 
 def describe(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg describe`."""
-    from parse_dg.experiments.describe import describe_domain, describe_files
+    from parse_dg.runs.describe import describe_domain, describe_files
 
     if options.images and (options.domain is not None or options.count is not None):
         raise InputError("give image files, or --domain and --count for images of the run's benchmark, not both")

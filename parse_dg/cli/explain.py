@@ -39,8 +39,8 @@ class Shown(NamedTuple):
 
 def classes(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain classes`."""
+    from parse_dg.cli.show.explanations import print_classes
     from parse_dg.explain.classes import describe_classes
-    from parse_dg.explain.words import print_classes
 
     predictor = open_model(options)
     for name in options.classes:
@@ -55,7 +55,7 @@ def classes(options: argparse.Namespace, console: Console) -> None:
 
 def image(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain image`."""
-    from parse_dg.explain.words import print_explanation
+    from parse_dg.cli.show.explanations import print_explanation
 
     shown = read_shown(options)
     explanation = shown.reading.explain(options.of)
@@ -67,8 +67,8 @@ def image(options: argparse.Namespace, console: Console) -> None:
 
 def contrast(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain contrast`."""
+    from parse_dg.cli.show.explanations import print_contrast
     from parse_dg.explain.contrast import contrast
-    from parse_dg.explain.words import print_contrast
 
     shown = read_shown(options)
     found = contrast(shown.reading, options.this, options.that)
@@ -80,8 +80,8 @@ def contrast(options: argparse.Namespace, console: Console) -> None:
 
 def counterfactual(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain counterfactual`."""
+    from parse_dg.cli.show.explanations import print_counterfactual
     from parse_dg.explain.contrast import counterfactual
-    from parse_dg.explain.words import print_counterfactual
 
     shown = read_shown(options)
     found = counterfactual(shown.reading)
@@ -93,11 +93,11 @@ def counterfactual(options: argparse.Namespace, console: Console) -> None:
 
 def primitive(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg explain primitive`."""
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.cli.show.explanations import print_primitives
     from parse_dg.data.splits import whole
-    from parse_dg.experiments.display import print_path, progress_display
     from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
-    from parse_dg.explain.words import print_primitives
 
     predictor = open_model(options)
     count = predictor.model.parse().network.structure.vocabulary.primitives
@@ -124,7 +124,7 @@ def primitive(options: argparse.Namespace, console: Console) -> None:
 def open_model(options: argparse.Namespace) -> "Predictor":
     """The model that is asked about, of PARSE, on its device."""
     from parse_dg.deploy.predictor import load
-    from parse_dg.experiments.folder import read_config
+    from parse_dg.runs.folder import read_config
 
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     if options.model:
@@ -152,8 +152,8 @@ def read_shown(options: argparse.Namespace) -> Shown:
 
 def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
     """The benchmark that a run is of, with the images that it had."""
-    from parse_dg.experiments.display import open_with_display
-    from parse_dg.experiments.folder import read_config, require_same_images
+    from parse_dg.cli.show.display import open_with_display
+    from parse_dg.runs.folder import read_config, require_same_images
 
     config = read_config(options.run)
     plain = replace(config, data=replace(config.data, crop_from=None))  # no crops are cut

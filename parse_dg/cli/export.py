@@ -49,11 +49,11 @@ def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, st
     """Images in [0, 1] to compare on, and what they are: of the run's benchmark where it is here, else noise."""
     import torch
 
-    from parse_dg.data.augment import to_unit
+    from parse_dg.cli.show.display import open_with_display
+    from parse_dg.data.augment.batches import to_unit
     from parse_dg.data.loader import load_images
     from parse_dg.data.splits import whole
-    from parse_dg.experiments.display import open_with_display
-    from parse_dg.experiments.folder import read_config
+    from parse_dg.runs.folder import read_config
 
     why = f"{folder} is no run"
     if (folder / "config.json").is_file():

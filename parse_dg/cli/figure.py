@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from parse_dg.evaluation.protocol import SELECTIONS
 from parse_dg.explain.figures.page import WIDTHS
+from parse_dg.training.protocol import SELECTIONS
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.figures import Asked
+    from parse_dg.explain.figures.examples import Asked
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -21,8 +21,8 @@ Figure = Callable[[argparse.Namespace, Console], None]
 
 def primitives(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg figure primitives`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_primitives
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.figures.examples import draw_primitives
 
     with progress_display(console) as progress:
         said = draw_primitives(_asked(options), progress)
@@ -31,8 +31,8 @@ def primitives(options: argparse.Namespace, console: Console) -> None:
 
 def errors(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg figure errors`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_errors
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.figures.examples import draw_errors
 
     with progress_display(console) as progress:
         said = draw_errors(_asked(options), progress)
@@ -41,8 +41,8 @@ def errors(options: argparse.Namespace, console: Console) -> None:
 
 def pipeline(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg figure pipeline`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_pipeline
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.figures.examples import draw_pipeline
 
     with progress_display(console) as progress:
         said = draw_pipeline(_asked(options), options.image, progress)
@@ -51,9 +51,9 @@ def pipeline(options: argparse.Namespace, console: Console) -> None:
 
 def against_k(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg figure k`: the plot of `parse-dg table --view k`."""
-    from parse_dg.evaluation.curve import check_picture
-    from parse_dg.evaluation.estimate import find_spread
-    from parse_dg.experiments.show_view import curve, view_tables
+    from parse_dg.cli.show.views import curve, view_tables
+    from parse_dg.tables.curve import check_picture
+    from parse_dg.tables.estimate import find_spread
 
     check_picture(options.out)
     curve(view_tables(options.runs, "k", (), options.selection, find_spread(options.spread)), options.out)
@@ -61,7 +61,7 @@ def against_k(options: argparse.Namespace, console: Console) -> None:
 
 
 def _asked(options: argparse.Namespace) -> "Asked":
-    from parse_dg.experiments.figures import Asked
+    from parse_dg.explain.figures.examples import Asked
 
     return Asked(
         folder=options.run,

@@ -18,10 +18,10 @@ FORMATS = ("table", "json", "csv", "markdown")
 
 def measure(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg measure`."""
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.cli.show.measures import measure_tables, measures_csv
     from parse_dg.cli.tables import show
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.measure import measure_run
-    from parse_dg.experiments.measure_tables import measure_tables, measures_csv
+    from parse_dg.explain.measures.measure import measure_run
 
     with progress_display(Console(stderr=True)) as progress:
         found = measure_run(

@@ -12,16 +12,16 @@ import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from parse_dg.cli.show.predictions import Answer, Shown, write_csv, write_jsonl, write_tables
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
 from parse_dg.errors import InputError
-from parse_dg.experiments.folder import read_config
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures.explanation import explanation_figure, require_matplotlib
-from parse_dg.explain.prediction_writers import Answer, Shown, write_csv, write_jsonl, write_tables
+from parse_dg.runs.folder import read_config
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from parse_dg.experiments.report import IMAGES
+from parse_dg.explain.report.gather import IMAGES
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg report`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.report import gather_report
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.report.gather import gather_report
     from parse_dg.explain.report.page import check_place, write_report
 
     path = options.out or options.run / "report.html"

@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.experiments.protocols import PROTOCOLS
-from parse_dg.experiments.recipes import RECIPES
+from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.runs.protocols import PROTOCOLS
+from parse_dg.runs.recipes import RECIPES
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def evaluate(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg evaluate`."""
-    from parse_dg.experiments.display import print_accuracies
-    from parse_dg.experiments.evaluate import evaluate_run
+    from parse_dg.cli.show.display import print_accuracies
+    from parse_dg.runs.evaluate import evaluate_run
 
     print_accuracies(console, evaluate_run(options.run, options.model, options.domain, options.device))
 
 
 def compact(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg compact`."""
-    from parse_dg.experiments.display import compact_with_display, print_compactions
+    from parse_dg.cli.show.display import compact_with_display, print_compactions
 
     bars = console if options.format == "text" else Console(stderr=True)  # a table alone on standard output
     outcomes = compact_with_display(options.runs, options.out, options.threshold, options.device, bars)
@@ -36,7 +36,7 @@ def compact(options: argparse.Namespace, console: Console) -> None:
 
 def demo(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg demo`."""
-    from parse_dg.demo import run_demo
+    from parse_dg.cli.demo import run_demo
 
     run_demo(options.out, console, target=options.target, seed=options.seed, steps=options.steps)
 
@@ -45,8 +45,8 @@ def info(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg info`."""
     import torch
 
-    from parse_dg.data.cache import cache_folder, data_folder
-    from parse_dg.experiments.outcome import device_name, environment
+    from parse_dg.files import cache_folder, data_folder
+    from parse_dg.runs.outcome import device_name, environment
 
     table = Table(show_header=False, box=None)
     for name, version in environment().items():

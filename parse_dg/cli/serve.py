@@ -28,7 +28,7 @@ def serve(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg serve`."""
     _require_packages()
     from parse_dg.deploy.predictor import load
-    from parse_dg.experiments.folder import read_config
+    from parse_dg.runs.folder import read_config
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
     if options.model:

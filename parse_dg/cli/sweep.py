@@ -17,9 +17,9 @@ from parse_dg.errors import InputError
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.jobs import Job, Launcher
-    from parse_dg.experiments.local import Place
-    from parse_dg.experiments.sweep_config import SweepConfig
+    from parse_dg.sweeps.config import SweepConfig
+    from parse_dg.sweeps.jobs import Job, Launcher
+    from parse_dg.sweeps.launchers.local import Place
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -39,9 +39,9 @@ ONLY = {
 
 def sweep(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg sweep`."""
-    from parse_dg.experiments.plan import plan_jobs
-    from parse_dg.experiments.sweep import SweepFailedError, run_sweep
-    from parse_dg.experiments.sweep_display import print_report, sweep_display
+    from parse_dg.cli.show.sweep import print_report, sweep_display
+    from parse_dg.sweeps.loop import SweepFailedError, run_sweep
+    from parse_dg.sweeps.plan import plan_jobs
 
     if options.list:
         list_presets(console)
@@ -71,9 +71,9 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
 
 def configure(options: argparse.Namespace) -> "SweepConfig":
     """The file or the preset, then the options."""
-    from parse_dg.experiments.presets import preset_sweep
-    from parse_dg.experiments.sweep_config import override
-    from parse_dg.experiments.sweep_file import read_sweep_file
+    from parse_dg.sweeps.config import override
+    from parse_dg.sweeps.file import read_sweep_file
+    from parse_dg.sweeps.presets import preset_sweep
 
     chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
     if options.out is not None:
@@ -85,7 +85,7 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise if options do not go together, before anything is done."""
-    from parse_dg.experiments.presets import PRESETS
+    from parse_dg.sweeps.presets import PRESETS
     from parse_dg.training.tracking import require_trackers
 
     if (options.file is None) == (options.preset is None):
@@ -112,7 +112,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[Place, ...]":
     """Where jobs run if they run on this machine."""
-    from parse_dg.experiments.local import local_places
+    from parse_dg.sweeps.launchers.local import local_places
 
     if options.launcher != "local":
         return ()
@@ -121,8 +121,8 @@ def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[Pl
 
 def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
     """What there is to run, what is finished already, what the rest will cost and how that is known."""
-    from parse_dg.experiments.cost import estimate_cost
-    from parse_dg.experiments.sweep_display import print_plan
+    from parse_dg.cli.show.sweep import print_plan
+    from parse_dg.sweeps.cost import estimate_cost
 
     print_plan(console, jobs)
 
@@ -143,7 +143,7 @@ def build_launcher(
 ) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":
-        from parse_dg.experiments.cluster import RayLauncher
+        from parse_dg.sweeps.launchers.cluster import RayLauncher
 
         gpus = options.gpus_per_run
         if gpus is None:
@@ -151,14 +151,14 @@ def build_launcher(
         return RayLauncher(
             options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
         )
-    from parse_dg.experiments.local import LocalLauncher
+    from parse_dg.sweeps.launchers.local import LocalLauncher
 
     return LocalLauncher(places, out / ".sweep", track=options.track)
 
 
 def write_script(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], out: Path) -> None:
     """Scripts for SLURM, which the user looks through and hands in."""
-    from parse_dg.experiments.slurm import write_slurm
+    from parse_dg.sweeps.launchers.slurm import write_slurm
 
     gpus = options.gpus_per_run
     if gpus is None:
@@ -188,7 +188,7 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
 
 def has_gpu() -> bool:
     """Whether this machine has one."""
-    from parse_dg.experiments.local import visible_gpus
+    from parse_dg.sweeps.launchers.local import visible_gpus
 
     return bool(visible_gpus())
 
@@ -197,8 +197,8 @@ def show_results(
     options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig"
 ) -> None:
     """The table that the preset is for, or that of the methods."""
-    from parse_dg.experiments.display import compact_with_display
-    from parse_dg.experiments.presets import find_preset
+    from parse_dg.cli.show.display import compact_with_display
+    from parse_dg.sweeps.presets import find_preset
 
     view = find_preset(options.preset).view if options.preset else "main"
     folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
@@ -230,7 +230,7 @@ def _can_plot() -> bool:
 
 def list_presets(console: Console) -> None:
     """`parse-dg sweep --list`."""
-    from parse_dg.experiments.presets import PRESETS
+    from parse_dg.sweeps.presets import PRESETS
 
     table = Table()
     for heading in ("preset", "what it makes", "the paper's data sets"):

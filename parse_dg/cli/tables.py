@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.evaluation.protocol import SELECTIONS
+from parse_dg.training.protocol import SELECTIONS
 
 if TYPE_CHECKING:
-    from parse_dg.evaluation.published import Published
-    from parse_dg.evaluation.selection_tables import SelectionTables
-    from parse_dg.evaluation.text_table import TextTable
+    from parse_dg.tables.published import Published
+    from parse_dg.tables.selection_tables import SelectionTables
+    from parse_dg.tables.text_table import TextTable
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -69,8 +69,8 @@ def show_runs(
     style: str = "text",
 ) -> None:
     """The tables of runs, as `parse-dg table` shows them; a folder may be a run, or have runs below it."""
-    from parse_dg.evaluation.estimate import find_spread
-    from parse_dg.experiments.show_view import compaction_tables, compared, curve, view_tables
+    from parse_dg.cli.show.views import compaction_tables, compared, curve, view_tables
+    from parse_dg.tables.estimate import find_spread
 
     known = find_published(compare) if compare else None
     if view == "compaction":
@@ -84,7 +84,7 @@ def show_runs(
     if plot and view != "k":
         raise InputError(f"--plot draws accuracy against K: it goes with --view k, found --view {view}")
     if plot:
-        from parse_dg.evaluation.curve import check_picture
+        from parse_dg.tables.curve import check_picture
 
         check_picture(plot)
     seen = view_tables(folders, view, by, selection, find_spread(spread))
@@ -97,7 +97,7 @@ def show_runs(
 
 def find_published(sources: str | None) -> "Published":
     """The published figures of the sources that were asked for."""
-    from parse_dg.evaluation.published import published
+    from parse_dg.tables.published import published
 
     if sources is None:
         return published()
@@ -110,8 +110,8 @@ def domainbed(options: argparse.Namespace) -> "SelectionTables":
     """The tables of DomainBed's output."""
     from dataclasses import replace
 
-    from parse_dg.evaluation.domainbed import domainbed_tables, read_sweep
-    from parse_dg.evaluation.estimate import find_spread
+    from parse_dg.tables.domainbed import domainbed_tables, read_sweep
+    from parse_dg.tables.estimate import find_spread
 
     tables = domainbed_tables(read_sweep(options.domainbed), options.selection)
     return replace(tables, spread=find_spread(options.spread))
@@ -119,7 +119,7 @@ def domainbed(options: argparse.Namespace) -> "SelectionTables":
 
 def show_tables(console: Console, style: str, tables: "SelectionTables", known: "Published | None") -> None:
     """Tables of ours, with published figures below where those are asked for."""
-    from parse_dg.evaluation.comparison import compare, compare_csv
+    from parse_dg.tables.comparison import compare, compare_csv
 
     if known is None:
         show(console, style, tables.text(), tables.csv)
@@ -129,7 +129,7 @@ def show_tables(console: Console, style: str, tables: "SelectionTables", known: 
 
 def show_published(options: argparse.Namespace, known: "Published", console: Console) -> None:
     """`parse-dg table --published`."""
-    from parse_dg.evaluation.comparison import published_csv, published_tables
+    from parse_dg.tables.comparison import published_csv, published_tables
 
     tables = published_tables(known, options.published)
     if not tables:
@@ -139,7 +139,7 @@ def show_published(options: argparse.Namespace, known: "Published", console: Con
 
 def show(console: Console, style: str, tables: Sequence["TextTable"], as_csv: Callable[[], str]) -> None:
     """Tables in the form that was asked for."""
-    from parse_dg.evaluation.html_table import html_page
+    from parse_dg.tables.html_table import html_page
 
     match style:
         case "markdown":
@@ -157,7 +157,7 @@ def show(console: Console, style: str, tables: Sequence["TextTable"], as_csv: Ca
 
 def print_table(console: Console, text: "TextTable") -> None:
     """A table of text, with its title above, its notes below, and commands on lines of their own."""
-    from parse_dg.evaluation.text_table import TO_FILL
+    from parse_dg.tables.text_table import TO_FILL
 
     shown = Table(title=escape(text.title), title_justify="left")
     for number, heading in enumerate(text.header):

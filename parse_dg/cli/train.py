@@ -10,12 +10,12 @@ from rich.console import Console
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change, from_dict, require
-from parse_dg.data.library import added, domain_names, find_path
+from parse_dg.data.intake.library import added, domain_names, find_path
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.keeper import EVERY
-from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
-from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.keeper import EVERY
+from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
+from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -33,7 +33,7 @@ DEFAULTS = {
 
 def train(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg train`."""
-    from parse_dg.experiments.display import default_folder, print_result, run_with_display
+    from parse_dg.cli.show.display import default_folder, print_result, run_with_display
     from parse_dg.training.launch import form_team
     from parse_dg.training.tracking import require_trackers
 

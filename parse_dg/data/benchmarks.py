@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 
 from parse_dg.config import check_choices, require
-from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.blueprints_store import open_blueprints
-from parse_dg.data.cub_dg import read_extras
+from parse_dg.data.blueprints.benchmark import BlueprintsConfig
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.library import open_manifest
+from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
+from parse_dg.data.public.cub_dg import read_extras
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError
 

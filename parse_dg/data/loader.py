@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from parse_dg.data.augment import AugmentDraws
+from parse_dg.data.augment.batches import AugmentDraws
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.domain import Images
 from parse_dg.data.parallel import default_workers, map_ahead
 from parse_dg.data.sampling import Plan, Sampler, State, copied
 from parse_dg.data.splits import Subset
-from parse_dg.data.transforms import transform_image
 
 CPU = torch.device("cpu")
 ALL = slice(None)

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.config import check_choices, require
-from parse_dg.data.augment import AugmentConfig, AugmentDraws, draw_augment
+from parse_dg.data.augment.batches import AugmentConfig, AugmentDraws, draw_augment
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line

@@ -17,12 +17,12 @@ import PIL
 from filelock import FileLock, Timeout
 from jaxtyping import UInt8
 
-from parse_dg.data.cache import cache_folder, cannot_write, free_bytes, make_folder
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
+from parse_dg.files import cache_folder, cannot_write, free_bytes, make_folder
 
 RESERVE = 2**30
 """Bytes of disk that a store leaves free."""

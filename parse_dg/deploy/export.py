@@ -34,7 +34,7 @@ from torch.export import ExportedProgram
 
 from parse_dg._version import __version__
 from parse_dg.algorithms.parse import Parse
-from parse_dg.data.augment import normalise
+from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError, unknown

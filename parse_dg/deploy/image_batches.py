@@ -14,8 +14,8 @@ from jaxtyping import Shaped, UInt8
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from parse_dg.data.folders import EXTENSIONS
 from parse_dg.data.images import ImageError, decode, to_square
+from parse_dg.data.intake.folders import EXTENSIONS
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line, printable

@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.gvrt import read_vocabulary
+from parse_dg.algorithms.gvrt.method import read_vocabulary
 from parse_dg.algorithms.parse import Parse
 from parse_dg.config import from_dict, require, to_dict
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 
 FORMAT = 1
 """Raised when an older reader could no longer understand the file."""

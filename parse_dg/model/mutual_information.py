@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 
 START = 0.1
 """The variance of every channel at the start."""

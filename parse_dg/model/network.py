@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer, StructuralOutput
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.training.accuracy import Accuracy
 
 State = dict[str, torch.Tensor]
 

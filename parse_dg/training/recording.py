@@ -12,9 +12,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.backbones.mixstyle import Draw, MixStyle
 from parse_dg.model.fused import recorded
-from parse_dg.model.mixstyle import Draw, MixStyle
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import Accuracy
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.mixstyle import MixStyle
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.backbones.mixstyle import MixStyle
 from parse_dg.model.mutual_information import MutualInformation
+from parse_dg.training.accuracy import Accuracy
 
 OF_A_SHARE = ("backbone", "encoders")
 """The groups of parameters whose gradient a process has of its own share alone."""

@@ -15,15 +15,15 @@ import torch
 
 from parse_dg.algorithms.base import Algorithm, Example, Turn
 from parse_dg.config import check_choices, require
-from parse_dg.data.augment import AugmentConfig, normalise, prepare_images, to_unit
+from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
-from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
-from parse_dg.evaluation.protocol import ProtocolConfig
 from parse_dg.model.host import HostCopy
+from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, State
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.recording import Recording, find_backbone
 from parse_dg.training.team import ALONE, OF_A_SHARE, Team
 

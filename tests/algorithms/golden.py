@@ -22,8 +22,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.backbone import Backbone
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, build_algorithm
 from parse_dg.algorithms.base import Example, Group, grouped
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 

@@ -6,8 +6,8 @@ import torch
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -9,7 +9,7 @@ from torch import Tensor
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.errors import InputError
 from parse_dg.training.averaging import AveragingConfig, MovingAverage
 from parse_dg.training.optimizer import OptimizerConfig

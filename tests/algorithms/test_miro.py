@@ -15,12 +15,12 @@ from parse_dg.algorithms.base import Algorithm, Example
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.miro import TUNED, Miro, MiroConfig
 from parse_dg.config import from_dict, to_dict
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from parse_dg.training.recording import find_backbone
 from parse_dg.training.trainer import Trainer, TrainingConfig

@@ -12,16 +12,16 @@ from torch import Tensor
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
 from parse_dg.algorithms.base import Example
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.experiments.run import execute
-from parse_dg.model import mixstyle
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
-from parse_dg.model.resnet import ResNet
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones import mixstyle
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.resnet import ResNet
+from parse_dg.runs.run import execute
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.conftest import Tiny
-from tests.experiments.helpers import REPEATED, checks
+from tests.runs.helpers import REPEATED, checks
 
 CLASSES = 4
 DOMAINS = 2

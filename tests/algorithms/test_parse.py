@@ -15,13 +15,13 @@ from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.experiments.run import execute
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.vocabulary import FAMILY, SWITCHES
+from parse_dg.runs.run import execute
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from tests.conftest import Tiny
-from tests.experiments.helpers import quiet, repeated
+from tests.runs.helpers import quiet, repeated
 
 PREFIX = "network.structure.predicates."
 SHAPES = {

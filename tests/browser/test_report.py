@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.experiments.report import gather_report
 from parse_dg.explain.report.data import Gallery, Report
+from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri
 

@@ -13,9 +13,9 @@ import torch
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser, main
-from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.experiments.protocols import PROTOCOLS
-from parse_dg.experiments.recipes import RECIPES
+from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.runs.protocols import PROTOCOLS
+from parse_dg.runs.recipes import RECIPES
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (

@@ -12,7 +12,7 @@ import torch
 
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.experiments import compact as module
+from parse_dg.runs import compact as module
 from tests.cli.conftest import Run, assert_refused, result_of, shown, snapshot, table
 
 LOSSY = 0.005

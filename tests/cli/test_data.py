@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from parse_dg.data import benchmarks, http_transfer
-from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.catalogue import DATA_SETS, Address
+from parse_dg.data import benchmarks
+from parse_dg.data.blueprints.benchmark import BlueprintsConfig
+from parse_dg.data.intake import http_transfer
+from parse_dg.data.public.catalogue import DATA_SETS, Address
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 from tests.conftest import TINY
-from tests.data.damage import encoded, picture
-from tests.data.server import PAGE, Server, fixed, good, serving
-from tests.data.test_library import CLASSES, DOMAINS, a_link, broken, camera_traps, pack, plant, write_list
+from tests.data.intake.damage import encoded, picture
+from tests.data.intake.server import PAGE, Server, fixed, good, serving
+from tests.data.intake.test_library import CLASSES, DOMAINS, a_link, broken, camera_traps, pack, plant, write_list
 
 PACS = DATA_SETS["pacs"]
 

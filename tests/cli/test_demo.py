@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg import demo
 from parse_dg.algorithms.erm import Erm
+from parse_dg.cli import demo
 from parse_dg.config import change
 from parse_dg.deploy.model_file import load_model
-from parse_dg.evaluation.accuracy import Predictions
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.training.accuracy import Predictions
 from tests.cli.conftest import Run, Said, assert_refused, fail_at, interrupt, result_of, snapshot, table
 from tests.conftest import TINY
 

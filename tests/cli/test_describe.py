@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from parse_dg.experiments.describe import describe_domain, describe_files
+from parse_dg.runs.describe import describe_domain, describe_files
 from tests.cli.conftest import Run, assert_refused
 from tests.conftest import FinishedRun
 

@@ -18,11 +18,11 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
-from parse_dg.experiments.folder import read_config
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.contrast import contrast, counterfactual
 from parse_dg.explain.explanation import explain, read_image
 from parse_dg.explain.primitive_images import strongest_images
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 CPU = ("--device", "cpu")

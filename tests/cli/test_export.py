@@ -15,8 +15,8 @@ import parse_dg.deploy.export as module
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import load_model
-from parse_dg.evaluation.accuracy import predict
-from parse_dg.experiments.folder import read_config
+from parse_dg.runs.folder import read_config
+from parse_dg.training.accuracy import predict
 from tests.cli.conftest import Run, assert_refused, snapshot
 
 DIFFERENCE = r"the same predictions, the largest difference of a logit is (\S+)\n"

@@ -10,13 +10,13 @@ from PIL import Image
 
 from parse_dg.config import change
 from parse_dg.deploy.model_file import load_model
-from parse_dg.experiments import figures
-from parse_dg.experiments.figures import SHOWN, Asked, draw_errors, draw_primitives
-from parse_dg.experiments.measure_images import open_run
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.explain.figures import examples as figures
+from parse_dg.explain.figures.examples import SHOWN, Asked, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
+from parse_dg.explain.measures.images import open_run
 from parse_dg.explain.measures.structure_use import primitive_weights
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
 from tests.conftest import TINY
 from tests.explain.figures.test_page import words_of

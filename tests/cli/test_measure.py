@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.experiments.measure import RunMeasures, measure_run
+from parse_dg.explain.measures.measure import RunMeasures, measure_run
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 

@@ -14,10 +14,10 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.cli.predict import RELATIONS
+from parse_dg.cli.show import predictions as prediction_writers
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
-from parse_dg.explain import prediction_writers
 from parse_dg.explain.explanation import explain
 from tests.cli.conftest import Run, Said, assert_refused, snapshot, table
 

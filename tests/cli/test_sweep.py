@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.experiments.jobs import Job, Outcome
-from parse_dg.experiments.presets import PRESETS
-from parse_dg.experiments.run import execute
+from parse_dg.runs.run import execute
+from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.presets import PRESETS
 from tests.cli.conftest import SMALL, Run, assert_refused, result_of, snapshot, table
 
 FILE = """
@@ -224,7 +224,7 @@ def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Her
 
 @pytest.mark.slow
 def test_runs_survive_the_end_of_their_sweep(run: Run, tmp_path: Path) -> None:
-    """A sweep that is killed and started again; 24 runs survive more on a cluster (experiments/test_cluster.py)."""
+    """A sweep that is killed and started again; 24 runs survive more on a cluster (test_cluster.py)."""
     small = [setting for setting in SMALL if setting != "--set"]
     file = tmp_path / "many.toml"
     lines = ['methods = ["erm", "dann"]', "[set]"]

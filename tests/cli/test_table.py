@@ -14,16 +14,16 @@ import pytest
 
 from parse_dg.cli import main
 from parse_dg.config import change
-from parse_dg.evaluation.published import published
-from parse_dg.evaluation.selection import SELECTIONS
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.protocols import apply_protocol
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.protocols import apply_protocol
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
+from parse_dg.tables.published import published
+from parse_dg.tables.selection import SELECTIONS
 from tests.cli.conftest import Run, Said, assert_refused, result_of, table
 from tests.conftest import TINY
-from tests.evaluation.test_domainbed import EXPECTED, GOLDEN
-from tests.evaluation.test_domainbed import write as write_lines
+from tests.tables.test_domainbed import EXPECTED, GOLDEN
+from tests.tables.test_domainbed import write as write_lines
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 SEEDS = (0, 1)

@@ -14,10 +14,10 @@ from parse_dg.cli import main
 from parse_dg.cli import tables as cli_tables
 from parse_dg.cli.tables import COMMANDS_SHOWN, print_table, show_runs
 from parse_dg.config import change
-from parse_dg.evaluation.text_table import TextTable
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
-from parse_dg.experiments.views import VIEW_NAMES
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
+from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.views import VIEW_NAMES
 from tests.cli.conftest import Run, assert_refused, table
 from tests.conftest import TINY
 

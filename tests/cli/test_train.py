@@ -10,7 +10,7 @@ import torch
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.algorithms.erm import Erm
 from parse_dg.deploy.model_file import load_model
-from parse_dg.experiments.folder import hold
+from parse_dg.runs.folder import hold
 from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, result_of, shown, snapshot, table
 
 
@@ -88,7 +88,7 @@ def test_a_folder_may_have_brackets_in_its_name(name: str, run: Run, tmp_path: P
 
 
 def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parse_dg.experiments.run.build_trainer", None)  # whoever trains, fails
+    monkeypatch.setattr("parse_dg.runs.run.build_trainer", None)  # whoever trains, fails
     before = snapshot(parse_copy)
     said = run("train", *SMALL, "--out", parse_copy)
     assert said.code == 0

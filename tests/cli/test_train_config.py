@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import to_dict
-from parse_dg.experiments.folder import read_config
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import SMALL, Run, assert_refused, snapshot
 from tests.conftest import Tiny
 
@@ -42,10 +42,10 @@ def test_the_names_in_a_configuration_are_taken_as_they_are(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(to_dict(tiny("erm", data__benchmark="pacs")))))
     seen: list[str] = []
     monkeypatch.setattr(
-        "parse_dg.experiments.display.run_with_display",
+        "parse_dg.cli.show.display.run_with_display",
         lambda config, *rest, **more: seen.append(config.data.benchmark),
     )
-    monkeypatch.setattr("parse_dg.experiments.display.print_result", lambda *rest, **more: None)
+    monkeypatch.setattr("parse_dg.cli.show.display.print_result", lambda *rest, **more: None)
     assert run("train", "--config", "-", "--out", "here").code == 0
     assert seen == ["pacs"]
 

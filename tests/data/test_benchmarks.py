@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from parse_dg.config import change
-from parse_dg.data import benchmarks, blueprints, store
+from parse_dg.data import benchmarks, store
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
-from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.blueprints import benchmark as blueprints
+from parse_dg.data.blueprints.benchmark import BlueprintsConfig
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles
 from parse_dg.data.images import decode
 from parse_dg.errors import InputError

@@ -12,7 +12,7 @@ from PIL import Image
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, ImageFiles, Images
 from parse_dg.data.images import ImageError, decode, open_image
 from tests.conftest import Numbered
-from tests.data.damage import encoded, exif, picture
+from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
 
 SIZE = 6

@@ -29,7 +29,7 @@ from parse_dg.data.images import (
     read_size,
 )
 from parse_dg.errors import InputError
-from tests.data.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
+from tests.data.intake.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
 
 ORIGINALS = originals()
 

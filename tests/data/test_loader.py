@@ -22,14 +22,14 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
 from parse_dg.data.images import ImageError, decode
 from parse_dg.data.loader import AHEAD, Batch, TrainingBatches, evaluation_batches, load_images
 from parse_dg.data.sampling import Plan, Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
-from parse_dg.data.transforms import transform_image
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
 from tests.data.test_parallel import threads, time_limit

@@ -14,7 +14,7 @@ from parse_dg.data import manifest as module
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.manifest import Manifest, index, signature, verify
 from parse_dg.errors import InputError
-from tests.data.damage import encoded, exif, picture
+from tests.data.intake.damage import encoded, exif, picture
 
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
 

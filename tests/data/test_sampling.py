@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplingConfig, State
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
+from parse_dg.runs.config import RunConfig
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)

@@ -15,12 +15,12 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import predict
-from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
+from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.model.reference import shake, sparsemax_by_sorting
 

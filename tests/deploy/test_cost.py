@@ -11,9 +11,9 @@ from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import Cost, cost, count_parameters, feature_operations, structural_operations
 from parse_dg.deploy.model_file import Model, ModelSpec
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.network import ParseNetwork
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer

@@ -15,7 +15,7 @@ import parse_dg.deploy.export as module
 from benchmarks.export_latency import rows
 from benchmarks.timing import Budget
 from parse_dg._version import __version__
-from parse_dg.data.augment import normalise
+from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.export import FORMATS, METADATA, SUFFIXES, Exported, ExportError, Format, export_model
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.config import change
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import whole

@@ -19,7 +19,7 @@ from parse_dg.deploy.image_batches import find_images, load_batches
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import EVALUATION_BATCH, predict
+from parse_dg.training.accuracy import EVALUATION_BATCH, predict
 from tests.conftest import FinishedRun, Tiny
 
 CPU = torch.device("cpu")

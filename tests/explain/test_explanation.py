@@ -16,7 +16,7 @@ from torch import Tensor
 from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.loader import evaluation_batches, load_images
 from parse_dg.data.splits import whole
@@ -25,9 +25,9 @@ from parse_dg.deploy.model_file import Model, ModelSpec, load_model
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Relation, explain, in_words, read_image, read_images
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import FAMILY

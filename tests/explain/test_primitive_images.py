@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.loader import load_images
@@ -18,7 +18,7 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.primitive_images import strongest_images
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from tests.conftest import Numbered, Tiny
 from tests.explain.test_explanation import CELLS, at, peaks, placed_model
 

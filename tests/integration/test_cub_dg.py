@@ -11,8 +11,8 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
-from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.data.library import add
+from parse_dg.data.intake.library import add
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.data.splits import SplitConfig, leaked, leave_one_out
 
 DOMAINS = ("Photo", "Cartoon", "Art", "Paint")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from parse_dg.cli import main
-from parse_dg.data.library import add
-from parse_dg.experiments.measure_images import open_run
+from parse_dg.data.intake.library import add
+from parse_dg.explain.measures.images import open_run
 from tests.cli.conftest import Run, assert_refused, run
-from tests.data.cub_folder import Bird, write_cub
+from tests.data.public.cub_folder import Bird, write_cub
 from tests.integration.test_cub_dg import NUMBERS, PHOTOS, SMALL, make
 
 __all__ = ["run"]  # a fixture

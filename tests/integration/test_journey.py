@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from parse_dg import compact, execute, explain, load_model, open_benchmark
 from parse_dg.cli import main
 from parse_dg.data.splits import Subset, whole
-from parse_dg.evaluation.accuracy import predict
-from parse_dg.experiments.folder import read_config
+from parse_dg.runs.folder import read_config
+from parse_dg.training.accuracy import predict
 from tests.conftest import TINY, Tiny
 
 Call = Callable[..., str]

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.library import open_manifest
-from parse_dg.experiments.folder import read_config
+from parse_dg.data.intake.library import open_manifest
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
-from tests.data.damage import encoded, picture
-from tests.data.test_library import DOMAINS, plant, told, write_list
+from tests.data.intake.damage import encoded, picture
+from tests.data.intake.test_library import DOMAINS, plant, told, write_list
 
 __all__ = ["run"]  # the fixture
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.model import fused
-from parse_dg.model.mixstyle import MixStyleConfig
-from parse_dg.model.resnet import SHAPES, ResNet, _shortcut
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.resnet import SHAPES, ResNet, _shortcut
 from tests.model.test_fused import DEVICE, INTERPRETED, RUNS
 
 pytestmark = pytest.mark.skipif(not RUNS, reason="needs CUDA and Triton, or Triton and TRITON_INTERPRET=1")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import Backbone, BackboneConfig, FeatureAdapter, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.mutual_information import (
     FLOOR,
     MutualInformation,

@@ -16,8 +16,8 @@ from parse_dg.deploy.cost import cost
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import explain
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.tuples import count
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 

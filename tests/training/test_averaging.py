@@ -13,11 +13,11 @@ from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, group
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training.averaging import (
     Averaging,

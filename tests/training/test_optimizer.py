@@ -11,9 +11,9 @@ from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
 from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms
 from parse_dg.config import change
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from parse_dg.training.optimizer import (
     Descent,

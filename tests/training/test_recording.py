@@ -16,11 +16,11 @@ from parse_dg.algorithms import build_algorithm
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.linear import linear
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training import recording
 from parse_dg.training.optimizer import OptimizerConfig

@@ -17,14 +17,14 @@ from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import from_dict, to_dict
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import build_trainer, execute, prepare
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.averaging import build_averaging
 from parse_dg.training.check import Check, State
 from parse_dg.training.launch import form_team
 from parse_dg.training.team import ALONE, Team, WholeBatchNorm
 from tests.conftest import Tiny
-from tests.experiments.helpers import CPU, checks, quiet, read, repeated
+from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.training.test_team"])

@@ -15,7 +15,7 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
-from parse_dg.experiments.run import execute
+from parse_dg.runs.run import execute
 from parse_dg.training import tracking
 from parse_dg.training.check import Check
 from parse_dg.training.tracking import (
@@ -29,7 +29,7 @@ from parse_dg.training.tracking import (
     scalars,
 )
 from tests.conftest import Tiny
-from tests.experiments.helpers import REPEATED, checks
+from tests.runs.helpers import REPEATED, checks
 
 
 @pytest.fixture(autouse=True)

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
 from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig, draw_augment
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import Accuracy
-from parse_dg.evaluation.protocol import ProtocolConfig
+from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Best, Check, NonFiniteLossError
 from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 RATE = 0.125

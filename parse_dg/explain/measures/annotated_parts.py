@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from parse_dg.data.cub_parts import PartAnnotations
+from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import Located
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.evaluation.text_table import TextTable
 from parse_dg.explain.report.classes import ClassSummary
+from parse_dg.tables.text_table import TextTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

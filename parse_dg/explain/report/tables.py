@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.evaluation.text_table import TextTable
 from parse_dg.explain.report.data import DomainScore
 from parse_dg.explain.report.html import Html, element, joined
+from parse_dg.tables.text_table import TextTable
 from parse_dg.wording import percent, plural
 
 MATRIX_CLASSES = 30

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from parse_dg.data.cub_parts import PartAnnotations
+from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.localisation import Located
 from tests.explain.measures.test_collapse import located

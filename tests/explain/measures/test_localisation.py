@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.blueprints import PARTS
-from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
@@ -24,7 +24,7 @@ from parse_dg.explain.measures.localisation import (
     places_among_parts,
     primitive_places,
 )
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import Placed, placed_model

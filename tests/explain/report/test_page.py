@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.evaluation.text_table import TextTable
 from parse_dg.explain.classes import Term
 from parse_dg.explain.report.classes import TERMS, ClassSummary
 from parse_dg.explain.report.data import Curve, CurvePoint, DomainScore, Gallery, Headline, Report
 from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.page import check_place, report_page, write_report
+from parse_dg.tables.text_table import TextTable
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;"
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -1,0 +1,1 @@
+"""GVRT: a classifier that must also explain itself in words, with its words, decoder and sentence encoders."""

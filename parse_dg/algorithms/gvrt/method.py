@@ -1,0 +1,181 @@
+"""GVRT, grounding visual representations with texts (Min et al. 2022, ECCV, arXiv:2207.10285).
+
+Every training image comes with a sentence. The image's features are pulled towards the sentence's vector in a joint
+space, and must suffice to write the sentence: word by word as it stands, and, for sentences the explainer makes up,
+so that a discriminator recognises the image's class in them (REINFORCE). Predicting takes the image alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, Spoken
+from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
+from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
+from parse_dg.algorithms.pooled import Pooled
+from parse_dg.config import check_choices, require
+from parse_dg.data.sampling import captions_of
+from parse_dg.data.splits import Subset
+from parse_dg.errors import InputError
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.linear import linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class GvrtConfig:
+    """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
+
+    name: ClassVar[str] = "gvrt"
+    dropout: float = 0.0
+    """Dropout after pooling."""
+    encoder: EncoderName = "trained"
+    """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
+    width: int = 128
+    """Of the joint space, the word embeddings and the LSTMs."""
+    align: float = 1.0
+    """On the distance between image and sentence in the joint space, and on the class read from the image there."""
+    tokens: float = 1.0
+    """λ, on the cross-entropy of the words; 0.1 on DomainBed's data sets."""
+    reinforce: float = 1.0
+    """λ, on REINFORCE; 0.1 on DomainBed's data sets."""
+    discriminator: float = 1.0
+    """On the discriminator's cross-entropy."""
+    word_count: int = 1
+    """How often a word must occur in the training captions to be known."""
+    caption_length: int = 64
+    """How many words of a caption are read, its beginning and end included."""
+    sample_length: int = 80
+    """How many words a made-up sentence has at most."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, "algorithm")
+        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+        for name in ("align", "tokens", "reinforce", "discriminator"):
+            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
+        for name, least in (("width", 1), ("word_count", 1), ("caption_length", 3), ("sample_length", 1)):
+            found = getattr(self, name)
+            require(found >= least, f"algorithm.{name}", found, f"at least {least}")
+
+
+class Gvrt(Pooled):
+    """ERM whose features are grounded in sentences."""
+
+    summary = "features grounded in the images' captions"
+    reference = "Min et al. 2022, arXiv:2207.10285"
+
+    words: Tensor
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        classes: int,
+        config: GvrtConfig,
+        *,
+        domains: int,
+        vocabulary: Tokenizer,
+        label_smoothing: float = 0.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__(
+            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
+        )
+        self.config, self.domains, self.vocabulary = config, domains, vocabulary
+        self.encoder = build_sentence_encoder(config.encoder, config.width, vocabulary)
+        self.visual = linear(backbone.channels, config.width, generator)  # W_v
+        self.textual = linear(self.encoder.width, config.width, generator)  # W_t
+        self.joint_classifier = linear(config.width, classes, generator)
+        self.explainer = Explainer(len(vocabulary), classes, config.width, generator)
+        self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
+        self.register_buffer("words", vocabulary.to_bytes())  # so that a saved model can put things in words
+
+    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        if example.captions is None:
+            raise InputError("gvrt needs a sentence about every image, found a batch that has none")
+        features = self.features(example.images, generator)
+        terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
+        with torch.autocast(features.device.type, enabled=False):  # LSTMs are small: exactness costs little
+            exact = features.to(torch.promote_types(features.dtype, torch.float32))
+            return terms | self._ground(exact, example.labels, example.captions, generator)
+
+    def _ground(
+        self,
+        features: Float[Tensor, "B D"],
+        labels: Int[Tensor, "B"],
+        captions: Int[Tensor, "B T"],
+        generator: torch.Generator,
+    ) -> LossTerms:
+        """The terms that know the captions."""
+        config = self.config
+        image = self.visual(features)
+        about = self.explainer.about(image, labels)
+        states = self.explainer.read(captions[:, :-1])
+        sentence = self.textual(self.encoder(captions, states))
+        terms = {
+            "align": config.align * F.mse_loss(image, sentence),
+            "align_class": config.align * self.cross_entropy(self.joint_classifier(image), labels),
+            "tokens": config.tokens * self._per_word(self.explainer.speak(captions, states, about)),
+            "discriminator": config.discriminator * self.cross_entropy(self.discriminator(captions), labels),
+        }
+        if config.reinforce:
+            terms["reinforce"] = config.reinforce * self._reinforce(about, labels, generator)
+        return terms
+
+    def _per_word(self, spoken: Spoken) -> Float[Tensor, ""]:
+        """The mean over domains of the mean over their words of -log p; all other terms are plain means."""
+        parts = zip(*(part.chunk(self.domains) for part in spoken), strict=True)
+        return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()
+
+    def _reinforce(
+        self, about: Float[Tensor, "B E"], labels: Int[Tensor, "B"], generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """-log p of made-up sentences, each times its reward: how sure the discriminator is of the right class.
+
+        The sentences are made without a gradient, and their probability is then computed like that of captions.
+        """
+        made_up = self.explainer.sample(about, self.config.sample_length, generator)
+        with torch.no_grad():
+            reward = self.discriminator(made_up).softmax(1).gather(1, labels[:, None])[:, 0]
+        spoken = self.explainer.speak(made_up, self.explainer.read(made_up[:, :-1]), about)
+        rewarded: Tensor = -(spoken.log_probability.sum(1) * reward).mean()
+        return rewarded
+
+    @torch.no_grad()
+    def describe(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
+        """What the explainer writes about normalised images, the likeliest word each time.
+
+        `labels` are the classes it is to argue for; none: those that are predicted.
+        """
+        features = self.backbone(images).mean((2, 3))
+        if labels is None:
+            labels = self.classifier(features).argmax(1)
+        about = self.explainer.about(self.visual(features), labels)
+        return self.vocabulary.decode(self.explainer.sample(about, self.config.sample_length))
+
+
+def learn_vocabulary(config: object, sources: Sequence[Subset]) -> Tokenizer | None:
+    """The words of the training captions for GVRT's settings, None for those of a method that reads none.
+
+    Raises if images have no captions, or if the sentence encoder is not on this machine.
+    """
+    if not isinstance(config, GvrtConfig):
+        return None
+    sentences = (sentence for source in sources for some in captions_of(source) for sentence in some)
+    tokenizer = learn_tokenizer(sentences, threshold=config.word_count, length=config.caption_length)
+    if config.encoder != "trained":
+        load_clip(config.encoder)
+    return tokenizer
+
+
+def read_vocabulary(config: object, state: Mapping[str, Tensor]) -> Tokenizer | None:
+    """The words in the weights of a trained GVRT, None for any other method."""
+    if not isinstance(config, GvrtConfig):
+        return None
+    if "words" not in state:
+        raise InputError("a model of gvrt must hold its vocabulary, found no tensor called words")
+    return Tokenizer.from_bytes(state["words"], config.caption_length)

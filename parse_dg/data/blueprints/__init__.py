@@ -1,0 +1,1 @@
+"""Blueprints, the embedded benchmark: layouts of parts, drawn in four styles."""

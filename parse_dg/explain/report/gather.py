@@ -1,0 +1,285 @@
+"""The report of a finished run: everything it says, gathered from the run's folder, its model and its benchmark.
+
+Where the benchmark is not on this machine, the report is made of what the folder holds, and says what it lacks.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms.parse import Parse
+from parse_dg.config import as_typed, require
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.listing import Progress
+from parse_dg.data.splits import LeaveOneOut, leave_one_out
+from parse_dg.deploy.compaction import Compaction, compact
+from parse_dg.deploy.cost import count_parameters
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.deploy.predictor import Predictor
+from parse_dg.errors import InputError
+from parse_dg.explain.report.classes import summarise_classes
+from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
+from parse_dg.explain.report.gallery import Looked, galleries
+from parse_dg.explain.report.history import read_curve
+from parse_dg.runs.compact import Comparison, compare, ignore
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.evaluate import scored_parts
+from parse_dg.runs.folder import Result, read_config, read_json, read_result, require_same_images
+from parse_dg.runs.start import applications_at_start
+from parse_dg.runs.two_stage import all_of_sources, has_two_stages
+from parse_dg.tables.missing import train_command
+from parse_dg.tables.records import flatten
+from parse_dg.tables.text_table import TextTable
+from parse_dg.training.accuracy import predict
+from parse_dg.wording import percent, plural
+
+T = TypeVar("T")
+
+IMAGES = 12
+"""How many images of a kind are shown, unless more or fewer are asked for."""
+
+
+class Seen(NamedTuple):
+    """What was found by looking at images; nothing where there are none."""
+
+    scores: tuple[DomainScore, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
+    compared: tuple[Comparison, ...] = ()
+    """The full and the compact model on the same images."""
+
+
+def gather_report(
+    folder: Path,
+    *,
+    images: int = IMAGES,
+    model_file: Path | None = None,
+    device_name: str = "auto",
+    progress: Progress = ignore,
+) -> Report:
+    """Everything that is said of the run in `folder`; `images` of each kind are shown."""
+    require(images >= 0, "--images", images, "0 or more")
+    config, result = read_config(folder), read_result(folder)
+    if result is None:
+        raise InputError(f"{folder} is not finished: `parse-dg train` with the same options goes on")
+    model = load_model(model_file or folder)
+    small = compact(model) if isinstance(model.algorithm, Parse) else None
+    at_start = applications_at_start(config, model) if small else None
+    notes: list[str] = []
+    try:
+        split = _split(folder, config, model, progress)
+    except InputError as error:
+        notes.append(f"Left out: images, and what is found by looking at them. {error}.")
+        seen = Seen()
+    else:
+        predictor = Predictor(model, device_name)
+        seen = _look(config, split, predictor, small[0] if small else None, images, progress)
+        if not split.validation:
+            notes.append("Left out: images of the source domains, since all of them train and none is held out.")
+    notes += _disagreement(result, seen.scores) if model_file is None else []
+    if model_file is not None:
+        notes.append(f"The result is of the run's own weights; all that follows it is of {model_file.name}.")
+    curve = _unless_damaged(partial(read_curve, folder, result), notes, "the course of the training")
+    environment = _unless_damaged(partial(_environment, folder), notes, "where it was trained")
+    data = Path(config.data.benchmark).name
+    try:
+        return Report(
+            title=f"{config.method} on {data}, {config.data.target} held out, seed {config.seed}",
+            headline=_headline(result),
+            facts=tuple(_facts(folder, config, result, model)),
+            rules=tuple(map(str, result["protocol"]["rules"])),
+            notes=tuple(notes),
+            classes=model.spec.classes,
+            scores=seen.scores or tuple(_recorded(result)),
+            galleries=seen.galleries,
+            compositions=summarise_classes(model) if small else (),
+            compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
+            curve=curve,
+            config={name: as_typed(value) for name, value in flatten(config).items()},
+            commands=tuple(_commands(config)),
+            environment=environment or {},
+        )
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        path = folder / "result.json"
+        raise InputError(f"{path} is not what a run writes: {type(error).__name__} {error}") from error
+
+
+def _split(folder: Path, config: RunConfig, model: Model, progress: Progress) -> LeaveOneOut:
+    """The run's benchmark, divided as it was then."""
+    benchmark = open_benchmark(config.data, progress)
+    require_same_images(folder, benchmark)
+    if benchmark.classes != model.spec.classes:
+        found, expected = len(model.spec.classes), len(benchmark.classes)
+        raise InputError(f"the model has other classes ({found}) than {benchmark.name} ({expected})")
+    split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
+    return all_of_sources(split) if has_two_stages(config) else split
+
+
+def _look(
+    config: RunConfig,
+    split: LeaveOneOut,
+    predictor: Predictor,
+    small: Model | None,
+    images: int,
+    progress: Progress,
+) -> Seen:
+    """The model, and its compact form, on every image that a run is scored or validated on: a subset at a time."""
+    parts = scored_parts(config, split)
+    models = [predictor.model.algorithm, *([small.algorithm.to(predictor.device)] if small else [])]
+    total = len(models) * sum(len(subset.indices) for subset, _ in parts)
+    done = 0
+
+    def count(seen: int) -> None:
+        nonlocal done
+        done += seen
+        progress("looking at images", done, total)
+
+    scores, compared, looked = [], [], {}
+    for subset, words in parts:
+        first, *second = (predict(model, subset, predictor.device, count) for model in models)
+        found = looked[id(subset)] = Looked.of(subset, first)
+        compared += [compare(subset.domain.name, first, each) for each in second]
+        confusion = found.confusion(len(predictor.classes))
+        role, _, which = words.partition(": ")
+        scores.append(
+            DomainScore(
+                domain=subset.domain.name,
+                images=which,
+                role="result" if subset is split.target else "target" if role == "target" else "source",
+                correct=int(confusion.trace()),
+                total=len(found.labels),
+                confusion=confusion,
+            )
+        )
+    held_out = [looked[id(subset)] for subset in split.validation]
+    shown = tuple(galleries(predictor, looked[id(split.target)], held_out, images, progress))
+    return Seen(tuple(scores), shown, tuple(compared))
+
+
+def _disagreement(result: Result, scores: tuple[DomainScore, ...]) -> list[str]:
+    """Said where the run's own weights give another result now than it recorded."""
+    then = (result["target"]["correct"], result["target"]["images"])
+    return [
+        f"The run recorded {then[0]:,} of {then[1]:,} images of its target as right, and now they are "
+        f"{score.correct:,} of {score.total:,}. Another device may change a few, another version more."
+        for score in scores
+        if score.role == "result" and (score.correct, score.total) != then
+    ]
+
+
+def _headline(result: Result) -> Headline:
+    target = result["target"]
+    words = (
+        f"accuracy on {target['domain']}, the target: {target['correct']:,} of {target['images']:,} images "
+        f"({target['part']}). This number is the result of the run."
+    )
+    return Headline(accuracy=float(target["accuracy"]), words=words)
+
+
+def _facts(folder: Path, config: RunConfig, result: Result, model: Model) -> Iterator[tuple[str, str]]:
+    yield "method", f"{config.method}: {ALGORITHMS[config.algorithm.name][0].summary}"
+    sources = [name for name in result["domains"] if name != config.data.target]
+    if config.split.validation_domain in sources:
+        sources.remove(config.split.validation_domain)
+    yield "trained on", f"{', '.join(sources)}{_training_images(folder)}"
+    leaked = result["leakage"]["words"] if result["leakage"]["images"] else "no image of it was trained on"
+    yield "target", f"{config.data.target}: {leaked}"
+    yield "weights", f"of step {result['selected_step']:,} of {result['steps']:,}, by {result['selection']}"
+    if result["validation"]:
+        yield "validation", f"{percent(result['validation_mean_accuracy'])}, {_mean_of(result)}"
+    split_seed = "" if config.trial == config.seed else f", split by seed {config.trial}"
+    yield "seed", f"{config.seed}{split_seed}"
+    start = f", from {Path(config.backbone.weights).name}" if config.backbone.weights else ", from a random start"
+    yield "backbone", f"{config.backbone.name}{start}"
+    spec = model.spec
+    yield (
+        "model",
+        f"{plural(len(spec.classes), 'class')}, {count_parameters(model):,} parameters"
+        f"{' (compact)' if model.compact else ''}, images of {spec.image_size} × {spec.image_size} pixels",
+    )
+    name, fingerprint = result["benchmark"]["name"], result["benchmark"]["fingerprint"]
+    yield "data", f"{Path(name).name}, fingerprint {fingerprint[:16]}"
+
+
+def _mean_of(result: Result) -> str:
+    domains = ", ".join(result["validation"])
+    mean = "mean over " if len(result["validation"]) > 1 else ""
+    return f"{mean}{result['validation_part']} of {domains}, at that step"
+
+
+def _training_images(folder: Path) -> str:
+    path = folder / "split.json"
+    if not path.is_file():
+        return ""
+    counts: dict[str, int] = read_json(path)["training_images"]
+    return f" ({plural(sum(counts.values()), 'image')})"
+
+
+def _recorded(result: Result) -> Iterator[DomainScore]:
+    """The accuracies that the run wrote down."""
+    target = result["target"]
+    yield DomainScore(
+        domain=target["domain"],
+        images=f"{target['part']}, as recorded by the run",
+        role="result",
+        correct=target["correct"],
+        total=target["images"],
+    )
+    for name, value in result["validation"].items():
+        part = f"{result['validation_part']}, as recorded by the run"
+        yield DomainScore(domain=name, images=part, role="source", correct=value["correct"], total=value["images"])
+
+
+def _compaction(
+    found: Compaction, model: Model, at_start: int | None, compared: tuple[Comparison, ...]
+) -> TextTable:
+    """What dropping the relations that no class uses gives, and whether it changes anything."""
+    counts = {
+        "predicate applications": (found.applications_before, found.applications_after),
+        "parameters of Λ (classes × applications)": (found.parameters_before, found.parameters_after),
+        "parameters of the whole model": (found.model_parameters_before, found.model_parameters_after),
+    }
+    rows = [(name, f"{before:,}", f"{after:,}") for name, (before, after) in counts.items()]
+    rows.append(("GFLOPs for one image", f"{found.cost_before.gflops:.4f}", f"{found.cost_after.gflops:.4f}"))
+    notes = [f"{percent(found.reduction)} of Λ's parameters belong to relations that no class uses."]
+    if model.compact:
+        notes = ["The model of this report is compact already."]
+    if at_start is not None:
+        notes.append(f"In use at the start, before training: {plural(at_start, 'application')}.")
+    if compared:
+        images, same = (
+            sum(numbers)
+            for numbers in zip(*((each.before.images, each.same_prediction) for each in compared), strict=True)
+        )
+        largest = max(each.largest_difference for each in compared)
+        notes.append(
+            f"On the {images:,} images scored above, both models predict the same class on {same:,}; the largest "
+            f"difference of a logit is {largest:.2g}."
+        )
+    notes.append("The command parse-dg compact writes the small model, after comparing both on every image.")
+    return TextTable("Threshold 0: without loss", ("", "full", "compact"), tuple(rows), tuple(notes))
+
+
+def _commands(config: RunConfig) -> Iterator[tuple[str, str]]:
+    yield "The same run again, typed in its folder:", "parse-dg train --config config.json --out repeated"
+    try:
+        yield "The same from nothing but options:", train_command(config, Path("repeated"))
+    except InputError:
+        return
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    path = folder / "environment.json"
+    found = read_json(path)
+    require(isinstance(found, dict), str(path), found, "an object")
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _unless_damaged(read: Callable[[], T], notes: list[str], what: str) -> T | None:
+    """What a file of the run says; where it cannot be read, a note."""
+    try:
+        return read()
+    except InputError as error:
+        notes.append(f"Left out: {what}. {error}.")
+        return None

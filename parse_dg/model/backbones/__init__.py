@@ -1,0 +1,1 @@
+"""Backbones: image → feature map."""

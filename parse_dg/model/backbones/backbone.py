@@ -1,0 +1,219 @@
+"""The backbone: images → feature map, chosen by name and started from nothing or from a weights file.
+
+The ResNets are written here (`resnet.py`); any other network comes from timm or torchvision through an
+adapter. `build_backbone` is the one place where sizes are chosen and weights are read.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from parse_dg.errors import InputError, unknown
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.resnet import SHAPES, Backbone, Bottleneck, ResNet, StrideAt
+from parse_dg.model.backbones.weights import download_weights, load_weights, read_weights
+from parse_dg.wording import first_line
+
+__all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone"]
+
+PROBE_SIZE = 224
+"""Side of the image an adapted network is tried with; some accept no other size."""
+HEADS = ("fc.", "head.", "classifier.")
+"""Where timm and torchvision keep the classifier that an adapter leaves out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig:
+    """Which network, from which weights."""
+
+    name: str = "small"
+    """`small` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME` or `timm:NAME`."""
+    weights: str | None = None
+    """None: a random start. A `.safetensors`, `.pth` or `.pt` file. `imagenet`: torchvision's published
+    IMAGENET1K_V1 file, for `resnet18` and `resnet50`; that ResNet-50 is v1.5 (`stride_at="3x3"`)."""
+    stride_at: StrideAt = "3x3"
+    """Which convolution of a bottleneck block (`resnet50` only) strides: `3x3` v1.5, `first_1x1` v1."""
+    last_stride: Literal[1, 2] = 2
+    """1: the last stage that would halve the map keeps its size. `resnet18`, `resnet50`: 14x14 instead of 7x7
+    at 224 pixels (the fourth stage); `small`: 16x16 instead of 8x8 at 64 pixels (the third stage)."""
+    freeze_batchnorm: bool = False
+    """BatchNorm statistics stay as loaded, also in training; weight and bias still train."""
+
+    def __post_init__(self) -> None:
+        library, _, model = self.name.partition(":")
+        adapted = library in ADAPTERS and bool(model)
+        if self.name not in SHAPES and not adapted:
+            raise unknown("backbone", self.name, [*SHAPES, *(f"{library}:NAME" for library in ADAPTERS)])
+        if self.stride_at not in get_args(StrideAt):
+            raise unknown("backbone.stride_at", self.stride_at, get_args(StrideAt))
+        if self.last_stride not in (1, 2):
+            raise InputError(f"backbone.last_stride must be 1 or 2, found {self.last_stride}")
+        if self.stride_at != "3x3" and (adapted or SHAPES[self.name].block is not Bottleneck):
+            raise InputError(
+                f"backbone.stride_at={self.stride_at!r} is for the bottleneck blocks of resnet50, "
+                f"not for {self.name}: leave it at '3x3'"
+            )
+        if self.last_stride != 2 and adapted:
+            raise InputError(
+                f"backbone.last_stride={self.last_stride} is for {', '.join(SHAPES)}, "
+                f"not for {self.name}: leave it at 2"
+            )
+        if self.weights == "":
+            raise InputError("backbone.weights is empty: give a file, 'imagenet' or nothing (a random start)")
+
+
+def build_backbone(
+    config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None = None
+) -> Backbone:
+    """The network of `config` on the CPU, in training mode.
+
+    A random start is drawn from the CPU `generator` alone; None draws from PyTorch's global one. The
+    generator advances by the same amount whether or not weights replace the start.
+    """
+    backbone: Backbone
+    if config.name in SHAPES:
+        backbone = ResNet(
+            SHAPES[config.name],
+            mixstyle=mixstyle,
+            stride_at=config.stride_at,
+            last_stride=config.last_stride,
+            freeze_batchnorm=config.freeze_batchnorm,
+            generator=generator,
+        )
+        _start(backbone, config, ignored=("fc.",))
+        return backbone
+    if mixstyle.stages:
+        raise InputError(
+            f"MixStyle needs one of the ResNets written here ({', '.join(SHAPES)}): "
+            f"set mixstyle.stages=() to use {config.name}"
+        )
+    library, _, model = config.name.partition(":")
+    with _seeded(generator):
+        network = ADAPTERS[library](model)
+    _start(network, config, ignored=HEADS)
+    return FeatureAdapter(network, name=config.name, freeze_batchnorm=config.freeze_batchnorm)
+
+
+class FeatureAdapter(Backbone):
+    """Any network that returns one (B, C, h, w) map, or a list of them whose last counts, as a backbone.
+
+    The number of channels is found by trying the network on one image.
+    """
+
+    def __init__(self, network: nn.Module, *, name: str, freeze_batchnorm: bool = False) -> None:
+        super().__init__(channels=_probe(network, name), freeze_batchnorm=freeze_batchnorm)
+        self.network = network
+        self.train()
+
+    def forward(
+        self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "B C h w"]:
+        """The network's map; `generator` is not used, dropout inside the network draws from PyTorch's own."""
+        return _last(self.network(images))
+
+
+def _timm(model: str) -> nn.Module:
+    """Timm's network `model` that returns its last feature map in a list."""
+    timm = _imported("timm", f"timm:{model}")
+    return _created(
+        f"timm:{model}",
+        lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,)),
+    )
+
+
+def _torchvision(model: str) -> nn.Module:
+    """Torchvision's network `model` up to its pooling layer, under its own parameter names."""
+    models = _imported("torchvision.models", f"torchvision:{model}")
+    network = _created(f"torchvision:{model}", lambda: models.get_model(model, weights=None))
+    features = nn.Sequential()
+    for name, child in network.named_children():
+        if name == "avgpool" or isinstance(child, nn.AdaptiveAvgPool2d):
+            return features
+        features.add_module(name, child)
+    raise InputError(
+        f"torchvision:{model} has no pooling layer to cut at, its parts are "
+        f"{', '.join(name for name, _ in network.named_children())}: try timm:NAME"
+    )
+
+
+ADAPTERS: dict[str, Callable[[str], nn.Module]] = {"torchvision": _torchvision, "timm": _timm}
+
+
+def _imported(module: str, backbone: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises RuntimeError
+        package = module.partition(".")[0]
+        raise InputError(
+            f"backbone {backbone} needs {package}, which cannot be imported: install parse-dg[backbones]"
+        ) from error
+
+
+def _created(backbone: str, create: Callable[[], Any]) -> nn.Module:
+    """What `create` returns; the library's complaint about name or options becomes an `InputError`."""
+    try:
+        network = create()
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"backbone {backbone} cannot be built: {first_line(error)}") from error
+    assert isinstance(network, nn.Module)
+    return network
+
+
+@contextmanager
+def _seeded(generator: torch.Generator | None) -> Iterator[None]:
+    """PyTorch's global CPU generator, seeded from `generator` and put back after; None leaves it alone."""
+    if generator is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
+        yield
+
+
+def _start(network: nn.Module, config: BackboneConfig, *, ignored: tuple[str, ...]) -> None:
+    """Loads the weights that `config` names, if any."""
+    if config.weights is None:
+        return
+    if config.weights == "imagenet":
+        state = download_weights(config.name)
+    else:
+        state = read_weights(Path(config.weights).expanduser())
+    load_weights(network, state, name=config.name, source=config.weights, ignored=ignored)
+
+
+def _last(output: Any) -> Tensor:
+    """The last map of what a network returned."""
+    last: Tensor = output[-1] if isinstance(output, (list, tuple)) else output
+    return last
+
+
+def _probe(network: nn.Module, name: str) -> int:
+    """The channels of the network's map, found with one black image; the network's mode is put back."""
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            features = _last(network(torch.zeros(1, 3, PROBE_SIZE, PROBE_SIZE)))
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+        raise InputError(f"backbone {name} fails on a {PROBE_SIZE}-pixel image: {first_line(error)}") from error
+    finally:
+        network.train(training)
+    if not isinstance(features, Tensor) or features.ndim != 4:
+        found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise InputError(f"backbone {name} must return a (B, C, H, W) map, found {found}")
+    channels = int(features.shape[1])
+    info: Any = getattr(network, "feature_info", None)  # timm's
+    if info is not None and channels != (known := info.channels()[-1]):
+        raise InputError(
+            f"backbone {name} must return a (B, {known}, H, W) map, found {tuple(features.shape)}: "
+            "networks that keep the channels last cannot be used"
+        )
+    return channels

@@ -1,0 +1,162 @@
+"""The folder of a run: what its files are, how they are read and written.
+
+config.json         everything needed to repeat the run
+split.json          which images of which domain were held out, and which of the target are scored
+metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images; of both
+                    stages, where there are two
+model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
+model_plain.safetensors   with averaging.also_plain: the weights that the same run without averaging would have kept
+result.json         accuracy of those weights, on which images, selected how; of the plain ones `without_averaging`
+environment.json    versions, hardware and time; the one file that differs when a run is repeated
+
+While it lasts there are also a checkpoint (training/checkpoint.py), from which the same command goes on, and
+`.lock`, by which one process at a time is at it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+
+from parse_dg.config import from_dict, to_dict
+from parse_dg.data.domain import Benchmark
+from parse_dg.errors import InputError
+from parse_dg.runs.config import RunConfig
+from parse_dg.wording import first_line
+
+Result = dict[str, Any]
+LOCK = ".lock"
+
+OF_A_RESULT = (
+    *("algorithm", "benchmark", "domains", "seed", "trial", "target", "validation", "validation_part"),
+    *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
+)
+"""What every result.json has."""
+
+
+class BusyError(InputError):
+    """Another process is at this run."""
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise BusyError(f"another process is at the run in {folder}: wait for it, or stop it") from error
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        if (folder / "result.json").exists():  # who gets hold of a lock now finds the result
+            (folder / LOCK).unlink(missing_ok=True)
+        lock.release()
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Within, what cannot be written is one line for the user."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(
+            f"cannot write to {folder} ({reason}): what was saved before is kept; once it can be written to, the "
+            "same command goes on"
+        ) from error
+
+
+def read_finished(config: RunConfig, folder: Path) -> Result | None:
+    """The result of a finished run of this configuration in `folder`, if it is there."""
+    found = folder / "config.json"
+    if not found.exists():
+        if folder.exists() and (not folder.is_dir() or any(_is_foreign(path.name) for path in folder.iterdir())):
+            raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
+        return None
+    if read_config(folder) != config:
+        raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
+    return read_result(folder)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a file is none that there may be before a run has its configuration."""
+    return name not in (LOCK, "config.json") and not name.endswith(".writing")
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result of the run in `folder`, or None if it is not finished."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    result = read_json(path)
+    missing = [name for name in OF_A_RESULT if not isinstance(result, dict) or name not in result]
+    if missing:
+        raise InputError(f"{path} must hold the result of a run, found none of its {', '.join(missing)}")
+    return dict(result)
+
+
+def require_same_images(folder: Path, benchmark: Benchmark) -> None:
+    """Raise if the run in `folder` was made of another version of the data set than is here now."""
+    path = next((path for name in ("split.json", "result.json") if (path := folder / name).exists()), None)
+    if path is None:
+        return
+    try:
+        known = str(read_json(path)["benchmark"]["fingerprint"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} must say which images the run is of: benchmark.fingerprint is missing") from error
+    if known != benchmark.fingerprint:
+        raise InputError(
+            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
+            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
+        )
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is not a run: expected a folder with config.json")
+    data = read_json(path)
+    try:
+        return from_dict(RunConfig, data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """The data of a JSON file."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write under a temporary name, then rename: the file is whole or not there."""
+    temporary = path.with_name(f"{path.name}.writing")
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def claim(folder: Path, config: RunConfig, split: Any, kept: int) -> None:
+    """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
+    with writing_to(folder):
+        write_json(folder / "config.json", to_dict(config))
+        write_json(folder / "split.json", split)
+        with (folder / "metrics.jsonl").open("ab") as metrics:
+            metrics.truncate(kept)

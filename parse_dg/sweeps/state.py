@@ -1,0 +1,109 @@
+"""Where a job stands, read from its folder: whoever runs it, in whatever terminal, sees the same."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from parse_dg.errors import InputError
+from parse_dg.runs.folder import LOCK, read_finished, read_json
+from parse_dg.sweeps.jobs import Job
+
+TAIL = 1 << 16
+"""Bytes at the end of a file in which its last lines are looked for."""
+
+State = Literal["finished", "busy", "unfinished"]
+
+
+def read_state(job: Job) -> State:
+    """`busy`: a process is at it. `unfinished`: nobody is. Raises if the folder holds anything else."""
+    if not (job.folder / "result.json").exists() and is_busy(job.folder):
+        return "busy"
+    return "finished" if read_finished(job.config, job.folder) is not None else "unfinished"
+
+
+def is_busy(folder: Path) -> bool:
+    """Whether a process holds the lock of a run's folder; makes no lock where there is none."""
+    import fcntl  # not on every system, and nothing else of the command line needs it
+
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go as the file is closed
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class Progress(NamedTuple):
+    """How far a run has come, by its last check."""
+
+    step: int
+    steps: int | None
+    """How many the run has, of the stage it is in; None while that is not written."""
+    accuracy: float | None
+    """The mean over source domains of the accuracy on held-out images; None where none are held out."""
+    stage: int | None = None
+    """Of a run that has several."""
+
+    def text(self) -> str:
+        """On one line: `step 50 of 600, source validation 71.2%`."""
+        stage = "" if self.stage is None else f"stage {self.stage}, "
+        total = "" if self.steps is None else f" of {self.steps:,}"
+        accuracy = "" if self.accuracy is None else f", source validation {100 * self.accuracy:.1f}%"
+        return f"{stage}step {self.step:,}{total}{accuracy}"
+
+
+def read_progress(job: Job) -> Progress:
+    """The last check of a run; step 0 before the first."""
+    check = _last_check(job.folder / "metrics.jsonl")
+    accuracy = check.get("validation_mean_accuracy")
+    return Progress(
+        step=int(check.get("step", 0)),
+        steps=_count_steps(job),
+        accuracy=None if accuracy is None else float(accuracy),
+        stage=check.get("stage"),
+    )
+
+
+def read_seconds(folder: Path) -> float | None:
+    """How long a finished run took, where that is written."""
+    try:
+        return float(read_json(folder / "environment.json")["seconds"])
+    except (InputError, KeyError, TypeError, ValueError):
+        return None
+
+
+def read_tail(path: Path, start: int = 0) -> str:
+    """The end of a file, from `start` at the earliest; nothing where there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _last_check(metrics: Path) -> dict[str, Any]:
+    """The last whole line of metrics.jsonl: the one after it may be half written."""
+    for line in reversed(read_tail(metrics).splitlines()):
+        try:
+            check = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(check, dict):
+            return check
+    return {}
+
+
+def _count_steps(job: Job) -> int | None:
+    training = job.config.training
+    if training.epochs is None:
+        return training.steps
+    try:
+        images = read_json(job.folder / "split.json")["training_images"]
+        return training.total_steps(sum(images.values()), len(images))
+    except (InputError, KeyError, TypeError, AttributeError):
+        return None

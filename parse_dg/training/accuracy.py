@@ -1,0 +1,91 @@
+"""Accuracy of a model on named images."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from parse_dg.algorithms import Algorithm
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
+from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.splits import Subset
+
+EVALUATION_BATCH = 128
+
+
+class Accuracy(NamedTuple):
+    """How many of how many images were classified right, and the mean cross-entropy over them."""
+
+    correct: int
+    images: int
+    loss: float
+
+    @property
+    def fraction(self) -> float:
+        """Correct ÷ images."""
+        return self.correct / self.images
+
+
+class Predictions(NamedTuple):
+    """Logits of every image of a subset, in order, on the CPU, with the true classes."""
+
+    logits: Float[Tensor, "N C"]
+    labels: Int[Tensor, "N"]
+
+
+class Augmentation(NamedTuple):
+    """How images are changed before they are predicted: DomainBed augments its validation images too."""
+
+    config: AugmentConfig
+    seed: int
+
+
+@torch.no_grad()
+def predict(
+    model: Algorithm,
+    subset: Subset,
+    device: torch.device,
+    seen: Callable[[int], None] = lambda images: None,
+    augmentation: Augmentation | None = None,
+) -> Predictions:
+    """Logits in float32, evaluation mode; the model's mode is put back. `seen` is told the size of every batch."""
+    was_training = model.training
+    model.eval()
+    logits, labels = [], []
+    for images, classes in _normalised_batches(subset, device, augmentation):
+        logits.append(model(images).float().cpu())
+        labels.append(classes)
+        seen(len(classes))
+    model.train(was_training)
+    return Predictions(torch.cat(logits), torch.cat(labels))
+
+
+def accuracy(
+    model: Algorithm, subset: Subset, device: torch.device, augmentation: Augmentation | None = None
+) -> Accuracy:
+    """Accuracy of the model on a subset."""
+    return score(predict(model, subset, device, augmentation=augmentation))
+
+
+def score(predictions: Predictions) -> Accuracy:
+    """Accuracy of predictions."""
+    logits, labels = predictions
+    correct = int((logits.argmax(1) == labels).sum())
+    return Accuracy(correct, len(labels), float(F.cross_entropy(logits, labels)))
+
+
+def _normalised_batches(
+    subset: Subset, device: torch.device, augmentation: Augmentation | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(augmentation.seed) if augmentation else None
+    size = subset.domain.images.shape[1]
+    for images, labels in evaluation_batches(subset, EVALUATION_BATCH, crops=augmentation is not None):
+        moved = images.to(device)
+        if augmentation and generator:
+            draws = draw_augment(augmentation.config, len(moved), generator)
+            yield prepare_images(moved, augmentation.config, draws, size), labels
+        else:
+            yield normalise(to_unit(moved)), labels

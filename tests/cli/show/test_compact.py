@@ -1,0 +1,229 @@
+"""The compaction table: a row a run, the mean of each data set, and the same numbers in text, Markdown and CSV."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parse_dg.cli.show.compact import (
+    CELLS,
+    as_csv,
+    as_markdown,
+    read_row,
+    table_rows,
+    text_cells,
+    view_tables,
+)
+from parse_dg.deploy.compaction import Compaction
+from parse_dg.deploy.cost import Cost
+from parse_dg.errors import InputError
+from parse_dg.runs.compact import CompactionOutcome, Comparison, as_json
+from parse_dg.runs.folder import OF_A_RESULT
+from parse_dg.training.accuracy import Accuracy
+
+ROOT = Path(__file__).parents[3]
+
+
+def outcome(
+    data: str, target: str, seed: int, active: int, after: int, at_start: int | None = 400
+) -> CompactionOutcome:
+    """Two classes, 1,000 applications, 10 images of the target (5 right before) and 30 of a source."""
+    domain = Comparison(
+        domain=target,
+        before=Accuracy(5, 10, 1.0),
+        after=Accuracy(after, 10, 1.0),
+        same_prediction=9,
+        largest_difference=0.5,
+        within_tolerance=False,
+    )
+    source = Comparison(
+        domain="source",
+        before=Accuracy(30, 30, 0.1),
+        after=Accuracy(30, 30, 0.1),
+        same_prediction=30,
+        largest_difference=0.25,
+        within_tolerance=False,
+    )
+    return CompactionOutcome(
+        benchmark=data,
+        fingerprint="",
+        seed=seed,
+        target=domain,
+        sources=(source,),
+        classes=("a", "b"),
+        compaction=Compaction(
+            threshold=0.1,
+            applications_before=1000,
+            applications_after=active,
+            parameters_before=2000,
+            parameters_after=2 * active,
+            model_parameters_before=4_002_000,
+            model_parameters_after=4_000_000 + 2 * active,
+            cost_before=Cost(features=4_000_000_000, structure=4000),
+            cost_after=Cost(features=4_000_000_000, structure=4 * active),
+            active_per_class=(active, active),
+        ),
+        applications_at_start=at_start,
+        path=Path("compact.safetensors"),
+        size_before=100,
+        size_after=10,
+    )
+
+
+def test_a_row_says_what_the_paper_says_and_what_was_measured() -> None:
+    (row,) = text_cells(table_rows([outcome("pacs", "sketch", 3, 100, 4)]))
+    assert dict(zip(CELLS, row, strict=True)) == {
+        "data": "pacs",
+        "target": "sketch",
+        "seed": "3",
+        "parameters": "4,002,000 → 4,000,200",
+        "parameters of Λ": "2,000 → 200",
+        "reduction of Λ": "90.0%",
+        "applications": "1,000 → 100",
+        "in use at the start": "400",
+        "GFLOPs": "4.0000 → 4.0000",
+        "same prediction": "39 of 40",
+        "accuracy on target": "50.0% → 40.0%",
+    }
+
+
+def test_the_mean_is_over_the_runs_of_a_data_set() -> None:
+    runs = [
+        outcome("pacs", "sketch", 0, 100, 4),
+        outcome("vlcs", "sun", 0, 30, 1),
+        outcome("pacs", "photo", 0, 300, 5),
+        outcome("office", "art", 0, 10, 0),
+        outcome("vlcs", "sun", 1, 40, 2),
+    ]
+    rows = table_rows(runs)
+    assert [(row.data, row.target, row.seed) for row in rows] == [
+        ("pacs", "sketch", "0"),
+        ("pacs", "photo", "0"),
+        ("pacs", "mean of 2 runs", ""),
+        ("vlcs", "sun", "0"),
+        ("vlcs", "sun", "1"),
+        ("vlcs", "mean of 2 runs", ""),
+        ("office", "art", "0"),
+    ]
+    pacs, vlcs = rows[2], rows[5]
+    assert (pacs.applications_before, pacs.applications_after) == (1000, 200)
+    assert (pacs.lambda_parameters_after, pacs.model_parameters_after) == (400, 4_000_400)
+    assert pacs.reduction == pytest.approx(0.8)
+    assert pacs.target_accuracy_after == pytest.approx(0.45)
+    assert vlcs.applications_after == 35
+    assert vlcs.gflops_after == pytest.approx(4.00000014)
+
+
+def test_markdown_has_a_line_a_row() -> None:
+    lines = as_markdown(table_rows([outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 302, 5)]))
+    head, rule, *rows = lines.splitlines()
+    assert head == "| " + " | ".join(CELLS) + " |"
+    assert rule == "|---|---|---" + "|---:" * 8 + "|"
+    assert len(rows) == 3
+    assert rows[0].startswith("| pacs | sketch | 0 | 4,002,000 → 4,000,200 | 2,000 → 200 |")
+    assert rows[2].startswith("| pacs | mean of 2 runs |  | 4,002,000 → 4,000,402 | 2,000 → 402 |")
+    assert "| 1,000 → 201 |" in rows[2]  # of 100 and 302
+
+
+def test_csv_has_every_number_unrounded() -> None:
+    text = as_csv(table_rows([outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 301, 5)]))
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["target"] for row in rows] == ["sketch", "photo", "mean of 2 runs"]
+    assert [row["applications_after"] for row in rows] == ["100", "301", "200.5"]
+    assert [row["same_prediction"] for row in rows] == ["39", "39", "39"]
+    assert rows[0]["gflops_before"] == "4.000004"
+    assert float(rows[1]["reduction"]) == pytest.approx(0.699)
+    assert {row["images"] for row in rows} == {"40"}
+    assert {row["target_images"] for row in rows} == {"10"}
+
+
+@pytest.mark.parametrize(("others", "cell", "value"), [(403, "402", "401.5"), (None, "–", "")])
+def test_a_start_that_is_not_known_has_no_mean(others: int | None, cell: str, value: str) -> None:
+    runs = [outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 300, 5, others)]
+    rows = table_rows(runs)
+    column = list(CELLS).index("in use at the start")
+    other = "–" if others is None else "403"
+    assert [row[column] for row in text_cells(rows)] == ["400", other, cell]
+    lines = as_markdown(rows).splitlines()[2:]
+    assert [line.split(" | ")[column] for line in lines] == ["400", other, cell]
+    written = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert [row["applications_at_start"] for row in written] == ["400", str(others or ""), value]
+
+
+# from the reports beside the runs
+
+
+def test_a_report_is_the_row_that_it_was_made_from(tmp_path: Path) -> None:
+    made = outcome("pacs", "sketch", 3, 100, 4)
+    (tmp_path / "compact.json").write_text(json.dumps(as_json(made)))
+    (row,) = table_rows([made])
+    assert read_row(tmp_path) == (row, 0.1)
+    assert read_row(tmp_path / "elsewhere") is None
+
+
+def test_a_report_that_does_not_know_the_start(tmp_path: Path) -> None:
+    """One that was written before it was said, and one of a run whose start is not known."""
+    report = as_json(outcome("pacs", "sketch", 3, 100, 4, None))
+    assert report["applications"] == {"before": 1000, "at_start": None, "after": 100}
+    (expected,) = table_rows([outcome("pacs", "sketch", 3, 100, 4, None)])
+    older = report | {"applications": {"before": 1000, "after": 100}}
+    for each in (report, older):
+        (tmp_path / "compact.json").write_text(json.dumps(each))
+        assert read_row(tmp_path) == (expected, 0.1)
+    for table in view_tables([expected], 0.0):
+        assert dict(zip(table.header, table.rows[0], strict=True))["in use at the start"] == "–"
+    wrong = report | {"applications": {"before": 1000, "at_start": "few", "after": 100}}
+    (tmp_path / "compact.json").write_text(json.dumps(wrong))
+    with pytest.raises(InputError, match="'few' is no number"):
+        read_row(tmp_path)
+
+
+def test_the_published_reports_can_be_read() -> None:
+    """They do not say what was in use at the start."""
+    folders = [path.parent for path in (ROOT / "results").rglob("compact.json")]
+    rows = [found[0] for found in map(read_row, folders) if found]
+    assert len(rows) == len(folders) >= 4
+    assert all(row.applications_at_start is None or row.applications_at_start > 0 for row in rows)
+
+
+@pytest.mark.parametrize("damage", ["[]", "{", '{"target": "sketch"}', "a word for a number", "other images"])
+def test_a_damaged_report_is_refused_in_one_line(damage: str, tmp_path: Path) -> None:
+    report = as_json(outcome("pacs", "sketch", 3, 100, 4))
+    text = damage
+    if damage == "a word for a number":
+        text = json.dumps(report | {"reduction": "much"})
+    elif damage == "other images":
+        text = json.dumps(report)
+        fields = dict.fromkeys(OF_A_RESULT)
+        (tmp_path / "result.json").write_text(json.dumps(fields | {"benchmark": {"fingerprint": "f"}}))
+    (tmp_path / "compact.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_row(tmp_path)
+    assert str(tmp_path / "compact.json") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_view_is_by_data_set_and_by_target() -> None:
+    runs = [outcome("pacs", "sketch", seed, active, 4) for seed, active in ((0, 100), (1, 200))]
+    rows = table_rows([*runs, outcome("vlcs", "sun", 0, 30, 1)])
+    rows = [row for row in rows if row.seed]  # without the means
+    data, target = view_tables(rows, 0.0)
+    assert [(row[0], row[4], row[-1]) for row in data.rows] == [
+        ("pacs", "1,000 → 150", "2"),
+        ("vlcs", "1,000 → 30", "1"),
+    ]
+    assert (data.header[0], data.header[4]) == ("data", "applications")
+    assert [(row[:2], row[-1]) for row in target.rows] == [(("pacs", "sketch"), "2"), (("vlcs", "sun"), "1")]
+    assert target.names == 2
+    for table in (data, target):
+        assert table.notes[0].startswith("3 runs. Threshold 0 (lossless). Means over the runs of a row")
+        assert all(len(row) == len(table.header) for row in table.rows)
+
+
+def test_vocabularies_of_different_sizes_are_not_averaged() -> None:
+    (row,) = table_rows([outcome("pacs", "sketch", 0, 100, 4)])
+    for table in view_tables([row, replace(row, applications_before=500)], 0.1):
+        assert len(table.rows) == 2

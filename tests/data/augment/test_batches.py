@@ -1,0 +1,324 @@
+"""The augmentation pipeline: switches, draws, crops, flips, and colours against Pillow and colorsys."""
+
+import colorsys
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance
+from torch import Tensor
+
+from parse_dg.data.augment.batches import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    AugmentConfig,
+    adjust_brightness_,
+    adjust_contrast_,
+    adjust_saturation_,
+    augment,
+    crop_box,
+    crop_flip,
+    draw_augment,
+    luma,
+    normalise,
+    shift_hue_,
+    to_unit,
+)
+from parse_dg.errors import InputError
+
+OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def augmented(images: Tensor, config: AugmentConfig, generator: torch.Generator, size: int | None = None) -> Tensor:
+    """Draw, then apply."""
+    return augment(images, config, draw_augment(config, len(images), generator), size)
+
+
+def random_images(count: int = 8, height: int = 24, width: int = 24) -> Tensor:
+    return torch.randint(0, 256, (count, 3, height, width), generator=seeded(0), dtype=torch.uint8)
+
+
+def gradient(count: int, height: int = 32, width: int = 32) -> Tensor:
+    """Red rises with x, green with y, by 4 a pixel; blue is 0."""
+    image = torch.zeros(3, height, width, dtype=torch.uint8)
+    image[0] = 4 * torch.arange(width, dtype=torch.uint8)
+    image[1] = 4 * torch.arange(height, dtype=torch.uint8)[:, None]
+    return image.repeat(count, 1, 1, 1)
+
+
+# The pipeline
+
+
+@pytest.mark.parametrize("ops", [0, 2])
+@pytest.mark.parametrize(("size", "shape"), [(None, (20, 24)), (24, (24, 24)), (9, (9, 9)), (40, (40, 40))])
+def test_shape_dtype_and_range(ops: int, size: int | None, shape: tuple[int, int]) -> None:
+    config = AugmentConfig(randaugment_ops=ops, jitter=1.0)
+    result = augmented(random_images(height=20), config, seeded(0), size)
+    assert result.shape == (8, 3, *shape)
+    assert result.dtype == torch.float32
+    assert result.min() >= 0
+    assert result.max() <= 1
+    assert result.std() > 0.05
+
+
+@pytest.mark.parametrize("ops", [0, 2])
+def test_same_generator_same_result(ops: int) -> None:
+    images, config = random_images(), AugmentConfig(randaugment_ops=ops)
+    before = images.clone()
+    generator = seeded(5)
+    first = augmented(images, config, generator)
+    assert torch.equal(first, augmented(images, config, seeded(5)))
+    assert not torch.equal(first, augmented(images, config, generator))  # it moved on
+    assert torch.equal(images, before)
+
+
+def test_global_randomness_is_neither_used_nor_moved() -> None:
+    state = torch.get_rng_state()
+    augmented(random_images(), AugmentConfig(randaugment_ops=2), seeded(0))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_everything_off_only_scales() -> None:
+    images = random_images()
+    assert torch.equal(augmented(images, AugmentConfig(**OFF), seeded(0)), images / 255)
+
+
+@pytest.mark.parametrize(
+    "on",
+    [{"crop_scale": (0.5, 0.9)}, {"flip": 0.5}, {"jitter": 0.3}, {"grayscale": 0.5}, {"randaugment_ops": 2}],
+)
+def test_each_step_alone_does_something(on: dict[str, Any]) -> None:
+    images = random_images()
+    result = augmented(images, AugmentConfig(**(OFF | on)), seeded(0))
+    assert not torch.equal(result, images / 255)
+
+
+def test_switching_a_step_off_keeps_the_other_draws() -> None:
+    images = random_images()
+    whole = augmented(images, AugmentConfig(jitter=0, grayscale=0), seeded(0))
+    flipped = augmented(images, AugmentConfig(jitter=0, grayscale=0, flip=1), seeded(0))
+    kept = (whole == flipped).flatten(1).all(1)
+    assert kept.any()
+    torch.testing.assert_close(whole[~kept], flipped[~kept].flip(-1), atol=1e-4, rtol=0)
+
+
+def test_samples_are_augmented_independently() -> None:
+    same = random_images(count=1).repeat(16, 1, 1, 1)
+    for on in ({"crop_scale": (0.5, 0.9)}, {"jitter": 0.3}):
+        result = augmented(same, AugmentConfig(**(OFF | on)), seeded(0))
+        assert len(result.flatten(1).unique(dim=0)) == 16
+    # and what happens to one does not depend on the others' pixels
+    first = random_images(count=4)
+    second = first.clone()
+    second[1:] = 255 - second[1:]
+    config = AugmentConfig(randaugment_ops=2)
+    assert torch.equal(augmented(first, config, seeded(0))[0], augmented(second, config, seeded(0))[0])
+
+
+def test_flip_with_probability_one_is_exact() -> None:
+    images = random_images()
+    result = augmented(images, AugmentConfig(**(OFF | {"flip": 1.0})), seeded(0))
+    assert torch.equal(result, images.flip(-1) / 255)
+
+
+def test_flip_and_gray_come_as_often_as_asked() -> None:
+    images = gradient(2000, 4, 4)
+    flipped = augmented(images, AugmentConfig(**(OFF | {"flip": 0.5})), seeded(0))
+    assert 0.46 < (flipped[:, 0, 0, 0] > 0).float().mean() < 0.54
+    gray = augmented(images, AugmentConfig(**(OFF | {"grayscale": 0.1})), seeded(0))
+    assert 0.07 < (gray[:, 2, 3, 3] > 0).float().mean() < 0.13
+
+
+def test_gray_is_gray() -> None:
+    images = random_images()
+    result = augmented(images, AugmentConfig(**(OFF | {"grayscale": 1.0})), seeded(0))
+    assert torch.equal(result[:, 0], result[:, 1])
+    assert torch.equal(result[:, 0], result[:, 2])
+    torch.testing.assert_close(result[:, 0], luma(images / 255))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_does_what_the_cpu_does() -> None:
+    images, config = random_images(count=64), AugmentConfig(randaugment_ops=2)
+    there = augmented(images.cuda(), config, seeded(0), 20)
+    assert there.is_cuda
+    difference = (there.cpu() - augmented(images, config, seeded(0), 20)).abs()
+    # a blend truncated the other way is one step of 255, which contrast and hue may then amplify
+    assert (difference > 0.01).float().mean() < 0.01
+
+
+# Crop
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (20, 60), (60, 20)])
+def test_boxes_lie_inside_and_have_the_area_drawn(shape: tuple[int, int]) -> None:
+    draws = torch.rand(5000, 4, generator=seeded(0))
+    left, top, width, height = crop_box(draws, (0.3, 0.9), shape).unbind(1)
+    assert left.min() >= 0
+    assert top.min() >= 0
+    assert (left + width).max() <= 1 + 1e-6
+    assert (top + height).max() <= 1 + 1e-6
+    torch.testing.assert_close(width * height, 0.3 + 0.6 * draws[:, 0])
+    if shape == (32, 32):
+        ratio = width / height
+        assert 0.749 < ratio.min() < 0.76
+        assert 1.32 < ratio.max() < 1.334
+        assert abs(float(ratio.log().mean())) < 0.01
+        assert abs(float((left + width / 2).mean()) - 0.5) < 0.01
+
+
+def test_a_box_of_the_whole_area_is_the_image() -> None:
+    box = crop_box(torch.rand(50, 4, generator=seeded(0)), (1.0, 1.0), (20, 60))
+    torch.testing.assert_close(box, torch.tensor([0.0, 0, 1, 1]).expand(50, 4), atol=1e-6, rtol=0)
+
+
+def test_crop_reads_the_box_and_nothing_else() -> None:
+    count, side = 64, 32
+    boxes = crop_box(torch.rand(count, 4, generator=seeded(1)), (0.2, 0.8), (side, side))
+    flip = torch.arange(count) % 2 == 0
+    result = crop_flip(gradient(count), boxes, flip, (side, side)) * (255 / 4)  # now in pixels
+    assert result[:, 2].max() == 0
+    assert result.max() <= side - 1 + 1e-3
+    left, top, width, height = (boxes * side).unbind(1)
+    # along a row of the output: centres of equal cells of the box; the image has its first centre at 0.5
+    cells = (torch.arange(side) + 0.5) / side
+    x = (left[:, None] + width[:, None] * torch.where(flip[:, None], cells.flip(0), cells) - 0.5).clamp(0, side - 1)
+    y = (top[:, None] + height[:, None] * cells - 0.5).clamp(0, side - 1)
+    torch.testing.assert_close(result[:, 0], x[:, None, :].expand(-1, side, -1), atol=1e-3, rtol=0)
+    torch.testing.assert_close(result[:, 1], y[:, :, None].expand(-1, -1, side), atol=1e-3, rtol=0)
+
+
+def test_corners_average_to_the_centre_of_the_box() -> None:
+    result = augmented(gradient(500), AugmentConfig(**(OFF | {"crop_scale": (0.3, 0.6)})), seeded(0))
+    corners = result[:, :2, [0, 0, -1, -1], [0, -1, 0, -1]].mean((0, 2)) * (255 / 4)
+    torch.testing.assert_close(corners, torch.tensor([15.5, 15.5]), atol=0.4, rtol=0)
+
+
+def test_whole_box_without_a_flip_is_the_image() -> None:
+    images = random_images()
+    box = torch.tensor([0.0, 0, 1, 1]).repeat(8, 1)
+    result = crop_flip(images, box, torch.zeros(8, dtype=torch.bool), (24, 24))
+    torch.testing.assert_close(result, images / 255, atol=1e-5, rtol=0)
+
+
+# Colour
+
+
+def by_pillow(images: Tensor, enhancer: Any, factors: list[float]) -> Tensor:
+    done = []
+    for image, factor in zip(images, factors, strict=True):
+        picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+        done.append(torch.from_numpy(np.array(enhancer(picture).enhance(factor))).permute(2, 0, 1))
+    return torch.stack(done)
+
+
+@pytest.mark.parametrize(
+    ("adjust", "enhancer"),
+    [
+        (adjust_brightness_, ImageEnhance.Brightness),
+        (adjust_contrast_, ImageEnhance.Contrast),
+        (adjust_saturation_, ImageEnhance.Color),
+    ],
+)
+def test_colours_are_those_of_pillow(adjust: Any, enhancer: Any) -> None:
+    images = random_images()
+    factors = [0.0, 0.3, 0.7, 0.95, 1.0, 1.05, 1.3, 2.0]
+    result = to_unit(images)
+    adjust(result, torch.tensor(factors))
+    expected = by_pillow(images, enhancer, factors) / 255
+    # Pillow truncates its result, and before that rounds the gray it blends with
+    assert (result - expected).abs().max() < 2 / 255
+    assert abs(float((result - expected).mean()) - 0.45 / 255) < 0.25 / 255
+    assert torch.equal(result[4], images[4] / 255)
+    assert result.min() >= 0
+    assert result.max() <= 1
+
+
+def test_hue_is_that_of_colorsys() -> None:
+    images = random_images(count=9, height=8, width=8)
+    images[:, :, 0] = 90  # gray
+    images[:, 0, 1] = images[:, 1, 1]  # two equal channels
+    images[:, 1, 2] = images[:, 2, 2]
+    images[:, 2, 3] = images[:, 0, 3]
+    images[:, :, 4, :3] = 255 * torch.eye(3, dtype=torch.uint8)
+    turns = [-1.0, -0.5, -0.3, -0.01, 0.0, 0.2, 0.5, 0.99, 2.4]
+    result = to_unit(images)
+    shift_hue_(result, torch.tensor(turns))
+    assert result.min() >= 0
+    assert result.max() <= 1
+    for image, shifted, turn in zip((images / 255).double(), result, turns, strict=True):
+        for pixel, found in zip(image.flatten(1).T.tolist(), shifted.flatten(1).T.tolist(), strict=True):
+            hue, saturation, value = colorsys.rgb_to_hsv(*pixel)
+            expected = colorsys.hsv_to_rgb((hue + turn) % 1, saturation, value)
+            assert found == pytest.approx(expected, abs=2e-5)
+
+
+def test_jitter_stays_within_its_strength() -> None:
+    flat = torch.full((500, 3, 2, 2), 100, dtype=torch.uint8)  # gray and flat: only brightness shows
+    result = augmented(flat, AugmentConfig(**(OFF | {"jitter": 0.3})), seeded(0)) * 2.55
+    assert 0.69 < result.min() < 0.72
+    assert 1.28 < result.max() < 1.31
+
+
+# Evaluation, statistics, settings
+
+
+def test_to_unit_scales_and_resizes() -> None:
+    images = random_images(height=32, width=32)
+    assert torch.equal(to_unit(images), images / 255)
+    assert torch.equal(to_unit(images, 32), images / 255)
+    result = to_unit(images, 16)
+    expected = np.stack(
+        [
+            np.array(
+                Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).resize(
+                    (16, 16), Image.Resampling.BILINEAR
+                )
+            )
+            for image in images
+        ]
+    )
+    assert (result - torch.from_numpy(expected).permute(0, 3, 1, 2) / 255).abs().max() < 1.5 / 255
+
+
+def test_normalise() -> None:
+    images = to_unit(random_images())
+    result = normalise(images)
+    for channel in range(3):
+        expected = (images[:, channel] - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel]
+        torch.testing.assert_close(result[:, channel], expected)
+    torch.testing.assert_close(normalise(images, (0, 0, 0), (1, 1, 1)), images)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"crop_scale": (0.0, 1.0)}, r"crop_scale is \(0.0, 1.0\): expected .* 0 < low <= high <= 1"),
+        ({"crop_scale": (0.9, 0.5)}, r"crop_scale is \(0.9, 0.5\)"),
+        ({"crop_scale": (0.5, 1.5)}, r"crop_scale is \(0.5, 1.5\)"),
+        ({"flip": 1.1}, r"flip is 1.1: expected a number in \[0, 1\]"),
+        ({"jitter": -0.1}, r"jitter is -0.1: expected a number in \[0, 1\]"),
+        ({"grayscale": float("nan")}, r"grayscale is nan: expected a number in \[0, 1\]"),
+        ({"randaugment_ops": -2}, r"randaugment_ops is -2: expected a whole number >= 0"),
+        ({"randaugment_magnitude": 31}, r"randaugment_magnitude is 31: expected a whole number in \[0, 30\]"),
+    ],
+)
+def test_impossible_settings_are_named(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        AugmentConfig(**setting)
+
+
+def test_impossible_size_is_named() -> None:
+    with pytest.raises(InputError, match=r"size is 0: expected None or a whole number >= 1"):
+        augmented(random_images(), AugmentConfig(), seeded(0), 0)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        AugmentConfig().flip = 0.2  # type: ignore[misc]

@@ -1,0 +1,218 @@
+"""The store: drawn once, whole or not there, and never written to by a reader."""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parse_dg.data.blueprints import benchmark as blueprints
+from parse_dg.data.blueprints import store
+from parse_dg.data.blueprints.benchmark import DOMAINS, BlueprintsConfig, BlueprintsDomain, generate_domain
+from parse_dg.data.blueprints.store import StoredBlueprints, open_blueprints
+from parse_dg.files import cache_folder
+
+SMALL = BlueprintsConfig(seed=0, images_per_class=1)
+
+Patch = Callable[[Callable[..., BlueprintsDomain]], None]
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder for each test, not made yet."""
+    folder = tmp_path / "deep" / "cache"
+    monkeypatch.setenv("PARSE_DG_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def draw_with(monkeypatch: pytest.MonkeyPatch) -> Patch:
+    """Replace what draws a domain."""
+    return lambda function: monkeypatch.setattr(store, "generate_domain", function)
+
+
+def never(*arguments: Any) -> BlueprintsDomain:
+    pytest.fail(f"drawn again: {arguments}")
+
+
+def assert_same(one: StoredBlueprints, other: StoredBlueprints) -> None:
+    assert one.classes == other.classes
+    assert one.fingerprint == other.fingerprint
+    assert list(one.domains) == list(other.domains)
+    for name, part in one.domains.items():
+        for kind in ("images", "labels", "centres"):
+            assert np.array_equal(getattr(part, kind), getattr(other.domains[name], kind))
+        assert part.captions == other.domains[name].captions
+
+
+def test_what_is_stored_is_what_is_drawn() -> None:
+    stored = open_blueprints(SMALL)
+    assert stored.classes == blueprints.CLASSES
+    assert tuple(stored.domains) == DOMAINS
+    for name, part in stored.domains.items():
+        drawn = generate_domain(name, SMALL)
+        for kind in ("images", "labels", "centres"):
+            assert getattr(part, kind).dtype == getattr(drawn, kind).dtype
+            assert np.array_equal(getattr(part, kind), getattr(drawn, kind))
+        assert part.captions == drawn.captions
+
+
+def test_the_second_time_nothing_is_drawn(draw_with: Patch) -> None:
+    first = open_blueprints(SMALL)
+    draw_with(never)
+    assert_same(open_blueprints(SMALL), first)
+
+
+def test_images_are_mapped_from_the_disk_and_cannot_be_written_to() -> None:
+    stored = open_blueprints(SMALL)
+    for part in stored.domains.values():
+        assert isinstance(part.images, np.memmap)
+        with pytest.raises(ValueError, match="read-only"):
+            part.images[0] = 0
+
+
+def test_a_reader_that_changes_its_labels_changes_nobody_elses() -> None:
+    part = open_blueprints(SMALL).domains["photo"]
+    if part.labels.flags.writeable:
+        part.labels[:] = 7
+    assert open_blueprints(SMALL).domains["photo"].labels.tolist() == list(range(8))
+
+
+# whole or not there
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("domain", [DOMAINS[0], DOMAINS[-1]])
+def test_an_interrupted_build_leaves_nothing(
+    interruption: type[BaseException], domain: str, own: Path, draw_with: Patch
+) -> None:
+    def interrupted(name: str, *rest: Any) -> BlueprintsDomain:
+        if name == domain:
+            raise interruption("enough")
+        return generate_domain(name, *rest)
+
+    draw_with(interrupted)
+    with pytest.raises(interruption, match="enough"):
+        open_blueprints(SMALL)
+    assert list(own.iterdir()) == []
+    draw_with(generate_domain)
+    assert len(open_blueprints(SMALL).domains) == len(DOMAINS)
+
+
+def test_a_build_that_fails_while_writing_leaves_nothing(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(OSError, match="no space left"):
+        open_blueprints(SMALL)
+    assert list(own.iterdir()) == []
+
+
+def test_nothing_can_be_read_before_the_build_is_complete(own: Path, draw_with: Patch) -> None:
+    seen: list[list[Path]] = []
+
+    def watched(*arguments: Any) -> BlueprintsDomain:
+        seen.append([path for path in own.iterdir() if "making" not in path.name])
+        return generate_domain(*arguments)
+
+    draw_with(watched)
+    open_blueprints(SMALL)
+    assert seen == [[]] * len(DOMAINS)
+    assert len(list(own.iterdir())) == 1
+
+
+def test_two_writers_at_once_leave_one_whole_benchmark(own: Path, draw_with: Patch) -> None:
+    together = Barrier(2, timeout=20)
+
+    def meeting(name: str, *rest: Any) -> BlueprintsDomain:
+        part = generate_domain(name, *rest)
+        if name == DOMAINS[-1]:
+            together.wait()  # neither has finished when the other is here
+        return part
+
+    draw_with(meeting)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(open_blueprints, [SMALL, SMALL])
+    assert_same(one, other)
+    assert len(list(own.iterdir())) == 1
+    draw_with(never)
+    assert_same(open_blueprints(SMALL), one)
+
+
+def test_the_slower_writer_reads_what_the_faster_one_left(own: Path, draw_with: Patch) -> None:
+    faster: list[StoredBlueprints] = []
+
+    def overtaken(*arguments: Any) -> BlueprintsDomain:
+        if not faster:
+            draw_with(generate_domain)
+            faster.append(open_blueprints(SMALL))
+            draw_with(overtaken)
+        return generate_domain(*arguments)
+
+    draw_with(overtaken)
+    slower = open_blueprints(SMALL)
+    assert_same(slower, faster[0])
+    assert len(list(own.iterdir())) == 1
+
+
+# what tells one benchmark from another
+
+
+def test_the_fingerprint_is_of_every_image_and_label_in_order() -> None:
+    stored = open_blueprints(SMALL)
+    digest = hashlib.sha256()
+    for name in DOMAINS:
+        digest.update(stored.domains[name].images.tobytes())
+        digest.update(stored.domains[name].labels.tobytes())
+    assert stored.fingerprint == digest.hexdigest()
+
+
+def test_the_fingerprint_is_the_same_when_drawn_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = open_blueprints(SMALL)
+    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "elsewhere"))
+    assert_same(open_blueprints(SMALL), here)
+
+
+@pytest.mark.parametrize(
+    "other", [BlueprintsConfig(seed=1, images_per_class=1), BlueprintsConfig(seed=0, images_per_class=2)]
+)
+def test_other_settings_are_another_benchmark(other: BlueprintsConfig, own: Path) -> None:
+    first, second = open_blueprints(SMALL), open_blueprints(other)
+    assert len(list(own.iterdir())) == 2
+    assert first.fingerprint != second.fingerprint
+    assert len(second.domains["photo"].labels) == 8 * other.images_per_class
+
+
+@pytest.mark.parametrize("module", [store.blueprints, store.drawing])
+def test_changed_drawing_code_is_drawn_anew(
+    module: Any, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_blueprints(SMALL)
+    changed = tmp_path / "changed.py"
+    changed.write_bytes(Path(module.__file__).read_bytes() + b"# another line\n")
+    monkeypatch.setattr(module, "__file__", str(changed))
+    open_blueprints(SMALL)
+    assert len(list(own.iterdir())) == 2
+
+
+# where
+
+
+def test_the_cache_is_where_the_user_says(own: Path) -> None:
+    open_blueprints(SMALL)
+    assert cache_folder() == own
+    assert (next(own.iterdir()) / "index.json").is_file()
+
+
+def test_the_cache_is_in_the_users_cache_folder_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PARSE_DG_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "parse-dg"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder() == tmp_path / "home" / ".cache" / "parse-dg"

@@ -1,0 +1,296 @@
+"""Thousands of damaged inputs: no other error than ours, no hang, the file named, the rest usable."""
+
+import os
+import queue
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from parse_dg.data.images import ImageError, decode, open_image
+from parse_dg.data.intake.lists import read_list
+from parse_dg.data.intake.manifest_file import ManifestSummary, read_manifest, read_summary, write_manifest
+from parse_dg.data.listing import ListedImage, Listing, Problem
+from parse_dg.data.manifest import Manifest, index
+from parse_dg.errors import InputError
+from tests.data.intake.damage import ROWS, Case, broken_manifests, encoded, image_cases, list_cases, picture
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+IMAGES, LISTS = image_cases(), list_cases()
+PATIENCE = 10
+"""Seconds for one case: most take a millisecond."""
+
+
+def watched(function: Callable[[Item], Result], items: Sequence[Item], name: Callable[[Item], str]) -> list[Result]:
+    """The function of every item, in a thread that is left behind if it hangs: the item that did is named."""
+    done: queue.Queue[Any] = queue.Queue()
+
+    def work() -> None:
+        for item in items:
+            try:
+                done.put(function(item))
+            except BaseException as error:
+                done.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    results: list[Result] = []
+    for item in items:
+        try:
+            result = done.get(timeout=PATIENCE)
+        except queue.Empty:
+            pytest.fail(f"{name(item)!r} hangs")
+        if isinstance(result, BaseException):
+            raise AssertionError(f"{name(item)!r}: {type(result).__name__}: {result}") from result
+        results.append(result)
+    return results
+
+
+def test_there_are_two_thousand_cases_and_always_the_same(broken: list[Case]) -> None:
+    assert len(IMAGES) + len(LISTS) + len(broken) > 2000
+    assert image_cases() == IMAGES
+    assert list_cases() == LISTS
+    assert len({case.name for case in IMAGES}) == len(IMAGES)
+    assert sum(case.usable is None for case in IMAGES) > 1000
+
+
+# images
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All images in one folder."""
+    folder = tmp_path_factory.mktemp("images")
+    for case in IMAGES:
+        (folder / case.name).write_bytes(case.data)
+    return folder
+
+
+def attempt(case: Case, folder: Path, keep_truncated: bool) -> str | None:
+    """Why an image cannot be used; None where it was decoded."""
+    try:
+        found = decode(folder / case.name, 16, keep_truncated)
+    except ImageError as error:
+        message, reason = str(error), error.reason
+    else:
+        assert found.shape == (16, 16, 3)
+        assert found.dtype == np.uint8
+        return None
+    assert "\n" not in message
+    assert len(reason) < 150
+    assert case.name in message or ascii(case.name)[1:-1] in message
+    return reason
+
+
+@pytest.fixture(scope="module")
+def reasons(folder: Path) -> dict[str, str | None]:
+    """Why each image cannot be used, by name; found one by one."""
+    start, before = time.monotonic(), list(warnings.filters)
+    found = watched(lambda case: attempt(case, folder, False), IMAGES, lambda case: case.name)
+    assert time.monotonic() - start < 60
+    assert list(warnings.filters) == before
+    return dict(zip((case.name for case in IMAGES), found, strict=True))
+
+
+def test_every_image_is_used_or_refused_as_it_must_be(reasons: dict[str, str | None]) -> None:
+    wrong = [
+        (case.name, reasons[case.name])
+        for case in IMAGES
+        if case.usable is not None and case.usable != (reasons[case.name] is None)
+    ]
+    assert wrong == []
+    undecided = [reasons[case.name] is None for case in IMAGES if case.usable is None]
+    assert 0.1 < np.mean(undecided) < 0.9  # damage is neither harmless nor always fatal
+
+
+def test_with_truncated_files_kept_nothing_else_breaks(reasons: dict[str, str | None], folder: Path) -> None:
+    found = watched(lambda case: attempt(case, folder, True), IMAGES, lambda case: case.name)
+    lost = [
+        case.name
+        for case, reason in zip(IMAGES, found, strict=True)
+        if reason is not None and reasons[case.name] is None
+    ]
+    assert lost == []
+    cut = [case.name for case in IMAGES if reasons[case.name] == "it is cut short"]
+    kept = sum(reason is None for reason in found) - sum(reason is None for reason in reasons.values())
+    assert len(cut) / 2 < kept <= len(cut) + 40  # some that are cut in the header are no image then either
+
+
+def test_indexing_keeps_every_good_image_and_names_every_bad_one(
+    reasons: dict[str, str | None], folder: Path
+) -> None:
+    for number in range(20):
+        (folder / f"good {number}.png").write_bytes(encoded(picture(number), "PNG"))
+    names = [case.name for case in IMAGES]
+    for number in range(20):
+        names.insert(number * 100, f"good {number}.png")
+    listed = tuple(ListedImage(name, number * 2 // len(names), 0, name) for number, name in enumerate(names))
+    listing = Listing("a test", folder, ("first", "second"), ("only",), listed)
+    start = time.monotonic()
+    (manifest,) = watched(
+        lambda each: index("damaged", each, workers=2), [listing], lambda each: "the whole folder"
+    )
+    assert time.monotonic() - start < 60
+    used = [name for name in names if reasons.get(name) is None]
+    assert [image.path for image in manifest.images] == used
+    assert manifest.unreadable == tuple(
+        Problem(name, reason) for name in names if (reason := reasons.get(name)) is not None
+    )
+    sizes = {image.path: (image.width, image.height) for image in manifest.images}
+    assert all(sizes[f"good {number}.png"] == (32, 24) for number in range(20))
+    assert sizes["turned6.jpg"] == (24, 32)
+
+
+def test_a_manifest_of_odd_names_comes_back(reasons: dict[str, str | None], folder: Path, tmp_path: Path) -> None:
+    names = [name for name, reason in reasons.items() if reason is None]
+    listed = tuple(ListedImage(name, 0, 0, name) for name in names)
+    manifest = index("odd", Listing("a test", folder, ("one",), ("only",), listed), workers=2)
+    write_manifest(manifest, tmp_path / "manifest.jsonl")
+    assert read_manifest(tmp_path / "manifest.jsonl") == manifest
+
+
+def test_files_that_are_none_are_named_and_the_rest_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "good.png").write_bytes(encoded(picture(), "PNG"))
+    (tmp_path / "secret.png").write_bytes(encoded(picture(), "PNG"))
+    (tmp_path / "link.png").symlink_to("good.png")
+    (tmp_path / "dangling.png").symlink_to("nowhere.png")
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    read = Path.read_bytes
+
+    def denied(path: Path) -> bytes:  # whoever runs the tests may be allowed to read everything
+        if path.name == "secret.png":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    names = ["secret", "dangling", "good", "loop", "folder", "pipe", "link", "missing", "x" * 300, "a\0b"]
+    listed = tuple(ListedImage(f"{name}.png", 0, 0, name) for name in names)
+    listing = Listing("a test", tmp_path, ("one",), ("only",), listed)
+    (manifest,) = watched(lambda each: index("odd", each, workers=2), [listing], lambda each: "the folder")
+    assert [image.id for image in manifest.images] == ["good", "link"]
+    assert [problem.reason for problem in manifest.unreadable] == [
+        "permission denied",
+        "no such file or directory",
+        "too many levels of symbolic links",
+        "it is a folder",
+        "it is not a regular file",
+        "no such file or directory",
+        "file name too long",
+        "no file can have this name",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.png"
+    path.write_bytes(encoded(picture(), "PNG"))
+    path.chmod(0)
+    with pytest.raises(ImageError, match=r"secret\.png: permission denied"):
+        open_image(path)
+
+
+# manifests and lists
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    folder = tmp_path_factory.mktemp("few")
+    listed = []
+    for number, name in enumerate(["a/ü.png", "a/2.png", "b/3.png", "b/4 5.png"]):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(encoded(picture(number), "PNG"))
+        listed.append(ListedImage(name, number // 2, number % 2, str(number)))
+    skipped = (Problem("x.txt", "no image"),)
+    return index("few", Listing("a test", folder, ("a", "b"), ("cat", "dog"), tuple(listed), skipped, ("Note.",)))
+
+
+@pytest.fixture(scope="module")
+def broken(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    path = tmp_path_factory.mktemp("whole") / "manifest.jsonl"
+    write_manifest(manifest, path)
+    return broken_manifests(path.read_bytes())
+
+
+def test_a_broken_manifest_is_refused_or_says_what_it_said(
+    manifest: Manifest, broken: list[Case], tmp_path: Path
+) -> None:
+    def read(case: Case) -> Manifest | str:
+        path = tmp_path / case.name
+        path.write_bytes(case.data)
+        try:
+            return read_manifest(path)
+        except InputError as error:
+            message = str(error)
+            assert str(path) in message
+            assert re.search(r"line \d+: |it is empty", message)
+            assert "\n" not in message
+            assert len(message) < len(str(path)) + 350
+            return message
+
+    found = watched(read, broken, lambda case: f"{case.name}: {case.data[:80]!r}")
+    assert all(isinstance(each, str) or each == manifest for each in found)
+    assert sum(isinstance(each, str) for each in found) > 0.95 * len(broken)
+    assert len(broken) > 500
+
+
+def test_the_summary_of_a_broken_manifest_is_one_or_is_refused(
+    manifest: Manifest, broken: list[Case], tmp_path: Path
+) -> None:
+    def read(case: Case) -> ManifestSummary | None:
+        path = tmp_path / case.name
+        path.write_bytes(case.data)
+        try:
+            return read_summary(path)
+        except InputError:
+            return None
+
+    found = watched(read, broken, lambda case: f"{case.name}: {case.data[:80]!r}")
+    assert any(each is None for each in found)
+    assert any(each is not None and each.fingerprint == manifest.fingerprint for each in found)
+
+
+def test_a_list_is_read_as_it_was_meant_or_refused(tmp_path: Path) -> None:
+    def read(case: Case) -> Listing | str:
+        path = tmp_path / case.name
+        path.write_bytes(case.data)
+        try:
+            return read_list(path)
+        except InputError as error:
+            message = str(error)
+            assert str(path) in message
+            assert "\n" not in message
+            assert len(message) < len(str(path)) + 350
+            return message
+
+    for case, found in zip(LISTS, watched(read, LISTS, lambda case: case.name), strict=True):
+        if isinstance(found, str):
+            assert case.usable is not True, f"{case.data[:200]!r}: {found}"
+        else:
+            assert case.usable is not False, case.data[:200]
+            check(found, case, tmp_path)
+
+
+def check(listing: Listing, case: Case, folder: Path) -> None:
+    """What was read is in order, and the very rows if the list is whole."""
+    order = [(image.domain, image.label) for image in listing.images]
+    assert order == sorted(order)
+    assert {domain for domain, _ in order} == set(range(len(listing.domains)))
+    assert {label for _, label in order} == set(range(len(listing.classes)))
+    assert list(listing.domains) == sorted(set(listing.domains))
+    assert all(".." not in Path(image.path).parts and image.path[0] != "/" for image in listing.images)
+    if case.usable:
+        assert listing.root == folder
+        rows = [
+            (image.path, listing.domains[image.domain], listing.classes[image.label]) for image in listing.images
+        ]
+        assert rows == sorted(ROWS, key=lambda row: row[1:])
+        assert [image.id for image in listing.images] == [row[0] for row in rows]

@@ -1,0 +1,212 @@
+"""Downloads: repeated until they are whole, checked, and one at a time."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from parse_dg.data.intake import download as module
+from parse_dg.data.intake.download import Downloaded, download
+from parse_dg.errors import InputError
+from tests.data.intake.server import (
+    CONTENT,
+    MD5,
+    SHA256,
+    Handler,
+    Server,
+    assert_done,
+    fetch,
+    fixed,
+    good,
+    leave_part,
+    refuses,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "data.tar"
+
+
+# All is well
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {},
+        {"bytes": len(CONTENT)},
+        {"sha256": SHA256},
+        {"md5": MD5},
+        {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5},
+    ],
+)
+def test_a_file_arrives(known: dict[str, Any], server: Server, path: Path) -> None:
+    assert_done(fetch(server, path, **known), path)
+    assert len(server.requests) == 1
+    assert "Range" not in server.requests[0]
+    assert server.requests[0]["User-Agent"].startswith("parse-dg/")
+
+
+def test_a_finished_file_is_not_fetched_again(server: Server, path: Path) -> None:
+    fetch(server, path)
+    for known in ({}, {"bytes": len(CONTENT), "sha256": SHA256}, {"md5": MD5}):
+        assert_done(fetch(server, path, **known), path)
+    assert len(server.requests) == 1
+
+
+def test_progress_is_reported(server: Server, path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    fetch(server, path, progress=lambda *report: seen.append(report))
+    fetched = [done for what, done, total in seen if what == "downloading data.tar" and total == len(CONTENT)]
+    checked = [done for what, done, total in seen if what == "checking data.tar" and total == len(CONTENT)]
+    assert len(fetched) + len(checked) == len(seen)
+    assert fetched == sorted(fetched)
+    assert fetched[-1] == checked[-1] == len(CONTENT)
+
+
+def test_odd_letters_in_an_address(server: Server, path: Path) -> None:
+    assert_done(download(server.url("ä b/c%20d.tar?x=1&y=[2]"), path, timeout=5.0), path)
+
+
+# Trying again
+
+
+def test_a_connection_that_ends_early_is_resumed_at_once(server: Server, path: Path) -> None:
+    server.answers = [good(upto=n) for n in range(30_000, 300_000, 30_000)] + [good()]
+    assert_done(fetch(server, path), path)
+    assert [request.get("Range") for request in server.requests][:3] == [None, "bytes=30000-", "bytes=60000-"]
+    assert len(server.requests) == 10  # more than the retries: each got further
+
+
+def test_a_server_that_does_not_answer(server: Server, path: Path) -> None:
+    server.answers = [lambda handler: handler.server.gone.wait(20) and None]
+    message = refuses(server, path, "timed out, 5 times; the same command again resumes$", timeout=0.05)
+    assert server.url() in message
+    assert len(server.requests) == 5
+
+
+def test_several_failures_in_a_row_are_the_end(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    kept = path.with_name("data.tar.part").stat().st_size
+    server.answers = [fixed(b"", 503)]
+    message = (
+        r"answered 503 .*, 5 times; the same command again resumes \([0-9,]+ bytes are kept in data.tar.part\)"
+    )
+    refuses(server, path, message)
+    assert path.with_name("data.tar.part").stat().st_size == kept
+    server.answers = [good()]
+    assert_done(fetch(server, path), path)
+    assert server.requests[-1]["Range"] == f"bytes={kept}-"
+
+
+def test_pauses_double(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", pauses.append)
+    server.answers = [fixed(b"", 503), fixed(b"", 429), fixed(b"", 500), good(upto=1000), good()]
+    assert_done(fetch(server, path, pause=1.0), path)
+    assert pauses == [1, 2, 4, 1]
+
+
+def test_nobody_is_listening(server: Server, path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot download http://127.0.0.1:1/x: .*refused, 5 times"):
+        download("http://127.0.0.1:1/x", path, pause=0.0)
+
+
+def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
+    def reset(handler: Handler) -> None:
+        handler.connection.close()
+
+    def nonsense(handler: Handler) -> None:
+        handler.wfile.write(b"this is not HTTP\r\n\r\n")
+
+    server.answers = [reset, nonsense, good()]
+    assert_done(fetch(server, path), path)
+
+
+# What is checked
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (
+            {"sha256": "0" * 64},
+            f"data.tar has sha256 {SHA256}, expected 0{{64}}: renamed to data.tar.damaged; the same",
+        ),
+        ({"md5": "1" * 32}, f"data.tar has md5 {MD5}, expected 1{{32}}"),
+        ({"sha256": SHA256, "md5": "1" * 32}, "has md5"),
+    ],
+)
+def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, path: Path) -> None:
+    refuses(server, path, message, **known)
+    assert [file.name for file in path.parent.iterdir()] == ["data.tar.damaged"]
+    assert path.with_name("data.tar.damaged").read_bytes() == CONTENT
+    refuses(server, path, r"renamed to data\.tar\.damaged-2", **known)
+    assert len(server.requests) == 2
+    assert_done_beside_damage(fetch(server, path, sha256=SHA256), path)
+
+
+def assert_done_beside_damage(result: Downloaded, path: Path) -> None:
+    assert result == Downloaded(path, len(CONTENT), SHA256)
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "data.tar",
+        "data.tar.damaged",
+        "data.tar.damaged-2",
+    ]
+
+
+@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"bytes": 5}, {"md5": "0" * 32}])
+def test_a_finished_file_that_is_wrong(known: dict[str, Any], server: Server, path: Path) -> None:
+    fetch(server, path)
+    refuses(server, path, "renamed to data.tar.damaged; the same command again downloads it anew", **known)
+    assert path.with_name("data.tar.damaged").read_bytes() == CONTENT
+
+
+def test_a_mixed_file_is_noticed(server: Server, path: Path) -> None:
+    """The server gives another file under the same ETag: only the checksum can tell."""
+    leave_part(server, path, 100_000)
+    server.answers = [good(CONTENT[::-1])]
+    refuses(server, path, "has sha256", sha256=SHA256)
+
+
+def test_a_given_checksum_counts_more_than_the_servers(server: Server, path: Path) -> None:
+    server.answers = [good(Content_MD5=base64.b64encode(bytes(16)).decode())]
+    assert_done(fetch(server, path, sha256=SHA256), path)
+
+
+# What is no address
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "data.tar", "ftp://a/b", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c", "http:///x"],
+)
+def test_addresses_that_are_none(url: str, path: Path) -> None:
+    with pytest.raises(InputError, match="expected an address that starts with http:// or https://"):
+        download(url, path)
+    assert not path.parent.exists()
+
+
+# The disk
+
+
+def test_a_folder_that_cannot_be_written_to(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot write .*/file/data.tar \(.*\): mend that"):
+        fetch(server, tmp_path / "file" / "data.tar")
+
+
+def test_a_folder_in_place_of_the_file(server: Server, path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(InputError, match=r"cannot read .*data.tar \(Is a directory\): expected a file"):
+        fetch(server, path)
+
+
+def test_two_processes_do_not_write_at_once(server: Server, path: Path) -> None:
+    path.parent.mkdir()
+    with FileLock(path.with_name("data.tar.part.lock")):
+        refuses(server, path, "another process is downloading .*data.tar: wait until it has finished")
+    assert_done(fetch(server, path), path)

@@ -1,0 +1,311 @@
+"""What is asked of a server, and what is made of its answers: the rest of the same file, or nothing."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parse_dg.data.intake import http_transfer
+from parse_dg.data.intake.download import download
+from tests.data.intake.server import (
+    CONTENT,
+    ETAG,
+    MD5,
+    MD5_64,
+    PAGE,
+    SHA256,
+    Handler,
+    Server,
+    assert_done,
+    chunked,
+    fetch,
+    fixed,
+    good,
+    leave_part,
+    refuses,
+    stuck,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "data.tar"
+
+
+# All is well
+
+
+def test_an_empty_file(server: Server, path: Path) -> None:
+    server.answers = [fixed(b"")]
+    assert fetch(server, path).bytes == 0
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("known", [{}, {"bytes": len(CONTENT)}])
+def test_a_length_that_is_not_told(known: dict[str, Any], server: Server, path: Path) -> None:
+    server.answers = [chunked(CONTENT)]
+    seen: list[int] = []
+    assert_done(fetch(server, path, progress=lambda what, done, total: seen.append(total), **known), path)
+    assert min(seen) > 0
+
+
+def test_redirects_are_followed(server: Server, path: Path) -> None:
+    def moved(handler: Handler) -> None:
+        handler.start(302, Location=server.url("elsewhere"), Content_Length=0)
+
+    server.answers = [moved, good(upto=1000), moved, good()]
+    assert_done(fetch(server, path), path)
+    assert [request.get("Range") for request in server.requests] == [None, None, "bytes=1000-", "bytes=1000-"]
+
+
+# Resuming
+
+
+def test_an_interrupted_download_is_resumed(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    kept = path.with_name("data.tar.part").stat().st_size
+    assert_done(fetch(server, path), path)
+    assert len(server.requests) == 1
+    assert server.requests[0]["Range"] == f"bytes={kept}-"
+    assert server.requests[0]["If-Range"] == ETAG
+
+
+def test_a_stalled_connection_is_given_up_and_resumed(server: Server, path: Path) -> None:
+    server.answers = [stuck(70_000), good()]
+    assert_done(fetch(server, path, timeout=0.3), path)
+    assert server.requests[1]["Range"] == "bytes=70000-"  # nothing that had arrived was lost
+
+
+def test_a_server_that_ignores_ranges_starts_over(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    server.answers = [fixed()]
+    assert_done(fetch(server, path), path)
+    assert "Range" in server.requests[0]
+
+
+def test_a_server_that_ignores_ranges_and_hangs_up_is_not_asked_for_ever(server: Server, path: Path) -> None:
+    server.answers = [fixed(CONTENT[:1000], Content_Length=len(CONTENT))]
+    refuses(server, path, "the connection ended after 1,000 of 300,000 bytes, 5 times")
+    assert len(server.requests) == 6  # the first got further
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"Content_Range": "bytes 7-299999/300000"},
+        {"Content_Range": "bytes 0-299999/300000"},
+        {"Content_Range": f"bytes {{start}}-399999/{400_000}"},
+        {"Content_Range": "pages 1-2/3"},
+        {},
+        {"Content_Range": "bytes {start}-299999/300000", "ETag": '"v2"'},
+    ],
+)
+def test_a_wrong_part_is_not_appended(wrong: dict[str, str], server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    start = path.with_name("data.tar.part").stat().st_size
+    server.answers = [fixed(CONTENT, 206, **{k: v.format(start=start) for k, v in wrong.items()}), good()]
+    assert_done(fetch(server, path), path)
+    assert [("Range" in request) for request in server.requests] == [True, False]
+
+
+def test_a_server_that_never_sends_the_right_part_is_not_asked_for_ever(server: Server, path: Path) -> None:
+    begin, wrong = good(upto=1000), fixed(CONTENT, 206, Content_Range="bytes 7-299999/300000")
+    server.answers = [lambda handler: (wrong if "Range" in handler.headers else begin)(handler)]
+    refuses(server, path, ", 5 times")
+    assert len(server.requests) < 10
+
+
+def test_a_whole_part_that_nobody_asked_for_is_not_appended(server: Server, path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("data.tar.part").write_bytes(b"of what?")
+    server.answers = [fixed(CONTENT, 206, Content_Range="bytes 0-299999/300000"), good()]
+    assert_done(fetch(server, path), path)
+
+
+def test_a_part_that_nobody_asked_for(server: Server, path: Path) -> None:
+    server.answers = [fixed(CONTENT[5:], 206, Content_Range="bytes 5-299999/300000"), good()]
+    assert_done(fetch(server, path), path)
+
+
+def test_a_part_longer_than_the_file_is_dropped(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    path.with_name("data.tar.part").write_bytes(bytes(400_000))
+    assert_done(fetch(server, path), path)
+    assert [request.get("Range") for request in server.requests] == ["bytes=400000-", None]
+
+
+def test_a_part_that_is_whole_is_only_checked(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    path.with_name("data.tar.part").write_bytes(CONTENT)
+    assert_done(fetch(server, path, sha256=SHA256), path)
+    assert server.requests == []
+
+
+def test_a_file_that_changed_meanwhile_is_fetched_anew(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    other = CONTENT[::-1]
+    server.answers = [good(other, ETag='"v2"')]
+    assert fetch(server, path).sha256 == hashlib.sha256(other).hexdigest()
+    assert path.read_bytes() == other
+
+
+def test_another_address_has_another_file(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    assert_done(download(server.url("other"), path, timeout=5.0), path)
+    assert "Range" not in server.requests[0]
+
+
+@pytest.mark.parametrize("notes", [None, "", "[]", "{}", '{"url": 3, "what": 4}', "\0"])
+def test_a_part_of_which_nothing_is_known_is_dropped(notes: str | None, server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    place = path.with_name("data.tar.part.json")
+    place.unlink() if notes is None else place.write_text(notes)
+    path.with_name("data.tar.part").write_bytes(bytes(1000))
+    assert_done(fetch(server, path), path)
+    assert "Range" not in server.requests[0]
+
+
+def test_a_weak_etag_is_no_promise(server: Server, path: Path) -> None:
+    date = "Wed, 01 Jan 2020 00:00:00 GMT"
+    leave_part(server, path, 100_000, ETag='W/"v1"', Last_Modified=date)
+    fetch(server, path)
+    assert server.requests[0]["If-Range"] == date
+
+
+def test_a_server_without_validators_must_keep_the_size(server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    place = path.with_name("data.tar.part.json")
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"etag": None}))
+    assert_done(fetch(server, path, sha256=SHA256), path)
+    assert "If-Range" not in server.requests[0]
+    assert "Range" in server.requests[0]
+
+
+def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path) -> None:
+    """No length, no ETag: nothing says what the part is of."""
+    server.answers = [chunked(CONTENT[:100_000], whole=False), chunked(CONTENT)]
+    assert_done(fetch(server, path), path)
+    assert [request.get("Range") for request in server.requests] == [None, None]
+
+
+# What is checked
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"x_goog_hash": f"crc32c=AAAAAA==,md5={MD5_64}"},
+        {"x_goog_hash": f"md5={MD5_64}"},
+        {"Content_MD5": MD5_64},
+        {"Content_MD5": "no base64!"},
+        {"x_goog_hash": "crc32c=AAAAAA=="},
+    ],
+)
+def test_the_servers_own_checksum(header: dict[str, str], server: Server, path: Path) -> None:
+    server.answers = [good(upto=50_000, **header), good()]
+    assert_done(fetch(server, path), path)
+    path.unlink()
+    server.answers = [good(CONTENT[::-1], **header)]
+    if MD5_64 in str(header):
+        refuses(server, path, f"has md5 [0-9a-f]+, expected {MD5}: renamed")
+    else:
+        fetch(server, path)
+
+
+def test_a_checksum_of_what_is_stored_packed_is_not_used(server: Server, path: Path) -> None:
+    wrong = base64.b64encode(bytes(16)).decode()
+    server.answers = [good(x_goog_hash=f"md5={wrong}", x_goog_stored_content_encoding="gzip")]
+    assert_done(fetch(server, path), path)
+
+
+def test_another_size_is_refused_before_it_is_fetched(server: Server, path: Path) -> None:
+    message = "the server offers 300,000 bytes, expected 299,999; the file has changed there; fetch .* save it as"
+    refuses(server, path, message, bytes=299_999)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_more_than_expected_without_a_length(server: Server, path: Path) -> None:
+    server.answers = [chunked(CONTENT)]
+    refuses(server, path, "sends more than the 299,999 bytes expected; the file has changed", bytes=299_999)
+
+
+def test_less_than_expected_without_a_length(server: Server, path: Path) -> None:
+    server.answers = [chunked(CONTENT)]
+    refuses(server, path, "ended after 300,000 of 300,001 bytes, 5 times", bytes=300_001)
+
+
+# What comes instead of a file
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (PAGE, "text/html; charset=utf-8"),
+        (PAGE, "application/octet-stream"),
+        (b"\xef\xbb\xbf\n <HTML>", "text/plain"),
+        (b"<script>", "text/html"),
+    ],
+)
+def test_a_page_instead_of_the_file(body: bytes, kind: str, server: Server, path: Path) -> None:
+    leave_part(server, path, 100_000)
+    kept = path.with_name("data.tar.part").stat().st_size
+    server.answers = [fixed(body, Content_Type=kind)]
+    refuses(
+        server, path, f"sent a web page instead of the file; open the address in a browser, save .* as {path} and"
+    )
+    assert len(server.requests) == 1
+    assert path.with_name("data.tar.part").stat().st_size == kept
+
+
+def test_google_drive_is_named(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_transfer, "GOOGLE", ("127.0.0.1",))
+    server.answers = [fixed(PAGE, Content_Type="text/html")]
+    refuses(server, path, "Google Drive sent a page instead of the file: over its quota, or not public; open the")
+
+
+def test_a_page_is_fine_where_one_is_wanted(server: Server, tmp_path: Path) -> None:
+    server.answers = [fixed(PAGE, Content_Type="text/html")]
+    assert fetch(server, tmp_path / "licence.html").bytes == len(PAGE)
+
+
+def test_an_archive_that_is_called_a_page(server: Server, path: Path) -> None:
+    server.answers = [fixed(Content_Type="text/html")]
+    assert_done(fetch(server, path), path)
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "Not Found"), (403, "Forbidden"), (410, "Gone")])
+def test_what_is_not_there_is_asked_for_once(status: int, words: str, server: Server, path: Path) -> None:
+    server.answers = [fixed(b"no", status)]
+    refuses(
+        server, path, f"answered {status} {words}; if the address has moved, fetch the file by hand and save it as"
+    )
+    assert len(server.requests) == 1
+
+
+def test_an_answer_without_content(server: Server, path: Path) -> None:
+    server.answers = [lambda handler: handler.start(204)]
+    refuses(server, path, "answered 204 No Content, 5 times")
+
+
+@pytest.mark.parametrize("place", ["", "ftp://127.0.0.1/x", "file:///etc/passwd"])
+def test_redirects_that_lead_nowhere(place: str, server: Server, path: Path) -> None:
+    server.answers = [lambda handler: handler.start(302, Location=place or server.url(), Content_Length=0)]
+    refuses(server, path, "redirect|unknown url type: ftp")
+
+
+# The disk
+
+
+def test_a_full_disk_is_noticed_before(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_transfer.shutil, "disk_usage", lambda place: SimpleNamespace(free=299_999))
+    refuses(server, path, f"300,000 bytes are missing, {path.parent} has 299,999 free; make room")
+
+
+def test_a_resumed_file_needs_less_room(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_part(server, path, 100_000)
+    monkeypatch.setattr(http_transfer.shutil, "disk_usage", lambda place: SimpleNamespace(free=299_999))
+    assert_done(fetch(server, path), path)

@@ -1,0 +1,535 @@
+import json
+import os
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from parse_dg.data.intake.duplicates import find_duplicates
+from parse_dg.data.intake.layouts import list_images, list_own
+from parse_dg.data.listing import Listing
+from parse_dg.data.public.catalogue import DATA_SETS, DataSet
+from parse_dg.errors import InputError
+
+PACS, VLCS, OFFICE = DATA_SETS["pacs"], DATA_SETS["vlcs"], DATA_SETS["officehome"]
+TERRA, NET, CUB = DATA_SETS["terraincognita"], DATA_SETS["domainnet"], DATA_SETS["cub-dg"]
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def plant(root: Path, data_set: DataSet, domains: dict[str, str] | None = None, classes: int = 3) -> None:
+    """Two files in each of the first classes of every domain; `domains` gives the folder of some domains."""
+    for domain in data_set.domains:
+        place = root / (domains or {}).get(domain, domain)
+        for name in data_set.classes[:classes]:
+            touch(place / name / "b.jpg", place / name / "a.PNG")
+
+
+def shown(listing: Listing, domain: int = 0) -> list[tuple[str, str]]:
+    """(class, file) of a domain's images."""
+    return [
+        (listing.classes[image.label], Path(image.path).name) for image in listing.images if image.domain == domain
+    ]
+
+
+def reasons(listing: Listing) -> dict[str, str]:
+    return dict(listing.skipped)
+
+
+def image_folder_order(root: Path) -> list[str]:
+    """What torchvision's ImageFolder lists, written down independently."""
+    found = []
+    for name in sorted(entry.name for entry in os.scandir(root) if entry.is_dir()):
+        for folder, _, files in sorted(os.walk(root / name, followlinks=True)):
+            found += [f"{folder}/{file}" for file in sorted(files) if file.lower().endswith((".jpg", ".png"))]
+    return [str(Path(path).relative_to(root.parent)) for path in found]
+
+
+@pytest.mark.parametrize("data_set", DATA_SETS.values(), ids=list(DATA_SETS))
+@pytest.mark.parametrize("above", ["", "data", "some/data/here"])
+def test_domainbed_folders_are_found_a_few_levels_deep(tmp_path: Path, data_set: DataSet, above: str) -> None:
+    plant(tmp_path / above, data_set)
+    touch(tmp_path / "other" / "notes.txt")
+    listing = list_images(data_set, tmp_path)
+    assert listing.root == tmp_path / above
+    assert listing.domains == data_set.domains
+    assert listing.classes == data_set.classes
+    assert len(listing.images) == len(data_set.domains) * 3 * 2
+    expected = [(name, file) for name in data_set.classes[:3] for file in ("a.PNG", "b.jpg")]
+    for number in range(len(data_set.domains)):
+        assert shown(listing, number) == expected
+    assert all((listing.root / image.path).is_file() for image in listing.images)
+    assert [image.domain for image in listing.images] == sorted(image.domain for image in listing.images)
+
+
+@pytest.mark.parametrize(
+    ("data_set", "above", "domains", "layout"),
+    [
+        (PACS, "PACS", {}, "DomainBed's"),
+        (PACS, "kfold", {}, "the original archive's"),
+        (PACS, "pacs_data", {"art_painting": "art painting"}, "the original archive's"),
+        (PACS, "pacs/images", {}, "Dassl's"),
+        (OFFICE, "OfficeHomeDataset_10072016", {}, "the original archive's"),
+        (OFFICE, "office_home", {"Art": "art", "Real World": "real_world"}, "DomainBed's"),
+        (OFFICE, "OfficeHome", {"Real World": "RealWorld"}, "DomainBed's"),
+        (TERRA, "terra_incognita", {"location_38": "L38"}, "DomainBed's"),
+        (NET, "domainnet", {"clipart": "clipart/clipart", "sketch": "sketch/sketch"}, "DomainBed's"),
+        (CUB, "CUB-DG", {}, "GVRT's"),
+    ],
+)
+def test_other_arrangements(
+    tmp_path: Path, data_set: DataSet, above: str, domains: dict[str, str], layout: str
+) -> None:
+    plant(tmp_path / above, data_set, domains)
+    touch(tmp_path / "splits" / "photo_train_kfold.txt")
+    listing = list_images(data_set, tmp_path)
+    assert listing.layout.startswith(layout)
+    assert len(listing.images) == len(data_set.domains) * 3 * 2
+    assert [shown(listing, n) for n in range(len(data_set.domains))] == [shown(listing)] * len(data_set.domains)
+
+
+def test_splits_of_vlcs_are_merged_and_full_stands_alone(tmp_path: Path) -> None:
+    for domain in ("CALTECH", "LABELME", "PASCAL", "SUN"):
+        for split, file in (("train", "c.jpg"), ("crossval", "a.jpg"), ("test", "b.jpg")):
+            for label in range(5):
+                touch(tmp_path / domain / split / str(label) / file)
+    listing = list_images(VLCS, tmp_path)
+    assert listing.layout == "the original archive's: domain/split/class/image"
+    # as if the split folders were one, so that a seeded hold-out is that of the plain folders
+    expected = [(name, file) for name in VLCS.classes for file in ("a.jpg", "b.jpg", "c.jpg")]
+    assert [shown(listing, n) for n in range(4)] == [expected] * 4
+    assert (
+        "of each domain the images in crossval and test and train are taken, as if in one folder" in listing.notes
+    )
+    assert listing.images[0].id == "CALTECH/crossval/0/a"
+
+    touch(*(tmp_path / "CALTECH" / "full" / str(label) / "whole.jpg" for label in range(5)))
+    listing = list_images(VLCS, tmp_path)
+    assert shown(listing, 0) == [(name, "whole.jpg") for name in VLCS.classes]
+    assert shown(listing, 1) == expected
+
+
+def test_splits_of_dassl_are_merged(tmp_path: Path) -> None:
+    for domain in ("art", "clipart", "product", "real_world"):
+        touch(tmp_path / "office_home_dg" / domain / "train" / "alarm_clock" / "2.jpg")
+        touch(tmp_path / "office_home_dg" / domain / "val" / "alarm_clock" / "1.jpg")
+    listing = list_images(OFFICE, tmp_path)
+    assert listing.layout.startswith("Dassl's")
+    assert shown(listing, 3) == [("Alarm_Clock", "1.jpg"), ("Alarm_Clock", "2.jpg")]
+    assert any(note.startswith("Art has no image of Backpack, Batteries") for note in listing.notes)
+
+
+def test_a_class_called_train_is_no_split(tmp_path: Path) -> None:
+    for domain in NET.domains:
+        touch(tmp_path / domain / "train" / "x.jpg", tmp_path / domain / "zebra" / "x.jpg")
+    assert shown(list_images(NET, tmp_path)) == [("train", "x.jpg"), ("zebra", "x.jpg")]
+
+
+def test_order_is_that_of_image_folder(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    names = ["A", "a", "b 1", "b", "b.1", "b_1", "Z", "ä", "日本", "10", "9"]
+    for domain in PACS.domains:
+        for name in PACS.classes:
+            for _ in range(30):
+                depth = [draw.choice(names) for _ in range(draw.randrange(3))]
+                touch(
+                    tmp_path.joinpath(
+                        domain, name, *depth, "in", draw.choice(names) + draw.choice([".jpg", ".PNG"])
+                    )
+                )
+    listing = list_images(PACS, tmp_path)
+    for number, domain in enumerate(PACS.domains):
+        paths = [image.path for image in listing.images if image.domain == number]
+        assert len(paths) > 100
+        assert paths == image_folder_order(tmp_path / domain)
+    assert [image.path for image in list_own(tmp_path).images] == [image.path for image in listing.images]
+
+
+def test_ids_are_paths_without_extension_and_unique_in_a_domain(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=1)
+    touch(tmp_path / "photo" / "dog" / "a.jpg")  # beside a.PNG
+    ids = [image.id for image in list_images(PACS, tmp_path).images]
+    assert "cartoon/dog/a" in ids
+    assert {"photo/dog/a.PNG", "photo/dog/a.jpg", "photo/dog/b"} < set(ids)
+    assert len(set(ids)) == len(ids)
+
+
+def test_ids_of_cub_dg_are_the_same_in_every_domain(tmp_path: Path) -> None:
+    plant(tmp_path, CUB, classes=2)
+    listing = list_images(CUB, tmp_path)
+    by_domain = [[image.id for image in listing.images if image.domain == number] for number in range(4)]
+    assert by_domain == [by_domain[0]] * 4
+    assert by_domain[0][0] == "001.Black_footed_Albatross/a"
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_listed_duplicates_are_left_out(tmp_path: Path, given: bool) -> None:
+    plant(tmp_path / "net", NET, {"real": "Real"}, classes=2)
+    first = NET.classes[0]
+    place = tmp_path / "list.txt" if given else tmp_path / "net" / "domain_net_duplicates.txt"
+    place.write_text(f"clipart/{first}/b.jpg\nreal/{first}/b.jpg\nsketch/zebra/not_there.jpg\n")
+    listing = list_images(NET, tmp_path / "net", place if given else None)
+    assert reasons(listing) == {
+        f"clipart/{first}/b.jpg": "published duplicate",
+        f"Real/{first}/b.jpg": "published duplicate",
+    }
+    assert len(listing.images) == 6 * 4 - 2
+    assert f"2 published duplicates are left out, by {place}" in listing.notes
+
+
+def test_published_duplicates_are_left_out_without_asking(tmp_path: Path) -> None:
+    plant(tmp_path, NET, classes=1)
+    touch(tmp_path / "clipart" / "zigzag" / "clipart_345_000011.jpg")
+    listing = list_images(NET, tmp_path)
+    assert reasons(listing) == {"clipart/zigzag/clipart_345_000011.jpg": "published duplicate"}
+    assert any("1 published duplicates" in note for note in listing.notes)
+
+
+def test_the_published_list_is_what_lies_between_the_two_versions_of_domainnet() -> None:
+    names = find_duplicates("domainnet", (), None).names
+    assert len(names) == 9_431
+    cleaned, raw = (version.counts for version in NET.expected)
+    per_domain = Counter(name.split("/")[0] for name in names)
+    assert [per_domain[domain] for domain in NET.domains] == [r - c for r, c in zip(raw, cleaned, strict=True)]
+    for name in names:
+        domain, class_name, file = name.split("/")
+        assert class_name in NET.classes
+        assert re.fullmatch(rf"{domain}_\d{{3}}_\d{{6}}\.jpg", file)
+
+
+def test_only_domainnet_has_a_published_list(tmp_path: Path) -> None:
+    assert not find_duplicates("pacs", (tmp_path,), None).names
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"\xff", "cannot be read"), (b"photo.jpg\n", "entry 1: expected")]
+)
+def test_a_list_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    plant(tmp_path, NET, classes=1)
+    (tmp_path / "list.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list_images(NET, tmp_path, tmp_path / "list.txt")
+
+
+# camera traps
+
+
+def annotations(locations: bool = True) -> dict[str, object]:
+    images = [
+        {"id": "i1", "file_name": "one.jpg", "location": "38"},
+        {"id": "i2", "file_name": "two.jpg", "location": 100},
+        {"id": "i3", "file_name": "three.jpg", "location": "43"},
+        {"id": "i4", "file_name": "four.jpg", "location": "46"},
+        {"id": "i5", "file_name": "elsewhere.jpg", "location": "7"},
+        {"id": "i6", "file_name": "lost.jpg", "location": "38"},
+        {"id": "i7", "file_name": "car.jpg", "location": "38"},
+    ]
+    if not locations:
+        images = [{"id": "i1"}]
+    categories = [{"id": 1, "name": "bird"}, {"id": 2, "name": "squirrel"}, {"id": 3, "name": "car"}]
+    pairs = [("i1", 2), ("i1", 1), ("i1", 1), ("i2", 1), ("i3", 2), ("i4", 1), ("i5", 1), ("i6", 1), ("i7", 3)]
+    return {
+        "images": images,
+        "categories": categories,
+        "annotations": [{"image_id": image, "category_id": category} for image, category in pairs],
+    }
+
+
+def plant_traps(root: Path) -> None:
+    for file in ("one", "two", "three", "four", "elsewhere", "car", "unlisted"):
+        touch(root / "eccv_18_all_images_sm" / f"{file}.jpg")
+
+
+def test_camera_traps_are_read_from_their_annotations(tmp_path: Path) -> None:
+    plant_traps(tmp_path)
+    (tmp_path / "caltech_images_20210113.json").write_text(json.dumps(annotations()))
+    listing = list_images(TERRA, tmp_path)
+    assert [(TERRA.domains[i.domain], TERRA.classes[i.label], i.path) for i in listing.images] == [
+        ("location_100", "bird", "eccv_18_all_images_sm/two.jpg"),
+        ("location_38", "bird", "eccv_18_all_images_sm/one.jpg"),
+        ("location_38", "squirrel", "eccv_18_all_images_sm/one.jpg"),  # two classes: DomainBed copies it to both
+        ("location_43", "squirrel", "eccv_18_all_images_sm/three.jpg"),
+        ("location_46", "bird", "eccv_18_all_images_sm/four.jpg"),
+    ]
+    assert listing.images[1].id == "location_38/bird/one"
+    assert reasons(listing) == {"eccv_18_all_images_sm/lost.jpg": "annotated, but not on disk"}
+    assert "1 annotated images are not on disk" in listing.notes
+
+
+def test_camera_traps_may_have_several_annotation_files(tmp_path: Path) -> None:
+    plant_traps(tmp_path)
+    whole = annotations()
+    (tmp_path / "eccv_18_annotation_files").mkdir()
+    for part, chosen in (("train", slice(0, 4)), ("cis_val", slice(4, None))):
+        some = whole | {"annotations": whole["annotations"][chosen]}  # type: ignore[index]
+        (tmp_path / "eccv_18_annotation_files" / f"{part}_annotations.json").write_text(json.dumps(some))
+    assert len(list_images(TERRA, tmp_path).images) == 5
+
+
+def test_annotations_of_the_whole_collection_stand_alone(tmp_path: Path) -> None:
+    plant_traps(tmp_path)
+    (tmp_path / "caltech_images_20210113.json").write_text(json.dumps(annotations()))
+    (tmp_path / "caltech_images_20190904.json").write_text("an older one is not read")
+    (tmp_path / "caltech_bboxes_20200316.json").write_text("nor are boxes")
+    (tmp_path / "train_annotations.json").write_text("nor parts")
+    listing = list_images(TERRA, tmp_path)
+    assert len(listing.images) == 5
+    assert listing.notes[0] == "locations and classes are read from caltech_images_20210113.json"
+
+
+def test_domain_folders_come_before_annotations(tmp_path: Path) -> None:
+    plant_traps(tmp_path)
+    (tmp_path / "caltech_images_20210113.json").write_text("broken")
+    plant(tmp_path / "terra_incognita", TERRA)
+    assert len(list_images(TERRA, tmp_path).images) == 24
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "expected a JSON object"),
+        ("{}", "expected images .*not found: 'categories'"),
+        (json.dumps(annotations(locations=False)), "not found: 'location'"),
+    ],
+)
+def test_broken_annotations_are_named(tmp_path: Path, content: str, message: str) -> None:
+    plant_traps(tmp_path)
+    (tmp_path / "caltech_images_20210113.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        list_images(TERRA, tmp_path)
+
+
+def test_annotations_cannot_name_files_elsewhere(tmp_path: Path) -> None:
+    plant_traps(tmp_path / "data")
+    touch(tmp_path / "secret.jpg")
+    content = annotations()
+    content["images"][0]["file_name"] = "../../secret.jpg"  # type: ignore[index]
+    (tmp_path / "data" / "caltech_images_20210113.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="found none of location_38"):
+        list_images(TERRA, tmp_path / "data")
+
+
+# what is passed over
+
+
+def test_strangers_are_named_and_hidden_things_are_not_seen(tmp_path: Path) -> None:
+    plant(tmp_path, PACS)
+    dog = tmp_path / "photo" / "dog"
+    touch(dog / "Thumbs.db", dog / "notes.txt", dog / ".DS_Store", dog / "._a.jpg", dog / ".git" / "x.jpg")
+    touch(tmp_path / "__MACOSX" / "photo" / "dog" / "x.jpg", tmp_path / "photo" / "unicorn" / "x.jpg")
+    listing = list_images(PACS, tmp_path)
+    assert len(listing.images) == 24
+    assert reasons(listing) == {
+        "photo/unicorn": "not a class of PACS",
+        "photo/dog/Thumbs.db": "not an image by its name",
+        "photo/dog/notes.txt": "not an image by its name",
+    }
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_links_are_followed_inside_and_never_out(tmp_path: Path, own: bool) -> None:
+    data, outside = tmp_path / "data", tmp_path / "outside"
+    plant(data / "set", PACS)
+    touch(outside / "x.jpg", data / "shared" / "deep" / "y.jpg", tmp_path / "data-too" / "z.jpg")
+    dog = data / "set" / "photo" / "dog"
+    (dog / "file_in.jpg").symlink_to(dog / "b.jpg")
+    (dog / "folder_in").symlink_to(data / "shared")
+    (dog / "file_out.jpg").symlink_to(outside / "x.jpg")
+    (dog / "folder_out").symlink_to(outside)
+    (dog / "similar_name").symlink_to(tmp_path / "data-too")
+    (dog / "nowhere.jpg").symlink_to(dog / "gone.jpg")
+    (dog / "itself").symlink_to(dog / "itself")
+    (dog / "up").symlink_to(data)
+    (dog / "round").symlink_to(dog)
+    (data / "shared" / "back").symlink_to(dog)
+    listing = list_own(data / "set") if own else list_images(PACS, data)
+    files = {Path(image.path).name for image in listing.images if image.path.startswith("photo/dog/")}
+    expected = {
+        "photo/dog/file_out.jpg": "link leads out of the folder",
+        "photo/dog/folder_out": "link leads out of the folder",
+        "photo/dog/similar_name": "link leads out of the folder",
+        "photo/dog/nowhere.jpg": "link leads nowhere",
+        "photo/dog/itself": "link leads nowhere",
+        "photo/dog/round": "link leads back to a folder it lies in",
+    }
+    if own:  # here the folder that was given ends at set
+        assert files == {"a.PNG", "b.jpg", "file_in.jpg"}
+        expected |= dict.fromkeys(("photo/dog/folder_in", "photo/dog/up"), "link leads out of the folder")
+    else:
+        assert files == {"a.PNG", "b.jpg", "file_in.jpg", "y.jpg"}
+        back = ("photo/dog/up", "photo/dog/folder_in/back")
+        expected |= dict.fromkeys(back, "link leads back to a folder it lies in")
+    assert reasons(listing) == expected
+
+
+def test_two_links_that_lead_to_each_other_end(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=2)
+    dog, elephant = tmp_path / "photo" / "dog", tmp_path / "photo" / "elephant"
+    (dog / "to").symlink_to(elephant)
+    (elephant / "fro").symlink_to(dog)
+    listing = list_images(PACS, tmp_path)
+    assert len(listing.images) == 4 * 2 * 2 + 2 + 2
+    assert set(reasons(listing)) == {"photo/dog/to/fro", "photo/elephant/fro/to"}
+
+
+def test_the_folder_itself_and_its_domains_may_be_links(tmp_path: Path) -> None:
+    plant(tmp_path / "real", PACS, {"photo": "elsewhere/p"})
+    (tmp_path / "real" / "photo").symlink_to(tmp_path / "real" / "elsewhere" / "p")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    listing = list_images(PACS, tmp_path / "link")
+    assert len(listing.images) == 24
+    assert listing.skipped == ()
+    assert all((listing.root / image.path).is_file() for image in listing.images)
+
+
+def test_pipes_are_never_images(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=1)
+    os.mkfifo(tmp_path / "photo" / "dog" / "pipe.jpg")
+    assert reasons(list_images(PACS, tmp_path)) == {"photo/dog/pipe.jpg": "not a file"}
+
+
+def test_unreadable_folders_are_named_and_the_rest_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, PACS)
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        if Path(path).name == "elephant" and Path(path).parent.name == "photo":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr("parse_dg.data.intake.folders.os.scandir", scandir)
+    listing = list_images(PACS, tmp_path)
+    assert reasons(listing) == {"photo/elephant": "folder cannot be read: Permission denied"}
+    assert len(listing.images) == 22
+    assert any(note.startswith("photo has no image of elephant") for note in listing.notes)
+
+
+def test_a_domain_that_cannot_be_read_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path / "data", PACS)
+    (tmp_path / "data" / "sketch").rename(tmp_path / "sketch")
+    (tmp_path / "data" / "sketch").symlink_to(tmp_path / "sketch")
+    with pytest.raises(InputError, match="no folder for sketch; sketch: link leads out of the folder"):
+        list_images(PACS, tmp_path / "data")
+    (tmp_path / "data" / "sketch").unlink()
+    (tmp_path / "sketch").rename(tmp_path / "data" / "sketch")
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        if Path(path).name == "sketch":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr("parse_dg.data.intake.folders.os.scandir", scandir)
+    with pytest.raises(InputError, match=r"such as dog.*sketch; found folder cannot be read: Permission denied"):
+        list_images(PACS, tmp_path / "data")
+
+
+def test_long_and_unicode_names(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=1)
+    long, foreign = "x" * 250 + ".jpg", "ねこ🐱 é.jpeg"
+    touch(tmp_path / "photo" / "dog" / long, tmp_path / "photo" / "dog" / foreign)
+    assert [file for _, file in shown(list_images(PACS, tmp_path), 2)] == ["a.PNG", "b.jpg", long, foreign]
+
+
+# what cannot be used
+
+
+def test_missing_domains_are_named(tmp_path: Path) -> None:
+    plant(tmp_path, PACS)
+    for name in ("photo", "sketch"):
+        (tmp_path / name).rename(tmp_path / f"my {name}")
+    with pytest.raises(
+        InputError, match=r"domains art_painting, cartoon, photo, sketch of PACS.*no folder for photo, sk"
+    ):
+        list_images(PACS, tmp_path)
+
+
+def test_what_was_found_instead_is_named(tmp_path: Path) -> None:
+    touch(*(tmp_path / f"folder{n}" / "x.txt" for n in range(9)))
+    with pytest.raises(InputError, match="found folder0, folder1, folder2, folder3, folder4 and 4 more"):
+        list_images(PACS, tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="found no folder"):
+        list_images(PACS, tmp_path / "empty")
+
+
+def test_missing_class_folders_are_named(tmp_path: Path) -> None:
+    plant(tmp_path, PACS)
+    for name in PACS.classes[:3]:
+        (tmp_path / "photo" / name).rename(tmp_path / "photo" / f"{name}s")
+    with pytest.raises(InputError, match=r"such as dog, elephant, .*photo; found dogs, elephants, giraffes"):
+        list_images(PACS, tmp_path)
+
+
+def test_one_missing_class_is_a_note(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=7)
+    for file in (tmp_path / "photo" / "horse").iterdir():
+        file.unlink()
+    assert list_images(PACS, tmp_path).notes == ("photo has no image of horse",)
+
+
+def test_a_domain_without_images_is_refused(tmp_path: Path) -> None:
+    plant(tmp_path, PACS, classes=1)
+    for file in (tmp_path / "sketch" / "dog").iterdir():
+        file.unlink()
+    with pytest.raises(InputError, match="found none of sketch"):
+        list_images(PACS, tmp_path)
+
+
+def test_two_folders_for_one_domain_are_refused(tmp_path: Path) -> None:
+    plant(tmp_path, PACS)
+    touch(tmp_path / "Photo_" / "dog" / "x.jpg")
+    with pytest.raises(InputError, match="expected one folder for each domain of PACS, found Photo_ and photo"):
+        list_images(PACS, tmp_path)
+
+
+@pytest.mark.parametrize("list_it", [list_own, lambda folder: list_images(PACS, folder)])
+def test_a_file_or_nothing_is_no_folder(tmp_path: Path, list_it: object) -> None:
+    assert callable(list_it)
+    touch(tmp_path / "file")
+    with pytest.raises(InputError, match="found a file"):
+        list_it(tmp_path / "file")
+    with pytest.raises(InputError, match="found nothing"):
+        list_it(tmp_path / "gone")
+
+
+# anybody's own
+
+
+def test_own_folders(tmp_path: Path) -> None:
+    touch(tmp_path / "Night" / "cat" / "2.jpg", tmp_path / "Night" / "cat" / "10.WebP", tmp_path / "readme.txt")
+    touch(
+        tmp_path / "day" / "owl" / "a.tiff",
+        tmp_path / "day" / "cat" / "more" / "b.bmp",
+        tmp_path / "splits" / "s.txt",
+    )
+    listing = list_own(tmp_path)
+    assert listing.domains == ("Night", "day")
+    assert listing.classes == ("cat", "owl")
+    assert [tuple(image) for image in listing.images] == [
+        ("Night/cat/10.WebP", 0, 0, "Night/cat/10"),
+        ("Night/cat/2.jpg", 0, 0, "Night/cat/2"),
+        ("day/cat/more/b.bmp", 1, 0, "day/cat/more/b"),
+        ("day/owl/a.tiff", 1, 1, "day/owl/a"),
+    ]
+    assert reasons(listing) == {"splits": "holds no class folder with images"}
+    assert listing.notes == ("Night has no image of owl",)
+
+
+def test_own_folders_without_domains_are_explained(tmp_path: Path) -> None:
+    touch(tmp_path / "cat" / "1.jpg", tmp_path / "owl" / "2.jpg")
+    with pytest.raises(InputError, match=r"expected domain/class/image in .*; found cat, owl, no images"):
+        list_own(tmp_path)
+    touch(tmp_path / "wrap" / "day" / "cat" / "1.jpg", tmp_path / "wrap" / "night" / "cat" / "1.jpg")
+    with pytest.raises(InputError, match="found only wrap; if the domains are inside it, give that folder"):
+        list_own(tmp_path)
+    assert list_own(tmp_path / "wrap").domains == ("day", "night")

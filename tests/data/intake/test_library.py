@@ -1,0 +1,803 @@
+"""The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
+
+import errno
+import gzip
+import io
+import json
+import logging
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parse_dg.data.intake import archive_writer, library
+from parse_dg.data.intake.library import (
+    add,
+    added,
+    check,
+    domain_names,
+    find_path,
+    manifest_path,
+    open_manifest,
+    remove,
+)
+from parse_dg.data.intake.report import describe_data
+from parse_dg.data.manifest import verify
+from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.errors import InputError
+from tests.cli.conftest import snapshot
+from tests.data.intake.damage import encoded, picture
+
+DOMAINS, CLASSES = ("day", "fog", "night"), ("cat", "owl")
+
+
+def plant(
+    root: Path,
+    domains: Sequence[str] = DOMAINS,
+    classes: Sequence[str] = CLASSES,
+    images: int = 2,
+    first: int = 0,
+    side: tuple[int, int] = (8, 6),
+) -> Path:
+    """A folder domain/class/image, every image another."""
+    number = first
+    for domain in domains:
+        for name in classes:
+            (root / domain / name).mkdir(parents=True, exist_ok=True)
+            for image in range(images):
+                (root / domain / name / f"{image}.png").write_bytes(encoded(picture(number, side), "PNG"))
+                number += 1
+    return root
+
+
+def pack(folder: Path, path: Path, inside: Sequence[str] = (".",)) -> Path:
+    """An archive of a folder, or of some of what it holds; the name says which kind."""
+    files = sorted(file for part in inside for file in (folder / part).rglob("*") if file.is_file())
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in files:
+                archive.write(file, file.relative_to(folder))
+        return path
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        for file in files:
+            tar.add(file, str(file.relative_to(folder)))
+    return path
+
+
+def write_list(folder: Path, path: Path) -> Path:
+    """The images of domain/class/image as a list."""
+    rows = [
+        {"path": os.path.relpath(file, path.parent), "domain": file.parts[-3], "class": file.parts[-2]}
+        for file in sorted(folder.glob("*/*/*"))
+    ]
+    match path.suffix:
+        case ".csv":
+            path.write_text("\n".join(["path,domain,class", *(",".join(row.values()) for row in rows), ""]))
+        case ".json":
+            path.write_text(json.dumps({"images": rows}))
+        case _:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A data folder of its own for every test; it is not there yet."""
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return plant(tmp_path / "own")
+
+
+def told(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+
+
+# What can be added
+
+
+def test_a_folder_is_indexed_where_it_is(own: Path, data: Path) -> None:
+    before = snapshot(own)
+    manifest = add("mine", [own])
+    assert snapshot(own) == before
+    assert manifest.root == own
+    assert (manifest.name, manifest.domains, manifest.classes) == ("mine", DOMAINS, CLASSES)
+    assert manifest.counts == dict.fromkeys(DOMAINS, 4)
+    assert sorted(snapshot(data)) == ["mine", "mine/manifest.jsonl"]
+    assert open_manifest("mine") == manifest
+    assert domain_names("mine") == DOMAINS
+    assert added() == ["mine"]
+
+
+def test_the_domains_are_read_without_the_images(own: Path) -> None:
+    add("mine", [own])
+    path = manifest_path("mine")
+    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnothing")
+    assert domain_names("mine") == DOMAINS
+    with pytest.raises(InputError, match="line 2: it is cut short"):
+        open_manifest("mine")
+
+
+def one_tar(own: Path, folder: Path) -> list[Path]:
+    return [pack(own, folder / "own.tar")]
+
+
+def one_packed_tar(own: Path, folder: Path) -> list[Path]:
+    return [pack(own, folder / "own.tar.gz")]
+
+
+def one_zip(own: Path, folder: Path) -> list[Path]:
+    return [pack(own, folder / "own.zip")]
+
+
+def a_zip_by_another_name(own: Path, folder: Path) -> list[Path]:
+    return [pack(own, folder / "own.zip").rename(folder / "download")]
+
+
+def three_parts(own: Path, folder: Path) -> list[Path]:
+    return [
+        pack(own, folder / "day.tar", ["day"]),
+        pack(own, folder / "fog.zip", ["fog"]),
+        pack(own, folder / "night.tar.gz", ["night", "day/cat"]),  # shares some files with the first
+    ]
+
+
+def a_folder_of_parts(own: Path, folder: Path) -> list[Path]:
+    (folder / "parts").mkdir()
+    (folder / "parts" / ".DS_Store").write_bytes(b"x")
+    three_parts(own, folder / "parts")
+    return [folder / "parts"]
+
+
+@pytest.mark.parametrize(
+    "given", [one_tar, one_packed_tar, one_zip, a_zip_by_another_name, three_parts, a_folder_of_parts]
+)
+def test_archives_are_unpacked_into_the_data_folder(
+    given: Callable[[Path, Path], list[Path]], own: Path, data: Path, tmp_path: Path
+) -> None:
+    by_hand = add("by-hand", [own])
+    paths = given(own, tmp_path)
+    manifest = add("mine", paths)
+    assert manifest.fingerprint == by_hand.fingerprint
+    assert manifest.root == data / "mine" / "files"
+    assert snapshot(data / "mine" / "files") == snapshot(own)
+    assert sorted(path.name for path in (data / "mine").iterdir()) == ["files", "manifest.jsonl"]
+    shutil.rmtree(own)
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert check("mine") == (manifest, ())
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.json", "own.jsonl", "OWN.CSV"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_list_is_indexed_where_its_images_are(name: str, beside: bool, own: Path, tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+    place = (own if beside else tmp_path / "lists") / name
+    path = write_list(own, place.with_suffix(place.suffix.lower()))
+    path = path.rename(place)
+    manifest = add("mine", [path])
+    assert manifest.layout.startswith("a list")
+    assert manifest.counts == dict.fromkeys(DOMAINS, 4)
+    assert [image.digest for image in manifest.images] == [image.digest for image in add("f", [own]).images]
+    assert check("mine") == (manifest, ())
+
+
+def test_a_known_data_set_is_found_deep_in_its_archive(data: Path, tmp_path: Path) -> None:
+    pacs = DATA_SETS["pacs"]
+    plant(tmp_path / "x" / "PACS" / "kfold", pacs.domains, pacs.classes, images=1)
+    manifest = add("pacs", [pack(tmp_path / "x", tmp_path / "PACS.zip")])
+    assert manifest.root == data / "pacs" / "files" / "PACS" / "kfold"
+    assert (manifest.domains, manifest.classes) == (pacs.domains, pacs.classes)
+    assert check("pacs") == (manifest, ())
+
+
+# What cannot
+
+
+def broken(folder: Path) -> list[Path]:
+    whole = pack(plant(folder / "more", images=9), folder / "broken.tar.gz").read_bytes()
+    (folder / "broken.tar.gz").write_bytes(whole[: len(whole) // 2])
+    return [folder / "broken.tar.gz"]
+
+
+def one_of_two_broken(folder: Path) -> list[Path]:
+    return [pack(plant(folder / "good"), folder / "good.zip"), *broken(folder)]
+
+
+def a_link(folder: Path) -> list[Path]:
+    """An archive that would write through a link, to a place of its own choice."""
+    pack(plant(folder / "linked"), folder / "link.tar")
+    with tarfile.open(folder / "link.tar", "a") as tar:
+        link = tarfile.TarInfo("day/cat/out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
+        tar.addfile(link)
+        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
+        stolen.size = 3
+        tar.addfile(stolen, io.BytesIO(b"abc"))
+    return [folder / "link.tar"]
+
+
+def climbing(folder: Path) -> list[Path]:
+    with zipfile.ZipFile(folder / "climbing.zip", "w") as archive:
+        archive.writestr("day/cat/1.png", b"x")
+        archive.writestr("../../stolen.png", b"abc")
+    return [folder / "climbing.zip"]
+
+
+def no_domains(folder: Path) -> list[Path]:
+    (folder / "flat").mkdir()
+    (folder / "flat" / "1.png").write_bytes(encoded(picture(), "PNG"))
+    return [pack(folder / "flat", folder / "flat.zip")]
+
+
+def nothing_readable(folder: Path) -> list[Path]:
+    for file in plant(folder / "rotten").rglob("*.png"):
+        file.write_bytes(b"no image")
+    return [pack(folder / "rotten", folder / "rotten.zip")]
+
+
+def an_unreadable_domain(folder: Path) -> list[Path]:
+    for file in plant(folder / "half").glob("fog/*/*.png"):
+        file.write_bytes(b"")
+    return [folder / "half"]
+
+
+def an_empty_folder(folder: Path) -> list[Path]:
+    (folder / "empty").mkdir()
+    return [folder / "empty"]
+
+
+def a_web_page(folder: Path) -> list[Path]:
+    (folder / "page.zip").write_text("<!DOCTYPE html><html>quota</html>")
+    return [folder / "page.zip"]
+
+
+def a_picture(folder: Path) -> list[Path]:
+    (folder / "1.png").write_bytes(encoded(picture(), "PNG"))
+    return [folder / "1.png"]
+
+
+def nowhere(folder: Path) -> list[Path]:
+    return [folder / "gone" / "away.zip"]
+
+
+def a_dead_link(folder: Path) -> list[Path]:
+    (folder / "link").symlink_to(folder / "gone")
+    return [folder / "link"]
+
+
+def too_long(folder: Path) -> list[Path]:
+    return [folder / ("x" * 300)]
+
+
+def nobodys_home(folder: Path) -> list[Path]:
+    return [Path("~no-such-user-here/x.zip")]
+
+
+def a_folder_and_an_archive(folder: Path) -> list[Path]:
+    return [plant(folder / "one"), pack(folder / "one", folder / "one.zip")]
+
+
+def two_lists(folder: Path) -> list[Path]:
+    return [write_list(plant(folder / "one"), folder / name) for name in ("a.csv", "b.csv")]
+
+
+def a_list_of_nothing(folder: Path) -> list[Path]:
+    (folder / "a.csv").write_text("path,domain,class\nx.png,a,b\ny.png,b,b\n")
+    return [folder / "a.csv"]
+
+
+MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
+    broken: ("broken.tar.gz", "damaged or cut off"),
+    one_of_two_broken: ("broken.tar.gz", "damaged or cut off"),
+    a_link: ("link.tar", "day/cat/out' is a link to"),
+    climbing: ("climbing.zip", "leads out of the folder"),
+    no_domains: ("expected domain/class/image", "no images"),
+    nothing_readable: ("day/cat/0.png", "it is no JPEG"),
+    an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
+    an_empty_folder: ("empty", "found no folder"),
+    a_web_page: ("page.zip", "is not an archive"),
+    a_picture: ("1.png", "is not an archive"),
+    nowhere: ("nothing at", "gone/away.zip"),
+    a_dead_link: ("nothing at", "link"),
+    too_long: ("nothing at", "xxx"),
+    nobodys_home: ("nothing at", "~no-such-user-here/x.zip"),
+    a_folder_and_an_archive: ("one is not an archive", "expected one folder, one list, or"),
+    two_lists: ("a.csv is not an archive", "expected one folder, one list, or"),
+    a_list_of_nothing: ("x.png", "no such file"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda case: case.__name__)
+def test_what_cannot_be_added_leaves_nothing(
+    mistake: Callable[[Path], list[Path]], data: Path, tmp_path: Path
+) -> None:
+    paths = mistake(tmp_path)
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError) as caught:
+        add("mine", paths)
+    for fragment in MISTAKES[mistake]:
+        assert fragment in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert [name for name in snapshot(data) if name] == []
+    assert {name: file for name, file in snapshot(tmp_path).items() if name != "kept"} == before
+    assert added() == []
+
+
+def disk_full_while_unpacking(patch: pytest.MonkeyPatch) -> None:
+    def file(self: Any, path: Path, *rest: Any) -> None:
+        if path.name == "1.png":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+
+    patch.setattr(archive_writer.ArchiveWriter, "file", file)
+
+
+def disk_full_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    def write(manifest: Any, path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(library, "write_manifest", write)
+
+
+def too_small_a_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
+
+
+def interrupted(patch: pytest.MonkeyPatch) -> None:
+    def index(*arguments: Any, **settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    patch.setattr(library, "index", index)
+
+
+ACCIDENTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    disk_full_while_unpacking: "No space left on device",
+    disk_full_at_the_end: "set PARSE_DG_DATA to another folder",
+    too_small_a_disk: "10 free",
+    interrupted: "^$",
+}
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("before", ["nothing", "archive", "folder"])
+def test_an_accident_leaves_what_was_there(
+    accident: Callable[[pytest.MonkeyPatch], None], before: str, own: Path, data: Path, tmp_path: Path
+) -> None:
+    if before != "nothing":
+        add("mine", [own if before == "folder" else pack(own, tmp_path / "old.zip")])
+    known = snapshot(data)
+    other = pack(plant(tmp_path / "other", first=50), tmp_path / "other.zip")
+    with pytest.MonkeyPatch.context() as patch:
+        accident(patch)
+        with pytest.raises((InputError, KeyboardInterrupt), match=ACCIDENTS[accident]):
+            add("mine", [other], replace=True)
+    assert snapshot(data) == known
+    if before != "nothing":
+        assert check("mine")[1] == ()
+    assert add("mine", [other], replace=True).counts == dict.fromkeys(DOMAINS, 4)  # nothing is in the way
+
+
+@pytest.mark.parametrize("mistake", [broken, a_link, no_domains, nothing_readable, an_unreadable_domain, nowhere])
+def test_a_failed_replacement_leaves_the_old_one_usable(
+    mistake: Callable[[Path], list[Path]], own: Path, data: Path, tmp_path: Path
+) -> None:
+    manifest = add("mine", [pack(own, tmp_path / "old.zip")])
+    known = snapshot(data)
+    with pytest.raises(InputError):
+        add("mine", mistake(tmp_path), replace=True)
+    assert snapshot(data) == known
+    assert check("mine") == (manifest, ())
+
+
+def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_path: Path) -> None:
+    archive = pack(own, tmp_path / "own.zip")
+    first = add("mine", [archive])
+    known = snapshot(data)
+    with pytest.raises(InputError, match=r"mine has been added before: `--replace`"):
+        add("mine", [archive])
+    assert snapshot(data) == known
+    for number in range(3):  # over and over: what was unpacked before is gone each time
+        manifest = add("mine", [pack(plant(own, first=100 * number + 50), archive)], replace=True)
+        assert manifest.fingerprint != first.fingerprint
+        assert check("mine") == (manifest, ())
+        (unpacked,) = (path for path in (data / "mine").iterdir() if path.is_dir())
+        assert snapshot(unpacked) == snapshot(own)
+    manifest = add("mine", [own], replace=True)
+    assert sorted(snapshot(data)) == ["mine", "mine/manifest.jsonl"]
+    assert open_manifest("mine").root == manifest.root == own
+
+
+def test_a_damaged_manifest_can_be_replaced(own: Path) -> None:
+    add("mine", [own])
+    manifest_path("mine").write_text("{")
+    with pytest.raises(InputError, match=r"manifest.jsonl, line 1: .*; index the data set again"):
+        open_manifest("mine")
+    assert add("mine", [own], replace=True) == open_manifest("mine")
+
+
+NO_NAMES = [
+    "",
+    " ",
+    ".",
+    "..",
+    "../x",
+    "a/b",
+    "/tmp/x",
+    "blueprints",
+    "by-path",
+    "x" * 100,
+    "-x",
+    "ü",
+    "a b",
+    "x\n",
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_that_are_not_allowed(name: str, own: Path, tmp_path: Path) -> None:
+    before = snapshot(tmp_path)
+    for action in (lambda: add(name, [own]), lambda: remove(name)):
+        with pytest.raises(InputError, match="cannot name a data set: expected pacs, vlcs,"):
+            action()
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["x", "X.9_-", "x" * 64, "PACS", "2024"])
+def test_names_that_are(name: str, own: Path) -> None:
+    assert add(name, [own]).name == name
+    assert open_manifest(name).name == name
+    remove(name)
+    assert added() == []
+
+
+def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Path) -> None:
+    """PARSE_DG_DATA may be where somebody keeps photographs: what is removed with a data set must not be theirs."""
+    plant(data / "birds")
+    plant(data / "other" / "files")
+    before = snapshot(data)
+    with pytest.raises(InputError, match=r"birds holds day, which was not put there .*choose another name"):
+        add("birds", [data / "birds"])
+    with pytest.raises(
+        InputError, match=r"birds/day/cat/0.png lies in the data folder .*move it elsewhere, or set PARSE_DG_DATA"
+    ):
+        add("mine", [data / "birds"])
+    with pytest.raises(InputError, match=r"files/day/cat/0.png lies in the data folder"):
+        add("other", [data / "other" / "files"])
+    with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):
+        add("mine", [write_list(data / "birds", tmp_path / "birds.csv")])
+    with pytest.raises(InputError, match="birds holds day"):
+        remove("birds")
+    with pytest.raises(InputError, match="birds holds day"):
+        add("birds", [plant(tmp_path / "elsewhere")])
+    assert snapshot(data) == before
+    assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
+
+
+def test_a_list_of_duplicates_needs_a_public_data_set(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "twice.txt").write_text("day/cat/0.png\n")
+    with pytest.raises(InputError, match=r"--duplicates .*twice.txt: expected the folder or archives of a public"):
+        add("mine", [own], duplicates=tmp_path / "twice.txt")
+
+
+def test_a_folder_that_may_not_be_read(own: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterdir(self: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with pytest.raises(InputError, match=r"cannot read the folder .*own: Permission denied"):
+        add("mine", [own])
+    assert not data.exists()
+
+
+def test_a_data_folder_that_cannot_be_written(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "file" / "data"))
+    assert added() == []
+    for action in (lambda: add("mine", [own]), lambda: open_manifest(str(own))):
+        with pytest.raises(InputError, match="set PARSE_DG_DATA to another folder"):
+            action()
+
+
+# By path
+
+
+def test_a_path_is_indexed_once(own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    manifest = open_manifest(str(own))
+    assert (manifest.name, manifest.root) == ("own", own)
+    monkeypatch.setattr(library, "index", lambda *a, **k: pytest.fail("indexed again"))
+    monkeypatch.chdir(own)
+    (tmp_path / "link").symlink_to(own)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (".", "../own", str(own) + "/", str(tmp_path / "link"), "~/own", "day/.."):
+        assert open_manifest(name) == manifest
+    assert added() == []
+
+
+def test_a_path_is_indexed_again_when_its_files_change(
+    own: Path, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = open_manifest(str(own))
+    (own / "day" / "cat" / "9.png").write_bytes(encoded(picture(99), "PNG"))
+    (own / "fog" / "cat" / "0.png").unlink()
+    (own / "fog" / "owl" / "0.png").write_bytes(encoded(picture(98), "PNG"))
+    assert told(caplog) == ""
+    second = open_manifest(str(own))
+    assert second.fingerprint != first.fingerprint
+    assert verify(second) == ()
+    assert f"{own} is not what it was when it was last used (1 new images, 1 gone, 1 changed)" in told(caplog)
+    caplog.clear()
+    assert open_manifest(str(own)) == second
+    os.utime(own / "day" / "cat" / "0.png", (1, 1))  # only touched
+    assert open_manifest(str(own)) == second
+    assert told(caplog) == ""
+    assert len(list(data.glob("by-path/*/*.jsonl"))) == 1
+
+
+def test_two_folders_of_one_name_are_two_data_sets(tmp_path: Path) -> None:
+    one, two = plant(tmp_path / "a" / "own"), plant(tmp_path / "b" / "own", first=40)
+    first, second = open_manifest(str(one)), open_manifest(str(two))
+    assert first.name == second.name == "own"
+    assert first.fingerprint != second.fingerprint
+    assert open_manifest(str(one)) == first
+
+
+def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> None:
+    manifest = open_manifest(str(own))
+    (kept,) = data.glob("by-path/*/*.jsonl")
+    for content in (b"", b"{", kept.read_bytes()[:-20]):
+        kept.write_bytes(content)
+        assert open_manifest(str(own)) == manifest
+        assert open_manifest(str(own)) == manifest
+
+
+def test_what_is_left_out_of_a_path_is_said_every_time(own: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (own / "day" / "cat" / "0.png").write_bytes(b"")
+    (own / "day" / "cat" / "odd.png").symlink_to(own / "nowhere")
+    for _ in range(2):
+        caplog.clear()
+        assert open_manifest(str(own)).counts == {"day": 3, "fog": 4, "night": 4}
+        assert "1 file unreadable and left out: day/cat/0.png (it is empty)" in told(caplog)
+        assert "1 file passed over, link leads nowhere: day/cat/odd.png" in told(caplog)
+
+
+def test_a_list_by_its_path(own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_list(own, tmp_path / "some pets.csv")
+    manifest = open_manifest(str(path))
+    assert manifest.name == "some pets"
+    path.write_text(path.read_text().replace(",owl", ",eule"))
+    assert open_manifest(str(path)).classes == ("cat", "eule")
+    assert domain_names(str(path)) == DOMAINS
+
+
+def test_names_on_disk_that_are_no_utf8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    plant(root)
+    (root / "day" / "cat" / "0.png").rename(root / "day" / "cat" / os.fsdecode(b"\xff\xfe.png"))
+    (root / "day" / "cat" / "1.png").rename(root / "day" / "cat" / os.fsdecode(b"\xfe.png"))
+    (root / "day" / "cat" / os.fsdecode(b"\xfe.png")).write_bytes(b"")
+    manifest = open_manifest(str(root))
+    assert manifest.counts == {"day": 3, "fog": 4, "night": 4}
+    assert open_manifest(str(root)) == manifest
+    assert r"'day/cat/\udcfe.png' (it is empty)" in told(caplog)
+    told(caplog).encode()
+    assert add("mine", [root]).fingerprint == manifest.fingerprint
+    assert check("mine")[1] == ()
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"new\nline", b"\x1b[2J"])
+@pytest.mark.parametrize("level", ["domain", "class"])
+def test_names_of_domains_and_classes_that_cannot_be_shown(name: bytes, level: str, own: Path) -> None:
+    (own / "day" if level == "domain" else own / "day" / "cat").rename(
+        (own if level == "domain" else own / "day") / os.fsdecode(name)
+    )
+    with pytest.raises(InputError, match=r"names a domain or class in characters that cannot be shown") as caught:
+        open_manifest(str(own))
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "x" * 300, "~no-such-user-here", "a\0b", "nowhere/at/all", "/etc/hosts/x"]
+)
+def test_paths_of_nothing(name: str) -> None:
+    assert find_path(name) is None
+    for ask in (open_manifest, domain_names, check):
+        with pytest.raises(InputError, match=r"no data set|nothing at"):
+            ask(name)
+
+
+def test_files_that_are_no_data_sets(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    archive = pack(own, tmp_path / "own.zip")
+    for ask in (open_manifest, domain_names):
+        with pytest.raises(InputError, match=r"notes.txt is neither a folder nor a .csv, .json or .jsonl list$"):
+            ask(str(tmp_path / "notes.txt"))
+        with pytest.raises(
+            InputError, match=rf"neither a folder nor .*: `parse-dg data add NAME {archive}` unpacks"
+        ):
+            ask(str(archive))
+
+
+def test_domains_are_found_without_opening_an_image(own: Path) -> None:
+    for file in own.rglob("*.png"):
+        file.write_bytes(b"")
+    assert domain_names(str(own)) == DOMAINS
+
+
+# Looking again
+
+
+def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
+    (own / "night" / "owl" / "bad.png").write_bytes(b"")
+    (own / "night" / "owl" / "notes.txt").write_text("x")
+    manifest = add("mine", [own])
+    assert check("mine") == (manifest, ())
+    (own / "day" / "cat" / "0.png").unlink()
+    (own / "day" / "cat" / "1.png").write_bytes(b"other")
+    same_length = bytearray((own / "day" / "owl" / "0.png").read_bytes())
+    same_length[-1] ^= 1
+    (own / "day" / "owl" / "0.png").write_bytes(same_length)
+    plant(own, ["dusk"], ["cat"], images=1)
+    (own / "fog" / "cat" / "new.png").write_bytes(encoded(picture(77), "PNG"))
+    _, changed = check("mine")
+    assert [(problem.path, problem.reason.split(":")[0]) for problem in changed] == [
+        ("day/cat/0.png", "no such file or directory"),
+        ("day/cat/1.png", "it has changed"),
+        ("day/owl/0.png", "it has changed"),
+        ("dusk/cat/0.png", "it is new"),
+        ("fog/cat/new.png", "it is new"),
+    ]
+
+
+def test_a_folder_that_is_gone(own: Path) -> None:
+    add("mine", [own])
+    shutil.rmtree(own)
+    _, changed = check("mine")
+    assert len(changed) == 12
+    assert {problem.reason for problem in changed} == {"no such file or directory"}
+
+
+def test_a_known_folder_that_can_no_longer_be_told(tmp_path: Path) -> None:
+    pacs = DATA_SETS["pacs"]
+    manifest = add("pacs", [plant(tmp_path / "PACS", pacs.domains, pacs.classes, images=1)])
+    plant(tmp_path / "PACS", ["art"], ["dog"], images=1)  # another spelling of art_painting
+    found, changed = check("pacs")
+    assert found == manifest
+    assert "found art and art_painting" in changed[0].reason
+
+
+def test_published_duplicates_are_not_new(tmp_path: Path) -> None:
+    net = DATA_SETS["domainnet"]
+    root = plant(tmp_path / "net", net.domains, net.classes[:1], images=2)
+    (tmp_path / "mine.txt").write_text(f"clipart/{net.classes[0]}/0.png\nreal/zebra/1.png\n")
+    manifest = add("domainnet", [root], duplicates=tmp_path / "mine.txt")
+    assert manifest.counts["clipart"] == 1
+    assert "1 of 2 listed duplicates were not found" in manifest.notes
+    assert check("domainnet") == (manifest, ())
+    assert "9,431 of 9,431 listed duplicates were not found" in add("domainnet", [root], replace=True).notes
+
+
+# Forgetting
+
+
+def test_a_folder_outlives_what_was_known_of_it(own: Path, data: Path) -> None:
+    before = snapshot(own)
+    add("mine", [own])
+    remove("mine")
+    assert snapshot(own) == before
+    assert snapshot(data) == {}
+    with pytest.raises(InputError, match="no data set 'mine'"):
+        remove("mine")
+
+
+def test_what_was_unpacked_goes_with_the_name(own: Path, data: Path, tmp_path: Path) -> None:
+    archive = pack(own, tmp_path / "own.zip")
+    add("mine", [archive])
+    remove("mine")
+    assert snapshot(data) == {}
+    assert archive.is_file()
+
+
+def test_a_data_set_kept_on_another_disk(own: Path, data: Path, tmp_path: Path) -> None:
+    """The folder of a name may be a link: what it leads to is emptied of what is ours, and the link stays."""
+    (tmp_path / "disk").mkdir()
+    data.mkdir()
+    (data / "mine").symlink_to(tmp_path / "disk")
+    add("mine", [pack(own, tmp_path / "own.zip")])
+    assert (tmp_path / "disk" / "files").is_dir()
+    assert check("mine")[1] == ()
+    remove("mine")
+    assert added() == []
+    assert snapshot(tmp_path / "disk") == {}
+
+
+def test_what_nobody_added_is_not_listed(data: Path) -> None:
+    for name in ("a b", "by-path", "good"):
+        (data / name).mkdir(parents=True)
+        (data / name / "manifest.jsonl").write_text("")
+    assert added() == ["good"]
+
+
+# A picture of two animals
+
+
+def camera_traps(root: Path) -> Path:
+    """TerraIncognita as it is downloaded, tiny: two pictures a place, one of them of two classes."""
+    images, annotations = [], []
+    (root / "eccv_18_all_images_sm").mkdir(parents=True)
+    for number, place in enumerate((38, 46, 100, 43)):
+        for image in range(2):
+            name = f"{place}-{image}"
+            (root / "eccv_18_all_images_sm" / f"{name}.jpg").write_bytes(
+                encoded(picture(10 * number + image, (8, 6)), "JPEG")
+            )
+            images.append({"id": name, "file_name": f"{name}.jpg", "location": place})
+            annotations.append({"image_id": name, "category_id": image})
+    annotations.append({"image_id": "38-0", "category_id": 1})
+    categories = [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (root / "caltech_images_1.json").write_text(json.dumps(content))
+    return root
+
+
+def test_a_picture_of_two_classes_is_an_image_of_both_and_one_file(tmp_path: Path) -> None:
+    root = camera_traps(tmp_path / "terra")
+    manifest = add("terraincognita", [root])
+    assert open_manifest("terraincognita") == manifest
+    assert (len(manifest.images), manifest.files) == (9, 8)
+    assert manifest.several_classes == {"eccv_18_all_images_sm/38-0.jpg": ("cat", "dog")}
+    assert manifest.duplicates == ()
+    remarks = describe_data(manifest).remarks
+    assert "1 file of several classes, an image of each: eccv_18_all_images_sm/38-0.jpg (cat, dog)" in remarks
+    assert not any("=" in remark for remark in remarks)
+    (root / "eccv_18_all_images_sm" / "38-0.jpg").write_bytes(b"other")
+    _, changed = check("terraincognita")
+    assert [problem.path for problem in changed] == ["eccv_18_all_images_sm/38-0.jpg"]  # once
+    again = add("terraincognita", [root], replace=True)
+    assert [problem.path for problem in again.unreadable] == ["eccv_18_all_images_sm/38-0.jpg"]
+
+
+def test_a_copy_of_a_picture_of_two_classes_is_a_duplicate(tmp_path: Path) -> None:
+    root = camera_traps(tmp_path / "terra")
+    pictures = root / "eccv_18_all_images_sm"
+    shutil.copy(pictures / "38-0.jpg", pictures / "46-0.jpg")
+    (group,) = add("terraincognita", [root]).duplicates
+    assert group.across_domains
+    assert {image.path[-8:] for image in group.images} == {"38-0.jpg", "46-0.jpg"}
+
+
+def test_a_file_at_two_places_is_taken_once(tmp_path: Path) -> None:
+    root = camera_traps(tmp_path / "terra")
+    content = json.loads((root / "caltech_images_1.json").read_text())
+    content["images"].append({"id": "again", "file_name": "38-0.jpg", "location": 100})
+    content["annotations"].append({"image_id": "again", "category_id": 0})
+    (root / "caltech_images_1.json").write_text(json.dumps(content))
+    manifest = add("terraincognita", [root])
+    assert open_manifest("terraincognita") == manifest
+    assert [reason for _, reason in manifest.skipped] == ["annotated at a second location"] * 2
+
+
+def test_two_archives_as_terraincognita_is_published(data: Path, tmp_path: Path) -> None:
+    root = camera_traps(tmp_path / "terra")
+    parts = [
+        pack(root, tmp_path / "eccv_18_all_images_sm.tar.gz", ["eccv_18_all_images_sm"]),
+        tmp_path / "labels.json.zip",
+    ]
+    with zipfile.ZipFile(parts[1], "w") as archive:
+        archive.write(root / "caltech_images_1.json", "caltech_images_1.json")
+    assert add("terraincognita", parts).fingerprint == add("terraincognita", [root], replace=True).fingerprint
+
+
+def test_a_packed_file_that_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "notes.gz").write_bytes(gzip.compress(b"notes" * 1000))
+    with pytest.raises(InputError, match=r"notes.gz is not an archive"):
+        add("mine", [tmp_path / "notes.gz"])
