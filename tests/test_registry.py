@@ -17,7 +17,7 @@ def test_things_are_found_by_name_in_the_order_of_adding() -> None:
 def test_an_unknown_name_gets_the_names_there_are() -> None:
     found: Registry[int] = Registry("number")
     found.add("one", 1)
-    with pytest.raises(InputError, match="unknown number 'three'.*one"):
+    with pytest.raises(InputError, match=r"unknown number 'three'.*one"):
         found.find("three")
 
 
