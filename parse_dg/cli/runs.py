@@ -46,7 +46,7 @@ def info(options: argparse.Namespace, console: Console) -> None:
     import torch
 
     from parse_dg.files import cache_folder, data_folder
-    from parse_dg.runs.outcome import device_name, environment
+    from parse_dg.runs.scoring import device_name, environment
 
     table = Table(show_header=False, box=None)
     for name, version in environment().items():

@@ -34,8 +34,8 @@ DEFAULTS = {
 def train(options: argparse.Namespace, console: Console) -> None:
     """`parse-dg train`."""
     from parse_dg.cli.show.display import default_folder, print_result, run_with_display
+    from parse_dg.runs.tracking import require_trackers
     from parse_dg.training.launch import form_team
-    from parse_dg.training.tracking import require_trackers
 
     track = require_trackers(options.track)
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")

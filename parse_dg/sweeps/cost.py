@@ -21,9 +21,9 @@ from parse_dg.config import require
 from parse_dg.deploy.model_file import pick_device
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, read_finished, read_json, read_result
-from parse_dg.runs.outcome import device_name
+from parse_dg.runs.folder import read_config, read_environment, read_finished, read_result
 from parse_dg.runs.run import build_trainer, count_steps, prepare
+from parse_dg.runs.scoring import device_name
 from parse_dg.runs.two_stage import has_two_stages
 from parse_dg.sweeps.jobs import Job
 from parse_dg.training.check import Check
@@ -153,11 +153,12 @@ def read_timed(folders: Iterable[Path]) -> Iterable[Timed]:
         if not (folder / "environment.json").exists():
             continue
         try:
-            config, result, about = read_config(folder), read_result(folder), read_json(folder / "environment.json")
-            if result is not None and about["seconds"] > 0:
-                yield Timed(config, str(about["device"]), int(result["steps"]), float(about["seconds"]))
-        except (InputError, KeyError, TypeError, ValueError) as error:
+            config, result, about = read_config(folder), read_result(folder), read_environment(folder)
+        except InputError as error:
             log.info("%s is passed over: %s", folder, error)
+            continue
+        if result and about and about.seconds > 0:
+            yield Timed(config, about.device, result.steps, about.seconds)
 
 
 def measure(job: Job, steps: int = 5) -> Timed:

@@ -113,7 +113,7 @@ def test_the_same_journey_in_python(tiny: Tiny, tmp_path: Path) -> None:
     assert steps == [1, 2, 3, 4]
     model = load_model(tmp_path / "run")
     small, report = compact(model)
-    assert report.applications_after == result["active_applications"]
+    assert report.applications_after == result.active_applications
     target = open_benchmark(config.data).domain("photo")
     explanation = explain(small, target.images[0], of="roamer")
     assert explanation.explained == "roamer"
@@ -137,8 +137,8 @@ def test_target_images_change_nothing_before_the_end(tiny: Tiny, parse_run: Path
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert (tmp_path / "blind" / "metrics.jsonl").read_bytes() == (parse_run / "metrics.jsonl").read_bytes()
     known = json.loads((parse_run / "result.json").read_text())
-    assert result["validation"] == known["validation"]
-    assert result["target"]["loss"] != known["target"]["loss"]
+    assert result.to_dict()["validation"] == known["validation"]
+    assert result.target.loss != known["target"]["loss"]
 
 
 def test_a_model_predicts_one_image_as_it_predicts_many(parse_run: Path, tiny: Tiny) -> None:

@@ -38,7 +38,7 @@ def test_averaged_and_plain_runs_are_two_rows_of_a_table(erm_run: Path, tiny: Ti
         read_runs([erm_run, tmp_path / "swad"], "training-domain"), "training-domain"
     ).tables
     assert set(table.cells) == {"erm", "erm+swad"}
-    assert table.cells["erm+swad"]["sketch"].mean == result["target"]["accuracy"]
+    assert table.cells["erm+swad"]["sketch"].mean == result.target.fraction
 
 
 def test_a_run_in_two_stages_has_no_held_out_images(finished_run: FinishedRun) -> None:

@@ -120,7 +120,7 @@ def test_execute_returns_what_it_writes(tiny: Tiny, tmp_path: Path) -> None:
     seen: list[tuple[int, bool]] = []
     folder = tmp_path / "deep" / "down"
     result = execute(tiny("erm", training__steps=3), folder, lambda step, check: seen.append((step, bool(check))))
-    assert read(folder / "result.json") == json.loads(json.dumps(result))
+    assert read(folder / "result.json") == result.to_dict()
     assert seen == [(1, False), (2, True), (3, True)]
 
 
@@ -132,4 +132,4 @@ def test_epochs_are_of_the_training_images(tiny: Tiny, tmp_path: Path) -> None:
     _, split = prepare(config)
     assert sum(len(part.indices) for part in split.training) == 3 * 32
     assert count_steps(config, split) == 4  # half of 96 images, 12 a step
-    assert execute(config, tmp_path / "run", quiet)["steps"] == 4
+    assert execute(config, tmp_path / "run", quiet).steps == 4

@@ -30,6 +30,7 @@ from parse_dg.runs.evaluate import NamedAccuracy, evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
@@ -258,7 +259,7 @@ def test_swads_seed_changes_the_split_alone(made: Made, tmp_path: Path) -> None:
     for seed in (0, 1):
         folder = tmp_path / str(seed)
         result = execute(under("swad", seed=seed, **still), folder, quiet)
-        assert (result["seed"], result["trial"]) == (0, seed)
+        assert (result.seed, result.trial) == (0, seed)
         states.append(load_file(folder / "model.safetensors"))
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     assert read(tmp_path / "0" / "split.json")["validation"] != read(tmp_path / "1" / "split.json")["validation"]
@@ -293,20 +294,20 @@ def test_leave_one_domain_out_chooses_by_the_validation_domain_alone(
     (trainer,) = given
     assert [subset.domain.name for subset in trainer.validation] == ["paint"]
     assert set(trainer.sources) == {"photo", "cartoon"}
-    assert list(result["validation"]) == ["paint"]
-    assert result["validation"]["paint"]["images"] == 20
-    assert result["validation_mean_accuracy"] == result["validation"]["paint"]["accuracy"]
-    assert result["selection"].startswith("leave-one-domain-out")
+    assert list(result.validation) == ["paint"]
+    assert result.validation["paint"].images == 20
+    assert result.validation_mean_accuracy == result.validation["paint"].fraction
+    assert result.selection.startswith("leave-one-domain-out")
     lines = checks(tmp_path / "run")
     best = max(lines, key=lambda line: (line["validation_mean_accuracy"], -line["validation"]["paint"]["loss"]))
-    assert result["selected_step"] == best["step"]
+    assert result.selected_step == best["step"]
 
 
 def test_a_target_without_a_loss_is_still_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_number(*arguments: Any) -> Any:
-        return accuracy(*arguments)._replace(loss=float("nan"))
+        return replace(accuracy(*arguments), loss=float("nan"))
 
-    monkeypatch.setattr("parse_dg.runs.outcome.accuracy", no_number)
+    monkeypatch.setattr("parse_dg.runs.scoring.accuracy", no_number)
     execute(under("parse"), tmp_path / "run", quiet)
     assert read(tmp_path / "run" / "result.json")["target"]["loss"] is None
 
@@ -447,7 +448,7 @@ def test_a_run_that_says_nothing_of_its_images_is_taken_as_it_is(tmp_path: Path)
 @pytest.mark.parametrize("content", ["{}", "[]", '{"benchmark": 3}', '{"benchmark": {"name": "blueprints"}}'])
 def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
-    with pytest.raises(InputError, match=r"split\.json must say which images the run is of"):
+    with pytest.raises(InputError, match=r"split\.json is not what a run writes: benchmark"):
         require_same_images(tmp_path, open_benchmark(under("parse").data))
 
 
@@ -459,7 +460,7 @@ def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp
     folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
     (folder / "result.json").write_text(content)
     with pytest.raises(
-        InputError, match=r"result\.json (must hold the result of a run|is not valid JSON)"
+        InputError, match=r"result\.json is not (what a run writes|valid JSON)"
     ) as error:
         execute(under("parse"), folder, quiet)
     assert "\n" not in str(error.value)
@@ -484,7 +485,7 @@ def test_a_result_is_plain_json(made: Made) -> None:
 
 def shown(folder: Path, **changes: Any) -> str:
     console = Console(file=io.StringIO(), width=240)
-    print_result(console, read(folder / "result.json") | changes, folder)
+    print_result(console, RunResult.from_dict(read(folder / "result.json") | changes), folder)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -511,7 +512,7 @@ def test_a_seed_of_the_split_alone_is_shown(made: Made) -> None:
 
 def test_leakage_is_shown_where_there_is_any(made: Made) -> None:
     assert "leakage" not in shown(made("parse"))
-    assert "7 of them" in shown(made("parse"), leakage={"images": 7, "words": "7 of them"})
+    assert "7 of them" in shown(made("parse"), leakage={"images": 7, "of": 9, "words": "7 of them"})
 
 
 @pytest.mark.parametrize("name", ["[red]", "[/bold]", "art [old]"])
@@ -521,7 +522,7 @@ def test_a_domain_may_have_brackets_in_its_name(name: str, made: Made) -> None:
     changes = {
         "target": result["target"] | {"domain": name},
         "validation": {name: result["validation"]["photo"]},
-        "leakage": {"images": 3, "words": words},
+        "leakage": {"images": 3, "of": 9, "words": words},
     }
     said = shown(made("parse"), **changes)
     assert f"erm, {name} held out" in said

@@ -16,6 +16,7 @@ from parse_dg.errors import InputError
 from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
+from parse_dg.runs.result import Leakage
 from parse_dg.runs.two_stage import (
     Plateau,
     Schedule,
@@ -200,8 +201,9 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     seen: list[int] = []
     result = execute(config, tmp_path / "run", lambda step, check: seen.append(step))
     assert lowered == [(1, 0.1)] * 3 + [(2, 0.1)] * 3
-    assert result["stages"][0]["rates_fall_after"] == [4, 6, 8]  # the first check that counts is of step 2
-    assert result["stages"][0]["ended_by"].startswith("rates would have fallen a third time")
+    assert result.stages is not None
+    assert result.stages[0].rates_fall_after == (4, 6, 8)  # the first check that counts is of step 2
+    assert result.stages[0].ended_by.startswith("rates would have fallen a third time")
     assert seen == [*range(1, 9)] * 2
     sizes = [[len(subset.indices) for subset in trainer.batches.sampler.sources] for trainer in built]  # type: ignore[attr-defined]
     assert sizes == [[32, 32, 32], [40, 40, 40]]
@@ -213,7 +215,8 @@ def test_stage_2_has_the_steps_and_rates_of_stage_1_though_its_epochs_are_longer
 ) -> None:
     settings = {"training__epochs": 0.5, "training__check_every": 1, "optimizer__schedule": "cosine"}
     result = execute(tiny("erm_plus_plus", **{**SETTINGS, **settings}), tmp_path / "run", quiet)
-    assert result["steps"] == result["stages"][1]["steps"] == 4  # 96 training images, 12 a batch
+    assert result.stages is not None
+    assert result.steps == result.stages[1].steps == 4  # 96 training images, 12 a batch
     rates = [line["rates"] for line in checks(tmp_path / "run")]
     assert rates[:4] == rates[4:]
 
@@ -221,11 +224,11 @@ def test_stage_2_has_the_steps_and_rates_of_stage_1_though_its_epochs_are_longer
 def test_leakage_counts_what_stage_2_trains_on(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    def leakage(split: LeaveOneOut) -> dict[str, Any]:
+    def leakage(split: LeaveOneOut) -> Leakage:
         sizes.extend(len(subset.indices) for subset in split.training)
-        return {"images": 0}
+        return Leakage(images=0, of=40, words="")
 
-    monkeypatch.setattr("parse_dg.runs.outcome.leakage", leakage)
+    monkeypatch.setattr("parse_dg.runs.scoring.leakage", leakage)
     execute(tiny("erm_plus_plus", **{**SETTINGS, "training__steps": 1}), tmp_path / "run", quiet)
     assert sizes == [40, 40, 40]
 
@@ -243,9 +246,9 @@ def test_a_single_stage_is_a_run_like_any_other(tiny: Tiny, tmp_path: Path) -> N
     config = tiny("erm_plus_plus", **{**SETTINGS, "algorithm__stages": 1})
     assert not has_two_stages(config)
     result = execute(config, tmp_path / "run", quiet)
-    assert "stages" not in result
-    assert result["selection"].startswith("training-domain validation")
-    assert result["selection"].endswith("; weights: simple moving average up to the step")
+    assert result.stages is None
+    assert result.selection.startswith("training-domain validation")
+    assert result.selection.endswith("; weights: simple moving average up to the step")
     assert [line["step"] for line in checks(tmp_path / "run")] == [2, 4, 6, 8]
     assert all("stage" not in line for line in checks(tmp_path / "run"))
 

@@ -12,10 +12,11 @@ import torch
 from parse_dg.config import change, to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.outcome import device_name
+from parse_dg.runs.scoring import device_name
 from parse_dg.sweeps.cost import UNKNOWN, Cost, Estimate, Timed, duration, estimate_cost, measure, read_timed
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
+from tests.runs.helpers import environment_of
 
 HERE = device_name(torch.device("cpu"))
 
@@ -34,7 +35,7 @@ def finish(tmp_path: Path, erm_run: Path) -> Finish:
         result = json.loads((folder / "result.json").read_text())
         result["steps"] = config.training.steps if steps is None else steps
         (folder / "result.json").write_text(json.dumps(result))
-        (folder / "environment.json").write_text(json.dumps({"device": device, "seconds": seconds}))
+        (folder / "environment.json").write_text(json.dumps(environment_of(seconds, device).to_dict()))
         made.append(Job(config, folder))
         return made[-1]
 
@@ -135,7 +136,7 @@ def test_damaged_and_unfinished_runs_are_passed_over(finish: Finish, tiny: Tiny,
     (damaged[1].folder / "environment.json").write_text("[]")
     (damaged[2].folder / "config.json").write_text("{}}")
     (damaged[3].folder / "result.json").unlink()
-    (damaged[4].folder / "environment.json").write_text('{"device": "cpu", "seconds": 0}')
+    (damaged[4].folder / "environment.json").write_text(json.dumps(environment_of(0.0).to_dict()))
     found = list(read_timed([job.folder for job in (whole, *damaged)] + [tmp_path, tmp_path / "nowhere"]))
     assert found == [Timed(whole.config, HERE, 4, 40.0)]
 

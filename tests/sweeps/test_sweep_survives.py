@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import to_dict
-from parse_dg.runs.folder import OF_A_RESULT
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.state import is_busy
 from tests.conftest import Tiny
+from tests.runs.helpers import result_of
 
 SECONDS = 180.0
 """Longer than anything here takes, on however busy a machine."""
@@ -39,7 +39,7 @@ try:
                 time.sleep(0.4)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on it is one piece
                 print("finished", file=log, flush=True)
-            (folder / "result.json").write_text(json.dumps(dict.fromkeys({OF_A_RESULT!r})))
+            (folder / "result.json").write_text(json.dumps({result_of().to_dict()!r}))
 except Timeout:
     sys.exit(3)
 except KeyboardInterrupt:

@@ -10,11 +10,14 @@ from rich.console import Console
 from parse_dg.cli.show import sweep as display
 from parse_dg.cli.show.sweep import SweepView, clock, print_plan, print_report, sweep_display
 from parse_dg.config import to_dict
-from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
+from parse_dg.runs.folder import hold, write_json
+from parse_dg.runs.metrics import CheckLine
+from parse_dg.runs.result import SplitRecord
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, Standing, SweepReport
 from parse_dg.sweeps.state import Progress, is_busy, read_progress, read_state
 from tests.conftest import Tiny
+from tests.runs.helpers import check_of, environment_of, result_of
 
 
 @pytest.fixture
@@ -31,14 +34,14 @@ def jobs(tiny: Tiny, tmp_path: Path) -> list[Job]:
 def finish(job: Job, seconds: float) -> None:
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / "config.json", to_dict(job.config))
-    write_json(job.folder / "result.json", dict.fromkeys(OF_A_RESULT))
-    write_json(job.folder / "environment.json", {"seconds": seconds})
+    write_json(job.folder / "result.json", result_of().to_dict())
+    write_json(job.folder / "environment.json", environment_of(seconds).to_dict())
 
 
-def check(job: Job, *lines: object) -> None:
+def check(job: Job, *lines: CheckLine) -> None:
     """Checks in metrics.jsonl, the last line half written."""
     job.folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
+    text = "".join(json.dumps(line.to_dict()) + "\n" for line in lines)
     (job.folder / "metrics.jsonl").write_text(text + '{"step": 99, "valid')
 
 
@@ -92,10 +95,10 @@ def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
 def test_progress_is_that_of_the_last_whole_check(jobs: list[Job], tiny: Tiny) -> None:
     job = jobs[0]
     assert read_progress(job) == Progress(0, 4, None)
-    check(job, {"step": 1, "validation_mean_accuracy": 0.25}, {"step": 2, "validation_mean_accuracy": 0.5})
+    check(job, check_of(1, {"photo": 0.25}, validation_mean_accuracy=0.25), check_of(2, {"photo": 0.5}))
     assert read_progress(job) == Progress(2, 4, 0.5)
     assert read_progress(job).text() == "step 2 of 4, source validation 50.0%"
-    check(job, {"stage": 2, "step": 1, "validation_mean_accuracy": None})
+    check(job, check_of(1, {}, stage=2))
     assert read_progress(job).text() == "stage 2, step 1 of 4"
 
 
@@ -103,7 +106,15 @@ def test_steps_of_epochs_are_counted_once_the_split_is_written(jobs: list[Job], 
     job = jobs[0]._replace(config=tiny("erm", training__epochs=2))
     assert read_progress(job).text() == "step 0"
     job.folder.mkdir(parents=True)
-    write_json(job.folder / "split.json", {"training_images": {"photo": 32, "paint": 32}})
+    split = SplitRecord(
+        benchmark=result_of().benchmark,
+        scheme="holdout20",
+        trial=0,
+        training_images={"photo": 32, "paint": 32},
+        validation={},
+        target={"sketch": "all"},
+    )
+    write_json(job.folder / "split.json", split.to_dict())
     assert read_progress(job).steps == 16  # 2 × 64 images, 8 at a time
 
 
@@ -132,7 +143,7 @@ def test_a_terminal_shows_every_running_job(
     jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(display, "ROWS", 2)
-    check(jobs[0], {"step": 2, "validation_mean_accuracy": 0.5})
+    check(jobs[0], check_of(2, {"photo": 0.5}))
     console, out = printed(terminal=True)
     with sweep_display(console, tmp_path) as observe:
         observe(standing(running=jobs[:1], elsewhere=jobs[1:4], waiting=jobs[4:]), None)
