@@ -1,4 +1,4 @@
-"""The one exception that is the user's to mend."""
+"""What is the user's to mend."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,17 @@ class InputError(ValueError):
     The command line shows its message as one line and exits with code 2; anything else that is raised is a
     bug of ours and keeps its traceback.
     """
+
+
+class FieldError(InputError):
+    """A value that cannot be used, with the path of its field or the name of its option."""
+
+    def __init__(self, path: str, found: object, expected: str) -> None:
+        super().__init__(path, found, expected)
+        self.path, self.found, self.expected = path, found, expected
+
+    def __str__(self) -> str:
+        return f"{self.path} must be {self.expected}, found {self.found!r}"
 
 
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:
