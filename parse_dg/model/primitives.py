@@ -14,10 +14,7 @@ from torch.nn import functional as F
 
 from parse_dg.config import require
 from parse_dg.model import fused
-from parse_dg.model.geometry import grid_axis
-
-MIN_VARIANCE = 1e-6
-"""The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
+from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
 MIN_WINDOW = 0.01
 """Within a window of so many cells the peak is alone, whatever the map; a far smaller one would overflow."""

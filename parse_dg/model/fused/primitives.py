@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from parse_dg.model.primitives import MIN_VARIANCE
+from parse_dg.model.geometry import MIN_VARIANCE
 
 MIN = tl.constexpr(MIN_VARIANCE)
 LARGEST = 2**14
