@@ -10,11 +10,11 @@ from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.benchmarks import DataConfig
 from parse_dg.data.sampling import SamplingConfig
 from parse_dg.data.splits import SplitConfig
-from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.model.backbones.backbone import BackboneConfig
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import TrainingConfig
 
 
@@ -39,7 +39,9 @@ class RunConfig(Config):
     def check(self) -> None:
         self.protocol.check_against(self.split)
         if self.averaging.kind == "swad":
-            expected = "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
+            expected = (
+                "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
+            )
             self.require(self.protocol.selection != "oracle", "protocol.selection", expected)
         if isinstance(self.algorithm, ErmPlusPlusConfig) and self.algorithm.stages == 2:
             self._check_two_stages()

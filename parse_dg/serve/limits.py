@@ -18,7 +18,7 @@ CLIENTS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits(Config):
+class ServiceLimits(Config):
     """Everything that bounds what the service takes on."""
 
     max_bytes: Count = 10 * MEBIBYTE
