@@ -60,5 +60,5 @@ def test_a_type_checker_sees_the_names_that_python_finds() -> None:
 
 
 def test_explain_is_the_function_whatever_is_imported_first() -> None:
-    code = "import parse_dg.explain.contrast\nassert parse_dg.explain.__name__ == 'explain' and callable(parse_dg.explain)"
+    code = "import parse_dg.explain.contrast\nassert parse_dg.explain.__module__ == 'parse_dg.explain.explanation'"
     assert "torch" in imported(code)
