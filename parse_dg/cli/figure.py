@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import SELECTIONS, Commands, add_model
+from parse_dg.cli.options import SELECTION_NAMES, Commands, add_model
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from parse_dg.explain.figures.examples import Asked
+    from parse_dg.explain.figures.examples import FigureRequest
 
 WIDTHS = {"column": 3.3, "page": 7.0}
 """In inches."""
@@ -59,10 +59,10 @@ def against_k(options: argparse.Namespace, console: "Console") -> None:
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
 
 
-def _asked(options: argparse.Namespace) -> "Asked":
-    from parse_dg.explain.figures.examples import Asked
+def _asked(options: argparse.Namespace) -> "FigureRequest":
+    from parse_dg.explain.figures.examples import FigureRequest
 
-    return Asked(
+    return FigureRequest(
         folder=options.run,
         path=options.out,
         width=options.width,
@@ -139,7 +139,7 @@ def _add_k(figures: Commands) -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{SELECTIONS} (default: training-domain)",
+        help=f"{SELECTION_NAMES} (default: training-domain)",
     )
     figure.add_argument("--spread", default="se", metavar="NAME", help="what the bars are: se or std (default: se)")
     _add_out(figure, "k")

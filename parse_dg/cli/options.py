@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     Commands = argparse._SubParsersAction
 
-SELECTIONS = "training-domain, leave-one-domain-out, oracle"
+SELECTION_NAMES = "training-domain, leave-one-domain-out, oracle"
 
 
 def add_device(command: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from parse_dg.cli.show.predictions import Answer
+    from parse_dg.cli.show.predictions import PredictedImage
     from parse_dg.data.images import ImageError
     from parse_dg.deploy.image_batches import LoadedImage
     from parse_dg.deploy.model_file import Model
@@ -72,9 +72,9 @@ def predict(options: argparse.Namespace, console: "Console") -> None:
 
 def _write(options: argparse.Namespace, predictor: "Predictor", tally: Tally, console: "Console") -> None:
     """Predict and print image after image."""
-    from parse_dg.cli.show.predictions import Shown, write_csv, write_jsonl, write_tables
+    from parse_dg.cli.show.predictions import OutputFields, write_csv, write_jsonl, write_tables
 
-    shown = Shown(
+    shown = OutputFields(
         classes=min(options.top, len(predictor.classes)),
         relations=RELATIONS if options.explain else 0,
         pictures=options.pictures is not None,
@@ -90,8 +90,8 @@ def _write(options: argparse.Namespace, predictor: "Predictor", tally: Tally, co
                 write_tables(answers, shown, predictor, console)
 
 
-def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) -> Iterator["Answer"]:
-    from parse_dg.cli.show.predictions import Answer
+def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) -> Iterator["PredictedImage"]:
+    from parse_dg.cli.show.predictions import PredictedImage
     from parse_dg.deploy.image_batches import load_batches
 
     images = _files(options.images, tally)
@@ -100,7 +100,7 @@ def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) 
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)
             else:
-                yield Answer(prediction)
+                yield PredictedImage(prediction)
             tally.predicted += 1
         sys.stdout.flush()
 
@@ -120,10 +120,10 @@ def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
 
 def _explained(
     model: "Model", image: "LoadedImage", prediction: "Prediction", options: argparse.Namespace
-) -> "Answer":
+) -> "PredictedImage":
     import torch
 
-    from parse_dg.cli.show.predictions import Answer
+    from parse_dg.cli.show.predictions import PredictedImage
     from parse_dg.explain.explanation import explain
     from parse_dg.explain.figures.explanation import explanation_figure
 
@@ -136,7 +136,7 @@ def _explained(
         explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, writing)
         writing.replace(picture)
     strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
-    return Answer(prediction, strongest if options.explain else (), picture)
+    return PredictedImage(prediction, strongest if options.explain else (), picture)
 
 
 def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:

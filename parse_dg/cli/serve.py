@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from parse_dg.cli.options import Commands, add_model
 from parse_dg.config import require
 from parse_dg.errors import InputError
-from parse_dg.serve.limits import MEBIBYTE, Limits
+from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def _require_packages() -> None:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
 
 
-def _limits(options: argparse.Namespace, shared: bool) -> Limits:
+def _limits(options: argparse.Namespace, shared: bool) -> ServiceLimits:
     rate = options.rate if options.rate is not None else RATE if shared else 0.0
     require(0 < options.max_upload <= 1024, "--max-upload", options.max_upload, "more than 0 and at most 1024")
-    return Limits(
+    return ServiceLimits(
         max_bytes=ceil(options.max_upload * MEBIBYTE),
         max_pixels=options.max_pixels,
         rate=rate,
@@ -100,16 +100,16 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--max-upload",
         type=float,
-        default=Limits.max_bytes / MEBIBYTE,
+        default=ServiceLimits.max_bytes / MEBIBYTE,
         metavar="MB",
-        help=f"of one upload, in MiB (default: {Limits.max_bytes / MEBIBYTE:g})",
+        help=f"of one upload, in MiB (default: {ServiceLimits.max_bytes / MEBIBYTE:g})",
     )
     limits.add_argument(
         "--max-pixels",
         type=int,
-        default=Limits.max_pixels,
+        default=ServiceLimits.max_pixels,
         metavar="N",
-        help=f"of one image (default: {Limits.max_pixels:,})",
+        help=f"of one image (default: {ServiceLimits.max_pixels:,})",
     )
     limits.add_argument(
         "--rate",
@@ -121,22 +121,22 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--timeout",
         type=float,
-        default=Limits.timeout,
+        default=ServiceLimits.timeout,
         metavar="S",
-        help=f"seconds in which a request must have arrived (default: {Limits.timeout:g})",
+        help=f"seconds in which a request must have arrived (default: {ServiceLimits.timeout:g})",
     )
     limits.add_argument(
         "--max-batch",
         type=int,
-        default=Limits.max_batch,
+        default=ServiceLimits.max_batch,
         metavar="N",
-        help=f"images in one pass of the network (default: {Limits.max_batch})",
+        help=f"images in one pass of the network (default: {ServiceLimits.max_batch})",
     )
     limits.add_argument(
         "--max-wait",
         type=float,
-        default=1000 * Limits.max_wait,
+        default=1000 * ServiceLimits.max_wait,
         metavar="MS",
         help="milliseconds that an image waits for others that are being decoded "
-        f"(default: {1000 * Limits.max_wait:g})",
+        f"(default: {1000 * ServiceLimits.max_wait:g})",
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import SELECTIONS, Commands
+from parse_dg.cli.options import SELECTION_NAMES, Commands
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 
@@ -229,7 +229,7 @@ def add_commands(commands: Commands) -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{SELECTIONS} (default: training-domain)",
+        help=f"{SELECTION_NAMES} (default: training-domain)",
     )
     command.add_argument(
         "--spread",

@@ -14,7 +14,7 @@ from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser, figure, main
 from parse_dg.cli import export as cli_export
-from parse_dg.cli.options import SELECTIONS
+from parse_dg.cli.options import SELECTION_NAMES
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.deploy import export, predictor
 from parse_dg.explain.figures import page
@@ -155,7 +155,7 @@ def test_the_defaults_that_help_says_are_those_of_the_code() -> None:
     assert (measure.within, measure.swaps) == (collapse.WITHIN, structure_use.SWAPS)
     assert read(["report", "RUN"]).images == gather.IMAGES
     assert read(["train"]).checkpoint_every == keeper.EVERY
-    assert SELECTIONS.split(", ") == list(protocol.SELECTIONS)
+    assert SELECTION_NAMES.split(", ") == list(protocol.SELECTION_NAMES)
     assert figure.WIDTHS == page.WIDTHS
     assert (cli_export.FORMATS, cli_export.TOLERANCE) == (export.FORMATS, export.TOLERANCE)
 
