@@ -25,7 +25,7 @@ def fits(maps: Float[Tensor, "B K H W"]) -> bool:
     return triton.next_power_of_2(K) * triton.next_power_of_2(H * W) <= LARGEST  # type: ignore[no-any-return]
 
 
-def describe(
+def to_descriptors(
     evidence: Float[Tensor, "B K H W"], temperature: Float[Tensor, ""]
 ) -> tuple[Float[Tensor, "B K 2"], Float[Tensor, "B K"], Float[Tensor, "B K 2"], Float[Tensor, "B K H W"]]:
     """Heat maps H → centre, presence, extent, and the normalised heat maps."""
