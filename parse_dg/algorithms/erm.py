@@ -9,22 +9,19 @@ from typing import ClassVar
 
 import torch
 
-from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, Share
 from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErmConfig:
+class ErmConfig(Config):
     """Settings of ERM."""
 
     name: ClassVar[str] = "erm"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Erm(Pooled):
@@ -47,6 +44,6 @@ class Erm(Pooled):
         )
         self.config = config
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, LossTerms, Turn, grouped
+from parse_dg.algorithms.base import Group, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative, Share
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
@@ -25,18 +25,14 @@ EPS = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SagNetConfig:
+class SagNetConfig(Config):
     """Settings of SagNet."""
 
     name: ClassVar[str] = "sagnet"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, "algorithm.weight", self.weight, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Exchange(NamedTuple):
@@ -81,13 +77,13 @@ class SagNet(Pooled):
         share = torch.rand((size, 1), generator=generator)
         return Exchange(share, torch.randperm(size, generator=generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The first turn: the classes, from content under a mixed style."""
         features = self._wide_features(example, generator)
         mixed = mix_style(features, self._drawn(features, generator))
         return {"cross_entropy": self.cross_entropy(self.classifier(mixed), example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         yield Turn(self.losses(example, generator), ("backbone", "head"))
         features = self._wide_features(example, generator)
         swapped = swap_content(features.detach(), self._drawn(features, generator))
@@ -103,7 +99,7 @@ class SagNet(Pooled):
         drawn = self.draw(len(features), generator)
         return Exchange(*(part.to(features.device, non_blocking=True) for part in drawn))
 
-    def _wide_features(self, example: Example, generator: torch.Generator) -> Float[Tensor, "B D"]:
+    def _wide_features(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "B D"]:
         """Pooled features, in float32 at least: a variance needs the digits."""
         features = self.features(example.images, generator)
         return features.to(torch.promote_types(features.dtype, torch.float32))

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
-from parse_dg.errors import InputError
+from parse_dg.errors import BusyError, InputError
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
@@ -33,10 +33,6 @@ from parse_dg.wording import first_line
 
 LOCK = ".lock"
 R = TypeVar("R", bound=Jsonable)
-
-
-class BusyError(InputError):
-    """Another process is at this run."""
 
 
 @contextmanager

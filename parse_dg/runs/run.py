@@ -12,6 +12,7 @@ import torch
 from parse_dg.algorithms import Algorithm, build_algorithm
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt.method import learn_vocabulary
+from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -19,14 +20,23 @@ from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, write_json, writing_to
+from parse_dg.runs.folder import (
+    claim,
+    hold,
+    read_finished,
+    read_result,
+    require_same_images,
+    write_json,
+    writing_to,
+)
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.runs.metrics import check_line, read_checks
 from parse_dg.runs.parts import describe_split, scored_subsets
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.scoring import Choice, how_chosen, run_environment, score_weights, summarise
-from parse_dg.runs.tracking import Following, open_trackers
+from parse_dg.runs.tracking import Tracking, open_trackers
 from parse_dg.runs.two_stage import (
     SELECTION,
     Steering,
@@ -35,8 +45,6 @@ from parse_dg.runs.two_stage import (
     has_two_stages,
     name_whole,
 )
-from parse_dg.model.backbones.backbone import build_backbone
-from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
@@ -79,7 +87,7 @@ def execute(
     team.require_divisible(config.training.batch_per_domain)
     device = team.device or pick_device(config.training.device)
     trainer = build_trainer(config, benchmark, split, device, team=team)
-    with hold(folder) if team.first else nullcontext(), Following() as following:
+    with hold(folder) if team.first else nullcontext(), Tracking() as following:
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished

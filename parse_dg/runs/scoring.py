@@ -23,7 +23,7 @@ from parse_dg.runs.result import (
 from parse_dg.training.accuracy import accuracy
 from parse_dg.training.averaging import AveragingReport, ValleyReport
 from parse_dg.training.check import Best
-from parse_dg.training.protocol import SELECTIONS, describe
+from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.training.trainer import Trainer
 
 
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 def how_chosen(config: RunConfig, trainer: Trainer) -> Choice:
     """What is to be said of the weights of a plain run, or of averaged ones."""
-    by_check, averaged = SELECTIONS[config.protocol.selection], trainer.averaging.report()
+    by_check, averaged = SELECTION_NAMES[config.protocol.selection], trainer.averaging.report()
     if averaged is None:
         return Choice(by_check)
     if not isinstance(averaged, ValleyReport):
@@ -62,7 +62,7 @@ def summarise(
     plain: ScoredWeights | None = None,
 ) -> RunResult:
     """Which number is the result, on which images, and how the weights were chosen; `plain`: without averaging."""
-    rules = (*describe(config.protocol, config.split)[:-1], f"{chosen.selection}.")
+    rules = (*protocol_sentences(config.protocol, config.split)[:-1], f"{chosen.selection}.")
     step = scored.selected_step if chosen.step is None else chosen.step
     return RunResult(
         algorithm=config.algorithm.name,
@@ -102,7 +102,7 @@ def score_weights(
         ),
         validation=check.validation,
         validation_mean_accuracy=check.mean_accuracy,
-        selection=SELECTIONS[config.protocol.selection],
+        selection=SELECTION_NAMES[config.protocol.selection],
         selected_step=check.step,
         oracle=oracle,
         active_applications=None if active is None else active.shape[1],

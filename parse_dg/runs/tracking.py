@@ -40,7 +40,7 @@ class Tracker(Protocol):
         ...
 
 
-class Followed(NamedTuple):
+class TrackedRun(NamedTuple):
     """The run that a tracker is opened for."""
 
     folder: Path
@@ -60,7 +60,7 @@ def open_trackers(
     is missing or nobody is logged in; anything else that goes wrong, now or later, is a warning, once.
     """
     wanted = require_trackers(names)
-    followed = Followed(folder, config, earlier)
+    followed = TrackedRun(folder, config, earlier)
     return [_Guarded(name, followed) for name in wanted]
 
 
@@ -74,7 +74,7 @@ def require_trackers(names: Iterable[str]) -> list[str]:
     return wanted
 
 
-class Following:
+class Tracking:
     """The trackers of a run as one, closed with it: `result` is what they are told at the end of the `with` block.
 
     It stays None where the run is broken off.
@@ -89,7 +89,7 @@ class Following:
         for tracker in self.trackers:
             tracker.record(line)
 
-    def __enter__(self) -> "Following":
+    def __enter__(self) -> "Tracking":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -100,7 +100,7 @@ class Following:
 class TensorBoard:
     """Events in FOLDER/tensorboard, shown by `tensorboard --logdir FOLDER`."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: TrackedRun) -> None:
         self.steps = StepCounter(followed.earlier)
         writer = _imported("tensorboard").SummaryWriter
         folder = followed.folder / "tensorboard"
@@ -122,7 +122,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of Weights & Biases, its files in FOLDER/wandb; WANDB_MODE, WANDB_ENTITY and their kin are heeded."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: TrackedRun) -> None:
         self.steps = StepCounter()
         wandb = _imported("wandb")
         settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
@@ -150,16 +150,16 @@ class WeightsAndBiases:
         self.run.finish(exit_code=1 if result is None else 0)
 
 
-class Packaged(NamedTuple):
+class TrackerPackage(NamedTuple):
     """A tracker, and the module that it needs."""
 
-    build: Callable[[Followed], Tracker]
+    build: Callable[[TrackedRun], Tracker]
     module: str
 
 
 TRACKERS = {
-    "tensorboard": Packaged(TensorBoard, "torch.utils.tensorboard"),
-    "wandb": Packaged(WeightsAndBiases, "wandb"),
+    "tensorboard": TrackerPackage(TensorBoard, "torch.utils.tensorboard"),
+    "wandb": TrackerPackage(WeightsAndBiases, "wandb"),
 }
 """Every tracker by name, which is also that of the extra that brings its package."""
 
@@ -185,7 +185,7 @@ def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def run_id(followed: Followed) -> str:
+def run_id(followed: TrackedRun) -> str:
     """The same whenever the run in this folder is resumed; another for other folders and configurations."""
     known = json.dumps([str(followed.folder.resolve()), followed.config], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()[:16]
@@ -194,7 +194,7 @@ def run_id(followed: Followed) -> str:
 class _Guarded:
     """A tracker that cannot stop a run: the first thing that goes wrong is a warning, then it is left alone."""
 
-    def __init__(self, name: str, followed: Followed) -> None:
+    def __init__(self, name: str, followed: TrackedRun) -> None:
         self.name = name
         self.tracker: Tracker | None = None
         try:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from parse_dg.errors import FailedError
 from parse_dg.training.accuracy import Accuracy
 
-State = dict[str, torch.Tensor]
+StateDict = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ class Best(NamedTuple):
     """The check that was best on validation, and the weights it saw."""
 
     check: Check
-    state: State
+    state: StateDict
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(FailedError):
     """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
 
     def __init__(self, step: int, losses: dict[str, float], best: Best | None):

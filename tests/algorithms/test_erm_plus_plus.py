@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
-from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.errors import InputError
 from parse_dg.training.averaging import AveragingConfig, MovingAverage
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
@@ -74,10 +72,10 @@ def small(**settings: Any) -> ErmPlusPlus:
     return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
 
 
-def example(seed: int = 0) -> Example:
+def example(seed: int = 0) -> Minibatch:
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(6, 3, 2, 2, generator=generator)
-    return Example(images, torch.arange(6) % 5, torch.arange(6) // 2)
+    return Minibatch(images, torch.arange(6) % 5, torch.arange(6) // 2)
 
 
 def moved(before: dict[str, Tensor], algorithm: ErmPlusPlus) -> set[str]:
@@ -144,16 +142,3 @@ def test_the_average_counts_the_steps_of_the_network() -> None:
 
 
 # settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"linear_steps": -1}, r"algorithm\.linear_steps must be 0 or more, found -1"),
-        ({"dropout": 1.0}, r"algorithm\.dropout must be between 0 and 1, found 1\.0"),
-        ({"stages": "3"}, "unknown stages '3': valid are 1, 2"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        change(ErmPlusPlusConfig(), settings)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parse_dg.algorithms import build_algorithm
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
@@ -18,7 +18,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.explanation import explain
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.tuples import count
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 
 each_enumeration = pytest.mark.parametrize("enumeration", ["distinct", "paper"])
@@ -100,21 +100,10 @@ def test_64_primitives_take_a_moment(enumeration: str) -> None:
     vocabulary = build(64, 20_000, enumeration=enumeration)
     assert perf_counter() - start < 1  # 0.02 s
     assert all(block.size <= 20_000 for block in vocabulary.blocks)
-    assert count("orient", 64, enumeration) > 4_000_000  # type: ignore[arg-type]
+    assert PREDICATES["orient"].count(64, enumeration) > 4_000_000  # type: ignore[arg-type]
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("budget", [0, -5])
-def test_a_budget_of_nothing(budget: int) -> None:
-    with pytest.raises(InputError, match=rf"vocabulary\.budget must be none or at least 1, found {budget}"):
-        VocabularyConfig(budget=budget)
-
-
-def test_a_negative_draw() -> None:
-    with pytest.raises(InputError, match=r"vocabulary\.draw must be at least 0, found -1"):
-        VocabularyConfig(draw=-1)
 
 
 def test_a_budget_below_the_number_of_primitives() -> None:
@@ -153,7 +142,7 @@ def test_a_network_of_64_primitives_trains() -> None:
     model = model_of(64, 2000)
     parse = model.parse().train()
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    example = Example(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
+    example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
     terms = parse.losses(example, torch.Generator().manual_seed(0))
     torch.stack(list(terms.values())).sum().backward()
     composition = parse.network.structure.composition

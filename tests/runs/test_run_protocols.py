@@ -14,24 +14,23 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from parse_dg.cli.show.display import print_accuracies, print_result
 from parse_dg.config import change
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import ProtocolConfig, describe
-from parse_dg.runs import compact
-from parse_dg.runs import evaluate
+from parse_dg.runs import compact, evaluate
 from parse_dg.runs.compact import compact_run
 from parse_dg.runs.config import RunConfig
-from parse_dg.cli.show.display import print_accuracies, print_result
 from parse_dg.runs.evaluate import NamedAccuracy, evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
+from parse_dg.training.accuracy import Accuracy, accuracy
+from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.runs.helpers import REPEATED, checks, quiet, read, repeated
@@ -99,7 +98,7 @@ def test_the_rules_are_in_the_run(name: str, made: Made) -> None:
     written = read(made(name) / "config.json")
     assert {"split", "sampling", "protocol"} <= set(written)
     assert read_config(made(name)) == config
-    rules = describe(config.protocol, config.split)
+    rules = protocol_sentences(config.protocol, config.split)
     assert result["protocol"] == {"name": config.protocol.name, "rules": rules}
     assert result["leakage"]["images"] == 0
     assert "leakage: 0 of the" in result["leakage"]["words"]
@@ -448,7 +447,7 @@ def test_a_run_that_says_nothing_of_its_images_is_taken_as_it_is(tmp_path: Path)
 @pytest.mark.parametrize("content", ["{}", "[]", '{"benchmark": 3}', '{"benchmark": {"name": "blueprints"}}'])
 def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
-    with pytest.raises(InputError, match=r"split\.json is not what a run writes: benchmark"):
+    with pytest.raises(InputError, match=r"split\.json is not what a run writes: "):
         require_same_images(tmp_path, open_benchmark(under("parse").data))
 
 
@@ -459,9 +458,7 @@ def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
 def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
     (folder / "result.json").write_text(content)
-    with pytest.raises(
-        InputError, match=r"result\.json is not (what a run writes|valid JSON)"
-    ) as error:
+    with pytest.raises(InputError, match=r"result\.json is not (what a run writes|valid JSON)") as error:
         execute(under("parse"), folder, quiet)
     assert "\n" not in str(error.value)
 

@@ -7,19 +7,19 @@ so that a discriminator recognises the image's class in them (REINFORCE). Predic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
-from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, Spoken
+from parse_dg.algorithms.base import LossTerms, Minibatch
+from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, NotNegative, Share, at_least
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
@@ -28,39 +28,30 @@ from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class GvrtConfig:
+class GvrtConfig(Config):
     """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
 
     name: ClassVar[str] = "gvrt"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
     encoder: EncoderName = "trained"
     """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
-    width: int = 128
+    width: Count = 128
     """Of the joint space, the word embeddings and the LSTMs."""
-    align: float = 1.0
+    align: NotNegative = 1.0
     """On the distance between image and sentence in the joint space, and on the class read from the image there."""
-    tokens: float = 1.0
+    tokens: NotNegative = 1.0
     """λ, on the cross-entropy of the words; 0.1 on DomainBed's data sets."""
-    reinforce: float = 1.0
+    reinforce: NotNegative = 1.0
     """λ, on REINFORCE; 0.1 on DomainBed's data sets."""
-    discriminator: float = 1.0
+    discriminator: NotNegative = 1.0
     """On the discriminator's cross-entropy."""
-    word_count: int = 1
+    word_count: Count = 1
     """How often a word must occur in the training captions to be known."""
-    caption_length: int = 64
+    caption_length: Annotated[int, at_least(3)] = 64
     """How many words of a caption are read, its beginning and end included."""
-    sample_length: int = 80
+    sample_length: Count = 80
     """How many words a made-up sentence has at most."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "algorithm")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
-        for name in ("align", "tokens", "reinforce", "discriminator"):
-            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
-        for name, least in (("width", 1), ("word_count", 1), ("caption_length", 3), ("sample_length", 1)):
-            found = getattr(self, name)
-            require(found >= least, f"algorithm.{name}", found, f"at least {least}")
 
 
 class Gvrt(Pooled):
@@ -94,7 +85,7 @@ class Gvrt(Pooled):
         self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
         self.register_buffer("words", vocabulary.to_bytes())  # so that a saved model can put things in words
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         if example.captions is None:
             raise InputError("gvrt needs a sentence about every image, found a batch that has none")
         features = self.features(example.images, generator)
@@ -126,7 +117,7 @@ class Gvrt(Pooled):
             terms["reinforce"] = config.reinforce * self._reinforce(about, labels, generator)
         return terms
 
-    def _per_word(self, spoken: Spoken) -> Float[Tensor, ""]:
+    def _per_word(self, spoken: WordLikelihoods) -> Float[Tensor, ""]:
         """The mean over domains of the mean over their words of -log p; all other terms are plain means."""
         parts = zip(*(part.chunk(self.domains) for part in spoken), strict=True)
         return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()

@@ -12,7 +12,7 @@ from parse_dg.wording import percent, plural
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CompactionRow:
     """One run, or the mean of several. The names of the fields are those of the CSV file."""
 
     data: str
@@ -41,7 +41,7 @@ NAMES = ("data", "target", "seed")
 """The fields that say what a row is of."""
 UNKNOWN = "–"
 
-CELLS: dict[str, Callable[[Row], str]] = {
+CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "data": lambda row: row.data,
     "target": lambda row: row.target,
     "seed": lambda row: row.seed,
@@ -62,9 +62,9 @@ FOOTNOTE = (
 )
 
 
-def table_rows(reports: Sequence[CompactionReport]) -> list[Row]:
+def table_rows(reports: Sequence[CompactionReport]) -> list[CompactionRow]:
     """The runs by data set, in the order given, with a mean below every data set that has several."""
-    rows: list[Row] = []
+    rows: list[CompactionRow] = []
     for data in dict.fromkeys(report.benchmark.name for report in reports):
         group = [table_row(report) for report in reports if report.benchmark.name == data]
         rows += group
@@ -73,33 +73,33 @@ def table_rows(reports: Sequence[CompactionReport]) -> list[Row]:
     return rows
 
 
-def text_cells(rows: Sequence[Row]) -> list[list[str]]:
+def text_cells(rows: Sequence[CompactionRow]) -> list[list[str]]:
     """Every row as it is read, a cell for every heading of `CELLS`."""
     return [[cell(row) for cell in CELLS.values()] for row in rows]
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[CompactionRow]) -> str:
     """The table in Markdown."""
     return markdown_table(list(CELLS), text_cells(rows), names=len(NAMES))
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[CompactionRow]) -> str:
     """The table as comma-separated values, unrounded; fractions instead of percentages."""
-    return csv_table([field.name for field in fields(Row)], [astuple(row) for row in rows])
+    return csv_table([field.name for field in fields(CompactionRow)], [astuple(row) for row in rows])
 
 
-def view_tables(rows: Sequence[Row], threshold: float) -> tuple[TextTable, ...]:
+def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTable, ...]:
     """The means of each data set, and those of each target."""
     lossless = " (lossless)" if threshold == 0 else ""
     note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}."
-    by_data: dict[tuple[str, float], list[Row]] = {}
-    by_target: dict[tuple[str, float, str], list[Row]] = {}
+    by_data: dict[tuple[str, float], list[CompactionRow]] = {}
+    by_target: dict[tuple[str, float, str], list[CompactionRow]] = {}
     for row in rows:  # what had another vocabulary has a row of its own
         by_data.setdefault((row.data, row.applications_before), []).append(row)
         by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
     numbers = [name for name in CELLS if name not in NAMES]
 
-    def text(group: Sequence[Row], *names: str) -> tuple[str, ...]:
+    def text(group: Sequence[CompactionRow], *names: str) -> tuple[str, ...]:
         mean_of = _mean(group)
         return (*names, *(CELLS[name](mean_of) for name in numbers), str(len(group)))
 
@@ -120,10 +120,10 @@ def view_tables(rows: Sequence[Row], threshold: float) -> tuple[TextTable, ...]:
     )
 
 
-def table_row(report: CompactionReport) -> Row:
+def table_row(report: CompactionReport) -> CompactionRow:
     """One run."""
     target = report.domains[report.target]
-    return Row(
+    return CompactionRow(
         data=report.benchmark.name,
         target=report.target,
         seed=str(report.seed),
@@ -145,10 +145,10 @@ def table_row(report: CompactionReport) -> Row:
     )
 
 
-def _mean(rows: Sequence[Row]) -> Row:
-    numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(Row) if f.name not in NAMES}
+def _mean(rows: Sequence[CompactionRow]) -> CompactionRow:
+    numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(CompactionRow) if f.name not in NAMES}
     means: dict[str, Any] = {name: None if None in some else mean(some) for name, some in numbers.items()}
-    return Row(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
+    return CompactionRow(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
 
 
 def _change(before: float, after: float, say: Callable[[float], str]) -> str:

@@ -9,11 +9,13 @@ does not depend on how many others are made.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, radians, sin
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from parse_dg.config import Config, Count, Rule
 from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
 from parse_dg.data.blueprints.drawing import parts_alone as draw_parts_alone
 from parse_dg.errors import InputError, unknown
@@ -103,18 +105,13 @@ _NOUNS = {"photo": "photo", "cartoon": "cartoon", "sketch": "sketch", "paint": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlueprintsConfig:
-    """Which images: `seed` in [0, 2^32), `images_per_class` for every class in every domain."""
+class BlueprintsConfig(Config):
+    """Which images are drawn."""
 
-    seed: int = 0
-    images_per_class: int = 240
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise InputError(f"seed is {self.seed!r}: valid are whole numbers from 0 to {2**32 - 1}")
-        count = self.images_per_class
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError(f"images_per_class is {count!r}: valid are whole numbers from 1")
+    seed: Annotated[int, Rule(f"from 0 to {2**32 - 1}", lambda value: 0 <= value < 2**32)] = 0
+    """Of every draw: other layouts, sizes and colours."""
+    images_per_class: Count = 240
+    """For every class in every domain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +134,7 @@ class BlueprintsDomain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class Creature:
     """One creature before it is drawn: parts ordered as in `PARTS`, lengths in pixels, angles in radians."""
 
     label: int
@@ -152,7 +149,7 @@ class Example:
     caption: str
 
 
-def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig) -> Example:
+def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig) -> Creature:
     """The creature that is image `index` of class `label` in a domain."""
     if domain not in DOMAINS:
         raise unknown("domain", domain, DOMAINS)
@@ -174,7 +171,7 @@ def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig
         )
         for part in PARTS
     )
-    return Example(
+    return Creature(
         label=label,
         places=places,
         middle=middle,
@@ -233,13 +230,13 @@ def _caption(domain: str, label: int, places: npt.NDArray[np.float32], rng: np.r
     return f"a {_NOUNS[domain]} of a {CLASSES[label]}: {', '.join(str(fact) for fact in chosen)}"
 
 
-def draw(example: Example) -> npt.NDArray[np.uint8]:
+def draw(example: Creature) -> npt.NDArray[np.uint8]:
     """The example's picture, (64, 64, 3)."""
     order = list(example.order)
     return render(example.scene, [example.looks[k] for k in order], example.places[order], SIZE)
 
 
-def parts_alone(example: Example) -> npt.NDArray[np.uint8]:
+def parts_alone(example: Creature) -> npt.NDArray[np.uint8]:
     """The example's parts, each alone in a tile, same looks, no position: (6, TILE, TILE, 3)."""
     return draw_parts_alone(example.scene, example.looks)
 
