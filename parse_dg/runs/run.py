@@ -35,7 +35,7 @@ from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.runs.metrics import check_line, read_checks
 from parse_dg.runs.parts import describe_split, scored_subsets
 from parse_dg.runs.result import RunResult
-from parse_dg.runs.scoring import Choice, how_chosen, run_environment, score_weights, summarise
+from parse_dg.runs.scoring import WeightSelection, how_chosen, run_environment, score_weights, summarise
 from parse_dg.runs.tracking import Tracking, open_trackers
 from parse_dg.runs.two_stage import (
     SELECTION,
@@ -252,7 +252,7 @@ def _fit_twice(
     spec: ModelSpec,
     keeper: Keeper,
     observe: Observer,
-) -> tuple[Best, Choice]:
+) -> tuple[Best, WeightSelection]:
     """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
     assert isinstance(config.algorithm, ErmPlusPlusConfig)
     steering = Steering(config.algorithm.linear_steps)
@@ -273,7 +273,7 @@ def _fit_twice(
         return _fit(of_stage, spec, keeper, both, steering)
 
     stages = steering.train(trainer, second, fit)
-    chosen = Choice(
+    chosen = WeightSelection(
         SELECTION,
         trainer.averaging.report(),
         validated_by=", by the weights of stage 1",

@@ -27,7 +27,7 @@ from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.training.trainer import Trainer
 
 
-class Choice(NamedTuple):
+class WeightSelection(NamedTuple):
     """How the weights of a run were chosen, where that is not by a check alone."""
 
     selection: str
@@ -40,16 +40,16 @@ class Choice(NamedTuple):
     stages: tuple[StageReport, ...] | None = None
 
 
-def how_chosen(config: RunConfig, trainer: Trainer) -> Choice:
+def how_chosen(config: RunConfig, trainer: Trainer) -> WeightSelection:
     """What is to be said of the weights of a plain run, or of averaged ones."""
     by_check, averaged = SELECTION_NAMES[config.protocol.selection], trainer.averaging.report()
     if averaged is None:
-        return Choice(by_check)
+        return WeightSelection(by_check)
     if not isinstance(averaged, ValleyReport):
-        return Choice(f"{by_check}; weights: {averaged.checks_score}", averaged)
+        return WeightSelection(f"{by_check}; weights: {averaged.checks_score}", averaged)
     where = "in the valley of the validation loss" if averaged.converged else "the last, as the loss never rose"
     start, end = averaged.start_step, averaged.end_step
-    return Choice(f"SWAD: the mean of the weights of steps {start} to {end}, {where}", averaged, end)
+    return WeightSelection(f"SWAD: the mean of the weights of steps {start} to {end}, {where}", averaged, end)
 
 
 def summarise(
@@ -58,7 +58,7 @@ def summarise(
     split: LeaveOneOut,
     steps: int,
     scored: ScoredWeights,
-    chosen: Choice,
+    chosen: WeightSelection,
     plain: ScoredWeights | None = None,
 ) -> RunResult:
     """Which number is the result, on which images, and how the weights were chosen; `plain`: without averaging."""

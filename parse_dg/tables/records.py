@@ -14,7 +14,7 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result
-from parse_dg.runs.metrics import read_checks
+from parse_dg.runs.metrics import CheckedWeights, CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.two_stage import has_two_stages
 from parse_dg.tables.selection import Record, find_selection
@@ -150,15 +150,20 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
         return ()
     try:
         lines = read_checks(folder)
-        checks = [ScoredStep(line.step, line.validation, line.scores) for line in lines]
-        found = [_finished(folder, config, config, result, checks)]
+        found = [_finished(folder, config, config, result, [_scored(line, line) for line in lines])]
         if (plain := result.plain()) is not None:
             without = replace(config, averaging=AveragingConfig())
-            checks = [ScoredStep(c.step, c.plain.validation, c.plain.scores) for c in lines if c.plain]
+            checks = [_scored(line, line.plain) for line in lines]
             found.append(_finished(folder, without, config, plain, checks))
     except InputError as error:
         raise InputError(f"{folder} does not hold a whole run: {error}") from error
     return tuple(found)
+
+
+def _scored(line: CheckLine, found: CheckedWeights | None) -> ScoredStep:
+    if found is None:
+        raise InputError(f"the check of step {line.step} has nothing on the weights without averaging")
+    return ScoredStep(line.step, found.validation, found.scores)
 
 
 def _finished(

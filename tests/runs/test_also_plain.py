@@ -178,7 +178,7 @@ def test_a_run_that_lost_its_plain_checks_is_refused(tmp_path: Path) -> None:
     result = read(tmp_path / "other" / "result.json") | {"without_averaging": 3}
     (tmp_path / "other" / "result.json").write_text(json.dumps(result))
     for broken in (folder, tmp_path / "other"):
-        with pytest.raises(InputError, match="does not hold a whole run"):
+        with pytest.raises(InputError, match=r"nothing on the weights without|without_averaging must be an object"):
             read_runs([broken], "training-domain")
 
 

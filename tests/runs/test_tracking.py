@@ -225,7 +225,7 @@ def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
     assert history(records, "training loss/total") == [(2, 1.5), (4, 0.5)]
     assert history(records, "validation accuracy/photo") == [(2, 0.5), (4, 0.5)]
     assert flat(CONFIG).items() <= values(records, "config").items()
-    assert flat(RESULT).items() <= values(records, "summary").items()
+    assert flat(RESULT.to_dict()).items() <= values(records, "summary").items()
     (run,) = [record.run for record in records if record.HasField("run")]
     assert run.project == "parse-dg"
     assert run.display_name == "erm, sketch held out, seed 3"
