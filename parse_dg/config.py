@@ -1,7 +1,8 @@
 """Configurations as frozen dataclasses: written to and read from JSON, changed field by field, checked.
 
 A configuration is a frozen, keyword-only dataclass whose fields are booleans, numbers, strings, `Literal`s,
-tuples, `None`, other configurations, or a union of configurations told apart by their class variable `name`.
+tuples, `None`, other configurations, or one of a family of configurations, which are told apart by their class
+variable `name` and found in the class variable `family` of their common base.
 """
 
 import math
@@ -30,7 +31,7 @@ def check_choices(config: Any, section: str) -> None:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A configuration as plain JSON data; a member of a union carries its `name`."""
+    """A configuration as plain JSON data; a member of a family carries its `name`."""
     data: dict[str, Any] = {"name": config.name} if _is_named(type(config)) else {}
     for field in fields(config):
         value = getattr(config, field.name)
@@ -105,7 +106,7 @@ def _unknown_field(path: str, where: str, known: Mapping[str, Any]) -> InputErro
 
 
 def _is_named(kind: type) -> bool:
-    """Whether `kind` belongs to a union of configurations, that is, has a class variable `name`."""
+    """Whether `kind` belongs to a family of configurations, that is, has a class variable `name`."""
     return isinstance(getattr(kind, "name", None), str) and "name" not in _fields(kind)
 
 
@@ -118,30 +119,33 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     """`value`, from JSON or typed as text, as the declared type `kind`."""
     origin, options = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
-        return from_dict(kind, value, f"{where}.")
+        family = vars(kind).get("family")
+        return from_dict(kind if family is None else _member(family, value, where), value, f"{where}.")
     if origin is Literal:
         for option in options:
             if str(option) == str(value):
                 return option
         raise unknown(where, value, options)
     if origin in (typing.Union, types.UnionType):
-        return _convert_union(options, value, where)
+        return _convert_optional(options, value, where)
     if origin is tuple:
         return _convert_tuple(options, value, where)
     return _convert_scalar(kind, value, where)
 
 
-def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
-    if type(None) in options:
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
-            return None
-        (inner,) = (option for option in options if option is not type(None))
-        return _convert(inner, value, where)
-    members = {option.name: option for option in options}
+def _convert_optional(options: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        return None
+    (inner,) = (option for option in options if option is not type(None))
+    return _convert(inner, value, where)
+
+
+def _member(family: Mapping[str, type], value: Any, where: str) -> type:
+    """The member that `value` names."""
     name = value.get("name") if isinstance(value, Mapping) else value
-    if not isinstance(value, Mapping) or str(name) not in members:
-        raise unknown(where, name, members)
-    return from_dict(members[str(name)], value, f"{where}.")
+    if not isinstance(value, Mapping) or str(name) not in family:
+        raise unknown(where, name, family)
+    return family[str(name)]
 
 
 def _convert_tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:

@@ -18,15 +18,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
+from parse_dg.algorithms.base import BuildContext, Example, Group, GroupSettings, LossTerms, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import require
-from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialConfig:
+class AdversarialConfig(PooledConfig):
     """Settings of DANN and CDANN."""
 
     weight: float = 1.0
@@ -46,17 +45,14 @@ class AdversarialConfig:
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: float = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("weight", "gradient_penalty", "discriminator_rate", "discriminator_decay"):
             require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
         for name, least in (("discriminator_steps", 1), ("width", 1), ("depth", 2)):
             require(getattr(self, name) >= least, f"algorithm.{name}", getattr(self, name), f"at least {least}")
-        for name in ("beta1", "dropout"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"algorithm.{name}", value, "between 0 and 1")
+        require(0 <= self.beta1 < 1, "algorithm.beta1", self.beta1, "between 0 and 1")
 
 
 class Adversarial(Pooled):
@@ -64,21 +60,12 @@ class Adversarial(Pooled):
 
     update_count: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: AdversarialConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config: AdversarialConfig = config
-        self.discriminator = perceptron(backbone.channels, config.width, config.depth, domains, generator)
+    config: AdversarialConfig
+
+    def __init__(self, config: AdversarialConfig, context: BuildContext):
+        super().__init__(config, context)
+        channels, domains = context.backbone.channels, context.domains
+        self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
         self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]

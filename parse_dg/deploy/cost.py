@@ -35,7 +35,7 @@ class Cost:
 
 def cost(model: Model) -> Cost:
     """The cost of a model of PARSE, full or compact."""
-    network = model.parse().network
+    network = model.parse_network()
     return Cost(
         features=feature_operations(network, model.spec.image_size),
         structure=structural_operations(*network.structure.composition.weight.shape),

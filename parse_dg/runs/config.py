@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from parse_dg.algorithms import AlgorithmConfig
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
 from parse_dg.data.augment.batches import AugmentConfig
@@ -43,7 +42,7 @@ class RunConfig:
             found, expected = self.protocol.selection, "training-domain or leave-one-domain-out"
             hint = "as averaging.kind=swad chooses its steps by validation"
             require(found != "oracle", "protocol.selection", found, f"{expected}, {hint}")
-        if isinstance(self.algorithm, ErmPlusPlusConfig) and self.algorithm.stages == 2:
+        if self.algorithm.trains_twice:
             self._check_two_stages()
 
     def _check_two_stages(self) -> None:
@@ -58,9 +57,8 @@ class RunConfig:
     @property
     def method(self) -> str:
         """The name in tables: averaged weights make a method another, except where they are part of it."""
-        own = "sma" if self.algorithm.name == "erm_plus_plus" else "none"
         kind = self.averaging.kind
-        return self.algorithm.name if kind == own else f"{self.algorithm.name}+{kind}"
+        return self.algorithm.name if kind == self.algorithm.averaging else f"{self.algorithm.name}+{kind}"
 
     @property
     def trial(self) -> int:
