@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, Example, LossTerms
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import require
 from parse_dg.errors import InputError
@@ -45,7 +45,7 @@ class Coral(Pooled):
 
     config: CoralConfig
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.features(example.images, generator)
         terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
         if self.config.gamma and self.domains > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from parse_dg.algorithms.base import BuildContext, Example, LossTerms
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 
 
@@ -29,6 +29,6 @@ class Erm(Pooled):
 
     config: ErmConfig
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import BuildContext, Example, LossTerms, Turn
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import require
 
@@ -64,11 +64,11 @@ class ErmPlusPlus(Pooled):
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The head alone with an optimiser of its own, then everything with a fresh one."""
         before, self.count = self.count, self.count + 1
         self.update_count += 1

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, Example, LossTerms, Turn
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import require
 
@@ -54,17 +54,17 @@ class GroupDro(Pooled):
         super().__init__(config, context)
         self.register_buffer("q", torch.ones(context.domains))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the next step; `turns` also keeps the weights that they were computed with."""
         each = self.of_domains(example, generator)
         return self._weighed(each, self.raised(each))
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         each = self.of_domains(example, generator)
         self.q = self.raised(each)
         yield Turn(self._weighed(each, self.q))
 
-    def of_domains(self, example: Example, generator: torch.Generator) -> Float[Tensor, "S"]:
+    def of_domains(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "S"]:
         """The cross-entropy of each domain."""
         logits: Tensor = self.classifier(self.features(example.images, generator))
         labels = example.labels.chunk(self.domains)

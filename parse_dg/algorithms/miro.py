@@ -10,12 +10,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from parse_dg.algorithms.base import BuildContext, Example, Group, GroupSettings, LossTerms, grouped
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
 
-class Tuned(NamedTuple):
+class TunedSettings(NamedTuple):
     """Settings for one benchmark."""
 
     rate: float
@@ -27,11 +27,11 @@ class Tuned(NamedTuple):
 
 
 TUNED = {
-    "pacs": Tuned(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
-    "vlcs": Tuned(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
-    "officehome": Tuned(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
-    "terraincognita": Tuned(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
-    "domainnet": Tuned(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
+    "pacs": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
+    "vlcs": TunedSettings(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
+    "officehome": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
+    "terraincognita": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
+    "domainnet": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
 }
 """What the authors found best, by benchmark."""
 
@@ -64,7 +64,7 @@ class Miro(Pooled):
         super().__init__(config, context)
         self.mutual_information = MutualInformation(context.backbone)
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self.backbone.tapped() as maps:
             logits = self.classifier(self.features(example.images, generator))
         return {

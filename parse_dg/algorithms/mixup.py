@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, Example, LossTerms
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import require
 from parse_dg.model.backbones.mixstyle import draw_beta
@@ -60,7 +60,7 @@ class Mixup(Pooled):
         order = torch.randperm(self.domains, generator=generator)
         return Pairing(order, draw_beta(self.config.alpha, self.domains, generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         drawn = self.draw(generator)
         parts = example.by_domain(self.domains)
         order: list[int] = drawn.order.tolist()

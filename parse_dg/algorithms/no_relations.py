@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, Example, LossTerms
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.parse import BottleneckWeights
 from parse_dg.config import require
 from parse_dg.model.linear import linear
@@ -58,7 +58,7 @@ class NoRelations(Algorithm):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.backbone(example.images, generator)
         z = self.bottleneck(features)
         return {

@@ -14,10 +14,10 @@ from parse_dg.algorithms.base import (
     Algorithm,
     AlgorithmConfig,
     BuildContext,
-    Example,
     Group,
     GroupSettings,
     LossTerms,
+    Minibatch,
     grouped,
 )
 from parse_dg.config import require
@@ -131,7 +131,7 @@ class Parse(Algorithm):
         output: ParseOutput = self.network(images)
         return output.logits
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self._taps() as maps:
             output: ParseOutput = self.network(example.images, generator, self.look)
         terms = {

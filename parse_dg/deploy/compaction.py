@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.deploy.cost import Cost, cost, count_parameters, structural_operations
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
 from parse_dg.deploy.model_file import COLUMNS, Model, build_model
 from parse_dg.model.composition import ActiveWeights
 
@@ -35,8 +35,8 @@ class Compaction:
     model_parameters_before: int
     """Of the whole model, with the running statistics of batch normalisation."""
     model_parameters_after: int
-    cost_before: Cost
-    cost_after: Cost
+    cost_before: ModelCost
+    cost_after: ModelCost
     active_per_class: tuple[int, ...]
     """How many applications each class uses, after compaction."""
 
@@ -82,7 +82,7 @@ def _require_every_class(
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
     before, after = (m.parse_network().structure.composition for m in (full, small))
     cost_before = cost(full)
-    cost_after = Cost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
+    cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():
         support = after.active().weights > 0
     return Compaction(

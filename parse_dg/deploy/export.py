@@ -128,7 +128,7 @@ def export_model(
     expected = _original(model, images, heatmaps)
     small = compact(model)[0] if model.explains else model
     program = _trace(Exportable(small, heatmaps).eval(), size)
-    metadata = describe(model, expected)
+    metadata = export_metadata(model, expected)
     temporary = path.with_name(f"{path.name}.writing")
     write, read = (_write_onnx, _read_onnx) if kind == "onnx" else (_write_torch, _read_torch)
     try:
@@ -148,7 +148,7 @@ def export_model(
     )
 
 
-def describe(model: Model, outputs: Outputs) -> dict[str, str]:
+def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
     """What the file says of itself; whatever is no text is JSON."""
     size = model.spec.image_size
     return {

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.cost import Cost, cost, count_parameters, feature_operations, structural_operations
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters, feature_operations, structural_operations
 from parse_dg.deploy.model_file import Model, ModelSpec
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -82,7 +82,7 @@ def test_a_network_that_fails_is_left_alone_too() -> None:
 
 def test_the_structural_product_has_two_operations_an_entry() -> None:
     assert structural_operations(7, 100) == 1400
-    assert Cost(features=4_000_000_000, structure=2_000_000).gflops == 4.002
+    assert ModelCost(features=4_000_000_000, structure=2_000_000).gflops == 4.002
 
 
 def model_of(backbone: str, classes: int, image_size: int, config: ParseConfig) -> Model:

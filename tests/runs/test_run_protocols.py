@@ -20,7 +20,7 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
 from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import ProtocolConfig, describe
+from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 from parse_dg.runs import compact
 from parse_dg.runs import evaluate
 from parse_dg.runs.compact import compact_run
@@ -98,7 +98,7 @@ def test_the_rules_are_in_the_run(name: str, made: Made) -> None:
     written = read(made(name) / "config.json")
     assert {"split", "sampling", "protocol"} <= set(written)
     assert read_config(made(name)) == config
-    rules = describe(config.protocol, config.split)
+    rules = protocol_sentences(config.protocol, config.split)
     assert result["protocol"] == {"name": config.protocol.name, "rules": rules}
     assert result["leakage"]["images"] == 0
     assert "leakage: 0 of the" in result["leakage"]["words"]

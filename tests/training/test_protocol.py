@@ -8,16 +8,16 @@ from parse_dg.config import change
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
 from parse_dg.tables import selection
-from parse_dg.training.protocol import SELECTIONS, ProtocolConfig, describe
+from parse_dg.training.protocol import SELECTION_NAMES, ProtocolConfig, protocol_sentences
 
 IN = SplitConfig(target_images="in")
 BESIDE = SplitConfig(validation_domain="cartoon")
 
 
 def test_every_selection_of_tables_has_its_words() -> None:
-    assert list(SELECTIONS) == [*("training-domain", "leave-one-domain-out", "oracle")]
-    assert set(SELECTIONS) == set(selection.SELECTIONS)
-    for name, words in SELECTIONS.items():
+    assert list(SELECTION_NAMES) == [*("training-domain", "leave-one-domain-out", "oracle")]
+    assert set(SELECTION_NAMES) == set(selection.SELECTIONS)
+    for name, words in SELECTION_NAMES.items():
         assert words.startswith(name)
 
 
@@ -37,7 +37,7 @@ def test_every_selection_of_tables_has_its_words() -> None:
 )
 def test_what_goes_together(protocol: ProtocolConfig, split: SplitConfig) -> None:
     protocol.check_against(split)
-    assert describe(protocol, split)
+    assert protocol_sentences(protocol, split)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_unknown_rule_is_refused_with_those_there_are(field: str, valid: str)
 
 
 def said(protocol: dict[str, Any] | None = None, **split: Any) -> str:
-    return " ".join(describe(ProtocolConfig(**(protocol or {})), SplitConfig(**split)))
+    return " ".join(protocol_sentences(ProtocolConfig(**(protocol or {})), SplitConfig(**split)))
 
 
 def test_the_split_is_said() -> None:
@@ -117,9 +117,9 @@ def test_looks_at_the_target_are_said(checks: str) -> None:
     assert "Checks score the target too, for the record" in said({"checks": checks})
 
 
-@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("name", SELECTION_NAMES)
 def test_the_selection_is_said_last(name: str) -> None:
-    assert describe(ProtocolConfig(selection=name), IN)[-1] == f"{SELECTIONS[name]}."  # type: ignore[arg-type]
+    assert protocol_sentences(ProtocolConfig(selection=name), IN)[-1] == f"{SELECTION_NAMES[name]}."  # type: ignore[arg-type]
 
 
 def test_the_name_of_a_preset_changes_nothing() -> None:
