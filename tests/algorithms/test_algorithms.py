@@ -1,7 +1,7 @@
 """What every method promises the trainer: named terms, every parameter in one group, draws from the generator."""
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -241,14 +241,12 @@ def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Mi
 
 @pytest.mark.parametrize("name", ["no_relations", "parse"])
 def test_the_weights_of_the_regularisers_are_applied(name: str, example: Minibatch) -> None:
-    method, settings = ALGORITHMS[name]
-
     def terms(**weights: float) -> dict[str, float]:
         start = generator(0)
         backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-        config = settings()
-        config = replace(config, bottleneck=replace(config.bottleneck, **weights))  # type: ignore[call-arg,union-attr]
-        algorithm = method(backbone, CLASSES, config, generator=start)  # type: ignore[call-arg,arg-type]
+        config: Any = ALGORITHMS[name]()
+        config = replace(config, bottleneck=replace(config.bottleneck, **weights))
+        algorithm = config.build(BuildContext(backbone, CLASSES, generator=start))
         return {key: value.item() for key, value in algorithm.eval().losses(example, generator()).items()}
 
     base = terms(weight=1.0, concentration=1.0)
