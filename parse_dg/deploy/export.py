@@ -36,7 +36,7 @@ from parse_dg._version import __version__
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import FailedError, InputError, unknown
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
@@ -54,7 +54,7 @@ Outputs = dict[str, Tensor]
 Runner = Callable[[Tensor], Outputs]
 
 
-class ExportError(RuntimeError):
+class ExportError(FailedError):
     """The model cannot be expressed in the format, or does not say there what the original says."""
 
 

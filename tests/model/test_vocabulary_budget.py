@@ -18,7 +18,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.explanation import explain
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.tuples import count
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 
 each_enumeration = pytest.mark.parametrize("enumeration", ["distinct", "paper"])
@@ -100,7 +100,7 @@ def test_64_primitives_take_a_moment(enumeration: str) -> None:
     vocabulary = build(64, 20_000, enumeration=enumeration)
     assert perf_counter() - start < 1  # 0.02 s
     assert all(block.size <= 20_000 for block in vocabulary.blocks)
-    assert count("orient", 64, enumeration) > 4_000_000  # type: ignore[arg-type]
+    assert PREDICATES["orient"].count(64, enumeration) > 4_000_000  # type: ignore[arg-type]
 
 
 # --- what is refused ------------------------------------------------------------------------------
