@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.algorithms import Erm
+from parse_dg.algorithms.erm import Erm
 from parse_dg.algorithms.base import LossTerms
 from parse_dg.deploy.model_file import load_model
 from parse_dg.training.accuracy import accuracy
