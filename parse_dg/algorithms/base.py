@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from parse_dg.config import Config
 from parse_dg.data.loader import Words
 from parse_dg.data.splits import Subset
 from parse_dg.model.backbones.backbone import Backbone
@@ -81,7 +82,7 @@ class BuildContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig(ABC):
+class AlgorithmConfig(Config, ABC):
     """The settings of a method, which build it and say what it needs. A subclass is a frozen, keyword-only
     dataclass, registered under its `name`.
     """

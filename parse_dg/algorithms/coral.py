@@ -14,7 +14,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import require
+from parse_dg.config import NotNegative
 from parse_dg.errors import InputError
 
 
@@ -25,12 +25,8 @@ class CoralConfig(PooledConfig):
     name = "coral"
     summary = "features of the same mean and covariance in every source domain"
     reference = "Sun & Saenko 2016, arXiv:1607.01719"
-    gamma: float = 1.0
+    gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""
-
-    def __post_init__(self) -> None:
-        require(self.gamma >= 0, "algorithm.gamma", self.gamma, "0 or more")
-        super().__post_init__()
 
     def build(self, context: BuildContext) -> "Coral":
         return Coral(self, context)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import require
+from parse_dg.config import Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +24,11 @@ class ErmPlusPlusConfig(PooledConfig):
     averaging = "sma"
     summary = "ERM with a head start for the head, averaged weights and a second training on all source images"
     reference = "Teterwak et al. 2025, arXiv:2304.01973"
-    linear_steps: int = 500
+    linear_steps: Whole = 500
     """The head alone moves in the first steps: in one more than this, as in the authors' program."""
     stages: Literal[1, 2] = 2
     """1: trained once, like any other method. 2: once on the training images to find how long and at which rates,
     then anew on all images of the source domains (runs/two_stage.py)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.linear_steps >= 0, "algorithm.linear_steps", self.linear_steps, "0 or more")
-        require(self.stages in (1, 2), "algorithm.stages", self.stages, "1 or 2")
 
     @property
     def trains_twice(self) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import require
+from parse_dg.config import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +25,11 @@ class GroupDroConfig(PooledConfig):
     name = "group_dro"
     summary = "cross-entropy in which the domain that does worst counts most"
     reference = "Sagawa et al. 2020, arXiv:1911.08731"
-    eta: float = 0.01
+    eta: NotNegative = 0.01
     """η: how fast the weight of a domain grows with its loss."""
     divide: bool = False
     """Whether the loss is divided by the number of domains once more, as the first published code did. Adam hardly
     notices; weight decay weighs more."""
-
-    def __post_init__(self) -> None:
-        require(self.eta >= 0, "algorithm.eta", self.eta, "0 or more")
-        super().__post_init__()
 
     def build(self, context: BuildContext) -> "GroupDro":
         return GroupDro(self, context)

@@ -12,6 +12,7 @@ from torch import nn
 
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
 
@@ -44,12 +45,8 @@ class MiroConfig(MutualInformationConfig, PooledConfig):
     summary = "ERM whose features are held close to those of the pretrained network"
     reference = "Cha et al. 2022, arXiv:2203.10789"
     section: ClassVar[str] = "algorithm"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
-
-    def __post_init__(self) -> None:
-        MutualInformationConfig.__post_init__(self)
-        PooledConfig.__post_init__(self)
 
     def build(self, context: BuildContext) -> "Miro":
         return Miro(self, context)

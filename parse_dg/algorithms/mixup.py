@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import require
+from parse_dg.config import Positive
 from parse_dg.model.backbones.mixstyle import draw_beta
 
 
@@ -26,12 +26,8 @@ class MixupConfig(PooledConfig):
     name = "mixup"
     summary = "images of two domains mixed, with the labels of both"
     reference = "Zhang et al. 2018, arXiv:1710.09412; Yan et al. 2020, arXiv:2001.00677"
-    alpha: float = 0.2
+    alpha: Positive = 0.2
     """λ ~ Beta(alpha, alpha), one a pair of domains; a small alpha keeps λ near 0 or 1."""
-
-    def __post_init__(self) -> None:
-        require(0 < self.alpha < float("inf"), "algorithm.alpha", self.alpha, "positive and finite")
-        super().__post_init__()
 
     def build(self, context: BuildContext) -> "Mixup":
         return Mixup(self, context)

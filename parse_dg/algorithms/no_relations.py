@@ -11,7 +11,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.parse import BottleneckWeights
-from parse_dg.config import require
+from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 
@@ -25,11 +25,8 @@ class NoRelationsConfig(AlgorithmConfig):
     reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """As in PARSE."""
-
-    def __post_init__(self) -> None:
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
 
     @property
     def ablation(self) -> str:

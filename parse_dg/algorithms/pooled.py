@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
-from parse_dg.config import require
+from parse_dg.config import Share
 from parse_dg.model.linear import linear
 
 
@@ -15,11 +15,8 @@ from parse_dg.model.linear import linear
 class PooledConfig(AlgorithmConfig):
     """What the settings of all baselines have."""
 
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Pooled(Algorithm):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import require
+from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 
 EPS = 1e-5
@@ -30,12 +30,8 @@ class SagNetConfig(PooledConfig):
     name = "sagnet"
     summary = "content classified under mixed styles, and a style that does not tell the class"
     reference = "Nam et al. 2021, arXiv:1910.11645"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, "algorithm.weight", self.weight, "0 or more")
-        super().__post_init__()
 
     def build(self, context: BuildContext) -> "SagNet":
         return SagNet(self, context)

@@ -17,6 +17,7 @@ from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import (
     Result,
@@ -38,7 +39,6 @@ from parse_dg.runs.two_stage import (
     describe_stages,
     name_whole,
 )
-from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
