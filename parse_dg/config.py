@@ -149,7 +149,7 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
 
 
 def field_paths(config: Any, where: str = "") -> Iterator[str]:
-    """The path of every section and field of a configuration or, with all members of families, of a type of them."""
+    """The path of every section and field of a configuration, or of a type of them with all members of families."""
     for name, kind in _fields(config if isinstance(config, type) else type(config)).items():
         yield where + name
         of_type = (kind, *get_args(kind), *(_family(kind) or {}).values())
