@@ -69,5 +69,5 @@ def test_prediction_does_not_drop(example: Minibatch) -> None:
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
 def test_dropout_lies_between_0_and_1(dropout: float) -> None:
-    with pytest.raises(InputError, match="dropout must be .*, found"):
+    with pytest.raises(InputError, match="dropout must be"):
         ErmConfig(dropout=dropout)
