@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Model:
     """A trained classifier in evaluation mode, and what it was built from."""
 
     spec: ModelSpec
-    algorithm: Algorithm
+    algorithm: Algorithm = field(repr=False)
 
     @property
     def compact(self) -> bool:

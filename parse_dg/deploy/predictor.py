@@ -15,6 +15,7 @@ from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model, pick_device
 from parse_dg.errors import InputError
+from parse_dg.wording import plural
 
 TOP = 3
 """How many classes are named, unless more or fewer are asked for."""
@@ -51,6 +52,12 @@ class Predictor:
         self.device = pick_device(device)
         model.algorithm.to(self.device).eval()
 
+    def __repr__(self) -> str:
+        method, size = self.model.spec.algorithm.name, self.image_size
+        return (
+            f"Predictor({method}, {plural(len(self.classes), 'class')}, images of {size} × {size}, {self.device})"
+        )
+
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the logits."""
@@ -66,9 +73,9 @@ class Predictor:
     ) -> list[Prediction]:
         """What the model says of each image, in the order given; images may be of any size.
 
-        Images are paths, Pillow images, arrays H × W × 3 or tensors 3 × H × W of uint8, mixed as one likes, or a
-        whole batch N × H × W × 3 (array) or N × 3 × H × W (tensor). One that cannot be read raises an `ImageError`
-        that names it; with `skip_unreadable` it is logged as a warning and left out.
+        Images are paths, Pillow images, arrays H × W × 3 or tensors 3 × H × W, mixed as one likes, or a whole batch
+        N × H × W × 3 (array) or N × 3 × H × W (tensor); RGB as uint8, or as floats in [0, 1]. One that cannot be
+        read raises an `ImageError` that names it; with `skip_unreadable` it is logged as a warning and left out.
         """
         return list(self.stream(images, top=top, batch=batch, skip_unreadable=skip_unreadable))
 
