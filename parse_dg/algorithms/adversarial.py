@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -20,43 +20,34 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, Count, NotNegative, Share, at_least
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialConfig:
+class AdversarialConfig(Config):
     """Settings of DANN and CDANN."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
     of the classes; 0.1 is milder."""
-    discriminator_steps: int = 1
+    discriminator_steps: Count = 1
     """Steps of the discriminator for each step of the network; the batches are shared out between them."""
-    gradient_penalty: float = 0.0
+    gradient_penalty: NotNegative = 0.0
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: float = 0.5
+    beta1: Share = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
-    width: int = 256
+    width: Count = 256
     """Of the discriminator's hidden layers."""
-    depth: int = 3
+    depth: Annotated[int, at_least(2)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
-    discriminator_rate: float = 1.0
+    discriminator_rate: NotNegative = 1.0
     """The discriminator's learning rate, times that of the head."""
-    discriminator_decay: float = 0.0
+    discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        for name in ("weight", "gradient_penalty", "discriminator_rate", "discriminator_decay"):
-            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
-        for name, least in (("discriminator_steps", 1), ("width", 1), ("depth", 2)):
-            require(getattr(self, name) >= least, f"algorithm.{name}", getattr(self, name), f"at least {least}")
-        for name in ("beta1", "dropout"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"algorithm.{name}", value, "between 0 and 1")
 
 
 class Adversarial(Pooled):

@@ -15,24 +15,20 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative, Share
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoralConfig:
+class CoralConfig(Config):
     """Settings of CORAL."""
 
     name: ClassVar[str] = "coral"
-    gamma: float = 1.0
+    gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(self.gamma >= 0, "algorithm.gamma", self.gamma, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Coral(Pooled):

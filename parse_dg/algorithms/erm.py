@@ -11,20 +11,17 @@ import torch
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, Share
 from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErmConfig:
+class ErmConfig(Config):
     """Settings of ERM."""
 
     name: ClassVar[str] = "erm"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Erm(Pooled):

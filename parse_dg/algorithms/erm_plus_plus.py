@@ -13,27 +13,22 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, Share, Whole
 from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErmPlusPlusConfig:
+class ErmPlusPlusConfig(Config):
     """Settings of ERM++."""
 
     name: ClassVar[str] = "erm_plus_plus"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-    linear_steps: int = 500
+    linear_steps: Whole = 500
     """The head alone moves in the first steps: in one more than this, as in the authors' program."""
     stages: Literal[1, 2] = 2
     """1: trained once, like any other method. 2: once on the training images to find how long and at which rates,
     then anew on all images of the source domains (runs/two_stage.py)."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
-        require(self.linear_steps >= 0, "algorithm.linear_steps", self.linear_steps, "0 or more")
-        require(self.stages in (1, 2), "algorithm.stages", self.stages, "1 or 2")
 
 
 class ErmPlusPlus(Pooled):

@@ -16,26 +16,22 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative, Share
 from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupDroConfig:
+class GroupDroConfig(Config):
     """Settings of GroupDRO."""
 
     name: ClassVar[str] = "group_dro"
-    eta: float = 0.01
+    eta: NotNegative = 0.01
     """η: how fast the weight of a domain grows with its loss."""
     divide: bool = False
     """Whether the loss is divided by the number of domains once more, as the first published code did. Adam hardly
     notices; weight decay weighs more."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(self.eta >= 0, "algorithm.eta", self.eta, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class GroupDro(Pooled):

@@ -12,7 +12,7 @@ from torch import nn
 
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import NotNegative, Share
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
@@ -43,15 +43,10 @@ class MiroConfig(MutualInformationConfig):
     """Settings of MIRO."""
 
     name: ClassVar[str] = "miro"
-    section: ClassVar[str] = "algorithm"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Miro(Pooled):

@@ -15,24 +15,20 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, Positive, Share
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import draw_beta
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixupConfig:
+class MixupConfig(Config):
     """Settings of Mixup."""
 
     name: ClassVar[str] = "mixup"
-    alpha: float = 0.2
+    alpha: Positive = 0.2
     """λ ~ Beta(alpha, alpha), one a pair of domains; a small alpha keeps λ near 0 or 1."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(0 < self.alpha < float("inf"), "algorithm.alpha", self.alpha, "positive and finite")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Pairing(NamedTuple):

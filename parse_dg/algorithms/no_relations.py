@@ -12,24 +12,21 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.parse import BottleneckWeights
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoRelationsConfig:
+class NoRelationsConfig(Config):
     """Settings of the ablation: those of PARSE that remain without relations."""
 
     name: ClassVar[str] = "no_relations"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """As in PARSE."""
-
-    def __post_init__(self) -> None:
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
 
 
 class NoRelations(Algorithm):

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Group, GroupSettings, LossTerms, Minibatch, grouped
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
@@ -20,24 +20,20 @@ from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import SWITCHES
+from parse_dg.model.vocabulary import SWITCHES, check_budget
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BottleneckWeights:
+class BottleneckWeights(Config):
     """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
-    concentration: float = 0.1
+    concentration: NotNegative = 0.1
     """λ_conc."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            require(value >= 0, f"bottleneck.{name}", value, "0 or more")
 
     def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
         """λ_bn · L_bn in its two parts."""
@@ -55,24 +51,21 @@ class ParseConfig(StructureConfig):
     name: ClassVar[str] = "parse"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    sparsity: float = 0.01
+    sparsity: NotNegative = 0.01
     """λ_sparse, on the mean ℓ1 norm of Λ."""
-    angle_repulsion: float = 0.001
+    angle_repulsion: NotNegative = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
     training alone; no score depends on it."""
-    probe: float = 0.0
+    probe: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
-    def __post_init__(self) -> None:
-        require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
-        require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
-        require(self.probe >= 0, "algorithm.probe", self.probe, "0 or more")
+    def check(self) -> None:
+        check_budget(self.primitives.count, self.vocabulary)
 
 
 class Parse(Algorithm):

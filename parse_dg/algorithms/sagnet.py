@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Group, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative, Share
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
@@ -25,18 +25,14 @@ EPS = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SagNetConfig:
+class SagNetConfig(Config):
     """Settings of SagNet."""
 
     name: ClassVar[str] = "sagnet"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, "algorithm.weight", self.weight, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
 
 
 class Exchange(NamedTuple):

@@ -1,7 +1,6 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
 from parse_dg.algorithms.gvrt.method import read_vocabulary
 from parse_dg.algorithms.parse import Parse
-from parse_dg.config import from_dict, require, to_dict
+from parse_dg.config import Config, Positive, from_dict, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
@@ -30,7 +29,7 @@ COLUMNS = "network.structure.composition.columns"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Config):
     """All it takes to build the network before its weights are filled in."""
 
     backbone: BackboneConfig
@@ -40,14 +39,10 @@ class ModelSpec:
     """Side of the images it was trained on, in pixels; RGB."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     """What is taken off red, green and blue, which lie in [0, 1], before the network sees them."""
-    std: tuple[float, float, float] = IMAGENET_STD
+    std: tuple[Positive, Positive, Positive] = IMAGENET_STD
     """What they are then divided by."""
     domains: int = 3
     """How many source domains it was trained on: some methods have a part that tells them apart."""
-
-    def __post_init__(self) -> None:
-        ok = all(map(math.isfinite, self.mean)) and all(0 < share < math.inf for share in self.std)
-        require(ok, "mean and std", (self.mean, self.std), "finite numbers, those of std positive")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +26,14 @@ BATCH = 128
 _log = logging.getLogger(__name__)
 
 
+class ClassProbability(NamedTuple):
+    """A class and how probable it is."""
+
+    name: str
+    probability: float
+    """Softmax of the logits over all classes, in [0, 1]."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prediction:
     """What a model says of one image."""
@@ -33,12 +42,12 @@ class Prediction:
     """Of the image among those that were given, from 0."""
     file: Path | None
     """Where the image was read from; None if it was given as pixels."""
-    class_name: str
+    predicted: str
     """The predicted class."""
     probability: float
-    """Of the predicted class: softmax of the logits, in [0, 1]."""
-    top: tuple[tuple[str, float], ...]
-    """The most probable classes, each with its probability; the predicted one is the first."""
+    """Of the predicted class."""
+    top: tuple[ClassProbability, ...]
+    """The most probable classes; the predicted one is the first."""
     logits: Float[Tensor, "C"] = field(repr=False)
     """Of every class, in the order of `Predictor.classes`: float32, on the CPU."""
 
@@ -54,9 +63,8 @@ class Predictor:
 
     def __repr__(self) -> str:
         method, size = self.model.spec.algorithm.name, self.image_size
-        return (
-            f"Predictor({method}, {plural(len(self.classes), 'class')}, images of {size} × {size}, {self.device})"
-        )
+        classes = plural(len(self.classes), "class")
+        return f"Predictor({method}, {classes}, images of {size} × {size}, {self.device})"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -99,14 +107,14 @@ class Predictor:
         order = logits.argsort(dim=1, descending=True, stable=True)[:, :top]  # of equal ones the first, as argmax
         found = []
         for image, row, ranks, shares in zip(batch, logits, order, probabilities, strict=True):
-            best = tuple((self.classes[c], p) for c, p in zip(ranks.tolist(), shares[ranks].tolist(), strict=True))
-            name, probability = best[0]
+            pairs = zip(ranks.tolist(), shares[ranks].tolist(), strict=True)
+            best = tuple(ClassProbability(self.classes[c], probability) for c, probability in pairs)
             found.append(
                 Prediction(
                     position=image.position,
                     file=image.file,
-                    class_name=name,
-                    probability=probability,
+                    predicted=best[0].name,
+                    probability=best[0].probability,
                     top=best,
                     logits=row,
                 )

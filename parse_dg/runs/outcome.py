@@ -10,13 +10,13 @@ from parse_dg._version import __version__
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut
 from parse_dg.deploy.model_file import ModelSpec, build_model
-from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import Result
 from parse_dg.runs.parts import leakage, target_part, validation_part
+from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.averaging import SCORED
 from parse_dg.training.check import Best, Check
+from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.training.trainer import Trainer
 
 

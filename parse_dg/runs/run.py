@@ -12,6 +12,7 @@ import torch
 from parse_dg.algorithms import Algorithm, build_algorithm
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt.method import learn_vocabulary
+from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -19,6 +20,7 @@ from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import (
     Result,
@@ -41,8 +43,6 @@ from parse_dg.runs.two_stage import (
     has_two_stages,
     name_whole,
 )
-from parse_dg.model.backbones.backbone import build_backbone
-from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team

@@ -6,9 +6,9 @@ import torch
 
 from parse_dg.algorithms.parse import Parse
 from parse_dg.deploy.model_file import Model
+from parse_dg.model.composition import ActiveWeights
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import build_start
-from parse_dg.model.composition import ActiveWeights
 
 
 @torch.no_grad()

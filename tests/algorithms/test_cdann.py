@@ -8,7 +8,6 @@ from torch import Tensor
 
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
-from parse_dg.errors import InputError
 from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
 
 
@@ -104,8 +103,3 @@ def test_losses_are_in_float32_under_mixed_precision() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         terms = [value for _ in range(2) for value in next(cdann.turns(batch(), generator())).terms.values()]
     assert {value.dtype for value in terms} == {torch.float32}
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(InputError, match=r"algorithm\.weight must be 0 or more, found -1"):
-        CdannConfig(weight=-1)

@@ -114,13 +114,5 @@ def test_the_start_comes_from_the_generator() -> None:
     assert not torch.equal(one["classifier.weight"], other["classifier.weight"])
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "expected"), [("gamma", -1.0, "0 or more"), ("dropout", -0.5, "between 0 and 1")]
-)
-def test_settings_are_checked(field: str, value: float, expected: str) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
-        CoralConfig(**{field: value})
-
-
 def test_the_default_is_the_published_one() -> None:
     assert CoralConfig().gamma == 1.0

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
-from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.errors import InputError
 from parse_dg.training.averaging import AveragingConfig, MovingAverage
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
@@ -144,16 +142,3 @@ def test_the_average_counts_the_steps_of_the_network() -> None:
 
 
 # settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"linear_steps": -1}, r"algorithm\.linear_steps must be 0 or more, found -1"),
-        ({"dropout": 1.0}, r"algorithm\.dropout must be between 0 and 1, found 1\.0"),
-        ({"stages": "3"}, "unknown stages '3': valid are 1, 2"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        change(ErmPlusPlusConfig(), settings)

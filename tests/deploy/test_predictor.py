@@ -73,7 +73,7 @@ def test_it_is_what_evaluation_finds(
     found = model.predict(files)
     assert BATCH == EVALUATION_BATCH
     assert torch.equal(logits_of(found), expected)  # to the bit: the same batches
-    assert [each.class_name for each in found] == [model.classes[i] for i in expected.argmax(1).tolist()]
+    assert [each.predicted for each in found] == [model.classes[i] for i in expected.argmax(1).tolist()]
     assert [each.file for each in found] == files
     assert [each.position for each in found] == list(range(len(files)))
 
@@ -89,7 +89,7 @@ def test_a_compact_model_says_the_same(model: Predictor, tmp_path: Path, pixels:
     path = tmp_path / "compact.safetensors"
     save_model(path, small.spec, small.algorithm.state_dict())
     found = load(path, "cpu").predict(pixels)
-    assert [each.class_name for each in found] == [each.class_name for each in model.predict(pixels)]
+    assert [each.predicted for each in found] == [each.predicted for each in model.predict(pixels)]
     torch.testing.assert_close(logits_of(found), logits_of(model.predict(pixels)), rtol=1e-6, atol=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndar
         shares = each.logits.softmax(0)
         best = shares.argsort(descending=True)[:4].tolist()
         assert each.top == tuple((model.classes[i], shares[i].item()) for i in best)
-        assert (each.class_name, each.probability) == each.top[0]
+        assert (each.predicted, each.probability) == each.top[0]
         assert each.logits.dtype == torch.float32
 
 

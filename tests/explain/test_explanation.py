@@ -318,7 +318,7 @@ def test_images_in_any_form_are_read_as_they_are_predicted(parse_run: Path, imag
     ):
         expected = explain(predictor.model, forms[0])
         (predicted,) = predictor.predict([forms[0]], top=1)
-        assert expected.predicted == predicted.class_name
+        assert expected.predicted == predicted.predicted
         assert expected.probabilities[expected.predicted] == pytest.approx(predicted.probability, abs=1e-5)
         for form in forms:
             assert explain(predictor, form).scores == expected.scores

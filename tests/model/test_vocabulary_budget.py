@@ -106,17 +106,6 @@ def test_64_primitives_take_a_moment(enumeration: str) -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("budget", [0, -5])
-def test_a_budget_of_nothing(budget: int) -> None:
-    with pytest.raises(InputError, match=rf"vocabulary\.budget must be none or at least 1, found {budget}"):
-        VocabularyConfig(budget=budget)
-
-
-def test_a_negative_draw() -> None:
-    with pytest.raises(InputError, match=r"vocabulary\.draw must be at least 0, found -1"):
-        VocabularyConfig(draw=-1)
-
-
 def test_a_budget_below_the_number_of_primitives() -> None:
     build(16, 16)
     with pytest.raises(InputError, match=r"vocabulary\.budget must be at least 16, .* found 15"):

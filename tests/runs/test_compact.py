@@ -14,7 +14,6 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import Predictions, predict
 from parse_dg.runs import compact as module
 from parse_dg.runs.compact import (
     CompactionOutcome,
@@ -23,6 +22,7 @@ from parse_dg.runs.compact import (
     compact_runs,
     compare,
 )
+from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, hashes, read
 

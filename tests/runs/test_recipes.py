@@ -9,9 +9,9 @@ from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
+from parse_dg.model.vocabulary import Vocabulary
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
-from parse_dg.model.vocabulary import Vocabulary
 
 EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
 

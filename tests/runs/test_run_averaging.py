@@ -10,9 +10,9 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import accuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
+from parse_dg.training.accuracy import accuracy
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 

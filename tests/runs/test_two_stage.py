@@ -13,7 +13,6 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
 from parse_dg.runs.two_stage import (
@@ -24,6 +23,7 @@ from parse_dg.runs.two_stage import (
     has_two_stages,
     name_whole,
 )
+from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.check import Best, Check, Observer
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Numbered, Tiny

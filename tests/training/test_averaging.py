@@ -15,7 +15,6 @@ from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
-from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
@@ -519,20 +518,3 @@ def test_without_validation_the_last_weights_are_kept() -> None:
 
 
 # settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "swa"}, "unknown kind 'swa': valid are none, ema, sma, swad"),
-        ({"decay": 1.0}, r"averaging\.decay must be 0 or more and below 1, found 1\.0"),
-        ({"start": 0}, r"averaging\.start must be at least 1, found 0"),
-        ({"n_converge": 0}, r"averaging\.n_converge must be at least 1, found 0"),
-        ({"tolerance_ratio": -0.1}, r"averaging\.tolerance_ratio must be 0 or more, found -0\.1"),
-        ({"also_plain": True}, r"averaging\.also_plain must be false with averaging\.kind=none: only ema and sma"),
-        ({"also_plain": True, "kind": "swad"}, r"averaging\.also_plain must be false with averaging\.kind=swad"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        change(AveragingConfig(), settings)

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch
-from parse_dg.config import change
-from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
@@ -205,34 +203,6 @@ def test_without_a_penalty_what_was_never_inside_never_moves() -> None:
 
 
 # what is refused
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        "backbone_rate",
-        "head_rate",
-        "composition_rate",
-        "weight_decay",
-        "warmup_steps",
-        "composition_warmup_steps",
-    ],
-)
-def test_nothing_is_negative(field: str) -> None:
-    with pytest.raises(InputError, match=rf"optimizer\.{field} must be 0 or more, found -1"):
-        OptimizerConfig(**{field: -1})
-    OptimizerConfig(**{field: 0})
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0])
-def test_a_norm_to_clip_to_is_positive(clip: float) -> None:
-    with pytest.raises(InputError, match=r"optimizer\.clip_norm must be positive, or none, found"):
-        OptimizerConfig(clip_norm=clip)
-
-
-def test_an_unknown_schedule_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=r"unknown schedule 'linear': valid are constant, cosine"):
-        change(OptimizerConfig(), {"schedule": "linear"})
 
 
 # SGD for the groups that ask for it

@@ -7,7 +7,7 @@ so that a discriminator recognises the image's class in them (REINFORCE). Predic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikel
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, NotNegative, Share, at_least
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
@@ -28,39 +28,30 @@ from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class GvrtConfig:
+class GvrtConfig(Config):
     """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
 
     name: ClassVar[str] = "gvrt"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout after pooling."""
     encoder: EncoderName = "trained"
     """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
-    width: int = 128
+    width: Count = 128
     """Of the joint space, the word embeddings and the LSTMs."""
-    align: float = 1.0
+    align: NotNegative = 1.0
     """On the distance between image and sentence in the joint space, and on the class read from the image there."""
-    tokens: float = 1.0
+    tokens: NotNegative = 1.0
     """λ, on the cross-entropy of the words; 0.1 on DomainBed's data sets."""
-    reinforce: float = 1.0
+    reinforce: NotNegative = 1.0
     """λ, on REINFORCE; 0.1 on DomainBed's data sets."""
-    discriminator: float = 1.0
+    discriminator: NotNegative = 1.0
     """On the discriminator's cross-entropy."""
-    word_count: int = 1
+    word_count: Count = 1
     """How often a word must occur in the training captions to be known."""
-    caption_length: int = 64
+    caption_length: Annotated[int, at_least(3)] = 64
     """How many words of a caption are read, its beginning and end included."""
-    sample_length: int = 80
+    sample_length: Count = 80
     """How many words a made-up sentence has at most."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "algorithm")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
-        for name in ("align", "tokens", "reinforce", "discriminator"):
-            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
-        for name, least in (("width", 1), ("word_count", 1), ("caption_length", 3), ("sample_length", 1)):
-            found = getattr(self, name)
-            require(found >= least, f"algorithm.{name}", found, f"at least {least}")
 
 
 class Gvrt(Pooled):

@@ -219,26 +219,6 @@ def test_methods_that_read_nothing_need_no_words(numbered: Numbered) -> None:
     assert read_vocabulary(ErmConfig(), {}) is None
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "expected"),
-    [
-        ("dropout", 1.0, "between 0 and 1"),
-        ("align", -1.0, "0 or more"),
-        ("reinforce", float("nan"), "0 or more"),
-        ("width", 0, "at least 1"),
-        ("caption_length", 2, "at least 3"),
-    ],
-)
-def test_settings_are_checked(field: str, value: float, expected: str) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found"):
-        GvrtConfig(**{field: value})  # type: ignore[arg-type]
-
-
-def test_an_unknown_encoder_is_refused() -> None:
-    with pytest.raises(InputError, match=r"unknown .*encoder 'bert': valid are trained, clip-vit-b-32"):
-        from_dict(GvrtConfig, {"encoder": "bert"}, "algorithm")
-
-
 def test_a_clip_encoder_that_is_not_there_is_told_before_training(
     numbered: Numbered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
