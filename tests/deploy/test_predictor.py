@@ -152,7 +152,7 @@ def test_a_batch_is_an_array_or_a_tensor(model: Predictor, pixels: np.ndarray) -
     for form in (whole_batch, whole_batch / 255, pixels / 255, (pixels / 255).astype(np.float32)):
         assert torch.equal(logits_of(model.predict(form)), expected)
     assert model.predict([]) == []
-    assert repr(model) == f"Predictor({algorithm}, 8 classes, images of 64 × 64, cpu)"
+    assert repr(model) == "Predictor(parse, 8 classes, images of 64 × 64, cpu)"
 
 
 def test_a_pillow_image_is_turned_and_converted_as_its_file(model: Predictor, odd: Path, tmp_path: Path) -> None:
