@@ -7,18 +7,10 @@ import pytest
 from parse_dg.config import change
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
-from parse_dg.tables import selection
-from parse_dg.training.protocol import SELECTIONS, ProtocolConfig, describe
+from parse_dg.training.protocol import ProtocolConfig, describe
 
 IN = SplitConfig(target_images="in")
 BESIDE = SplitConfig(validation_domain="cartoon")
-
-
-def test_every_selection_of_tables_has_its_words() -> None:
-    assert list(SELECTIONS) == [*("training-domain", "leave-one-domain-out", "oracle")]
-    assert set(SELECTIONS) == set(selection.SELECTIONS)
-    for name, words in SELECTIONS.items():
-        assert words.startswith(name)
 
 
 # what goes together
@@ -115,12 +107,3 @@ def test_looks_at_the_target_are_said(checks: str) -> None:
     assert "the target is read once, at the end" in said()
     assert "read once" not in said({"checks": checks})
     assert "Checks score the target too, for the record" in said({"checks": checks})
-
-
-@pytest.mark.parametrize("name", SELECTIONS)
-def test_the_selection_is_said_last(name: str) -> None:
-    assert describe(ProtocolConfig(selection=name), IN)[-1] == f"{SELECTIONS[name]}."  # type: ignore[arg-type]
-
-
-def test_the_name_of_a_preset_changes_nothing() -> None:
-    assert said({"name": "swad"}) == said({"name": "domainbed"}) == said()
