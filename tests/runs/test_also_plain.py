@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from parse_dg.cli import main
+from parse_dg.cli.show.views import view_tables
 from parse_dg.cli.sweep import row_fields
 from parse_dg.config import change
 from parse_dg.errors import InputError
-from parse_dg.tables.selection import Case, select
-from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import execute
+from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.tables.records import read_run, read_runs
-from parse_dg.runs.run import execute
-from parse_dg.cli.show.views import view_tables
-from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
+from parse_dg.tables.selection import Case, select
+from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.training.averaging import AveragingConfig
 from tests.conftest import Tiny
 from tests.runs.helpers import PLAIN, checks, hashes, quiet, read
@@ -146,15 +146,6 @@ def test_the_plain_run_beside_it_is_refused_as_the_same(tmp_path: Path) -> None:
         read_runs([both, plain], "training-domain")
     other = without(averaged(seed=1))
     assert len(read_runs([both, write(tmp_path / "other", other, [scored(other)])], "training-domain")) == 3
-
-
-def test_averages_that_follow_one_training_have_one_plain_run(tmp_path: Path) -> None:
-    folders = [
-        write_both(tmp_path / str(n), averaged(averaging__decay=decay), {1: (0.3, 0.1, 0.9, 0.2)})
-        for n, decay in enumerate((0.9, 0.99))
-    ]
-    found = [record.algorithm for record in read_runs(folders, "training-domain")]
-    assert sorted(found) == ["parse", "parse+ema", "parse+ema"]
 
 
 def test_what_is_missing_is_filled_by_one_run_for_both_rows(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
-from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import count_steps, execute, prepare
+from parse_dg.training.accuracy import Accuracy, accuracy
 from tests.conftest import FinishedRun, Tiny
 from tests.runs.helpers import CPU, REPEATED, checks, quiet, read
 

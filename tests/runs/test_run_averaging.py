@@ -10,9 +10,9 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import accuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
+from parse_dg.training.accuracy import accuracy
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
@@ -70,14 +70,6 @@ def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
     assert result["selected_step"] == end
     assert sum(averaged["segment_multiplicity"]) == averaged["segments"]
     assert len(averaged["segment_multiplicity"]) == len(checks(tmp_path / "run"))
-
-
-def test_averaging_is_not_the_plain_run(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
-    execute(configured(tiny, "erm", "ema"), tmp_path / "run", quiet)
-    found, plain = load_model(tmp_path / "run").algorithm, load_model(erm_run).algorithm
-    assert not torch.equal(found.state_dict()["classifier.weight"], plain.state_dict()["classifier.weight"])
-    assert "averaging" not in read(erm_run / "result.json")
-    assert all("weights" not in line for line in checks(erm_run))
 
 
 def test_swad_cannot_be_selected_by_the_target(tiny: Tiny) -> None:
