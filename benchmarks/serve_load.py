@@ -43,10 +43,10 @@ from parse_dg.data.images import decode
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import read_config
-from parse_dg.serve.limits import Limits
+from parse_dg.serve.limits import ServiceLimits
 
 IMAGES = 256
-BATCH = Limits().max_batch
+BATCH = ServiceLimits().max_batch
 ROUNDS = 8
 """In each, the service and both direct calls take turns."""
 SIDES = {

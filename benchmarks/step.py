@@ -20,7 +20,7 @@ from benchmarks.setting import ENUMERATIONS, INITIAL, TRAINED, Enumeration, Sett
 from benchmarks.structural_layer import active_columns, descriptors
 from benchmarks.timing import Budget, Call, Laps, in_turns
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -174,14 +174,14 @@ def random_images(setting: Setting, count: int) -> Tensor:
     return images.to(setting.device).contiguous(memory_format=torch.channels_last)
 
 
-def example(setting: Setting, classes: int) -> Example:
+def example(setting: Setting, classes: int) -> Minibatch:
     """A batch of the training size."""
     count = setting.sizes.images
     labels = torch.arange(count, device=setting.device)
-    return Example(random_images(setting, count), labels % classes, labels * 3 // count)
+    return Minibatch(random_images(setting, count), labels % classes, labels * 3 // count)
 
 
-def update(setting: Setting, algorithm: Algorithm, batch: Example) -> Call:
+def update(setting: Setting, algorithm: Algorithm, batch: Minibatch) -> Call:
     """A call that makes one training step."""
     trainer = Trainer(
         algorithm,
@@ -203,7 +203,7 @@ def _whole_erm_step(setting: Setting, backbone: Backbone) -> Laps:
     classes = setting.sizes.classes[0]
     erm = build_algorithm(backbone, classes, ErmConfig())
     batch = example(setting, classes)
-    update(setting, erm, Example(*(part[:8] for part in batch[:3])))()
+    update(setting, erm, Minibatch(*(part[:8] for part in batch[:3])))()
     budget = Budget(rounds=2, least=1, seconds=20, warm_up=False)
     (laps,) = in_turns(setting.device, budget, update(setting, erm, batch))
     return laps

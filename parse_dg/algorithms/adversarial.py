@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, Turn, grouped
+from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -95,14 +95,14 @@ class Adversarial(Pooled):
     def adversary(self) -> tuple[nn.Parameter, ...]:
         """The parameters that move when it is the discriminator's turn."""
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """What backbone and classifier minimise when it is their turn."""
         features = self.features(example.images, generator)
         cross_entropy = self.cross_entropy(self.classifier(features), example.labels)
         deceived = torch.stack(list(self.discrimination(features, example).values())).sum()
         return {"cross_entropy": cross_entropy, "adversary": -self.config.weight * deceived}
 
-    def discrimination(self, features: Float[Tensor, "B D"], example: Example) -> LossTerms:
+    def discrimination(self, features: Float[Tensor, "B D"], example: Minibatch) -> LossTerms:
         """L_D: what the discriminator minimises, and what the features are to make large.
 
         In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
@@ -117,7 +117,7 @@ class Adversarial(Pooled):
                 terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
         return terms
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """One turn a step: the discriminator's or the network's.
 
         Steps are counted from 1; with one step of the discriminator for each of the network, the network begins.

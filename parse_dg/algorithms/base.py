@@ -17,7 +17,7 @@ LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
 
 
-class Example(NamedTuple):
+class Minibatch(NamedTuple):
     """A training batch as an algorithm sees it: augmented and normalised."""
 
     images: Float[Tensor, "B 3 H W"]
@@ -26,10 +26,10 @@ class Example(NamedTuple):
     captions: Int[Tensor, "B T"] | None = None
     """A sentence about each image, as the numbers of its words, where the method reads sentences."""
 
-    def by_domain(self, domains: int) -> list["Example"]:
+    def by_domain(self, domains: int) -> list["Minibatch"]:
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
         parts = (part.chunk(domains) for part in self if part is not None)
-        return [Example(*of_one) for of_one in zip(*parts, strict=True)]
+        return [Minibatch(*of_one) for of_one in zip(*parts, strict=True)]
 
 
 class Turn(NamedTuple):
@@ -72,7 +72,7 @@ class Algorithm(nn.Module, ABC):
         """Normalised images → logits."""
 
     @abstractmethod
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the loss on a batch; `generator` (on the CPU) supplies every random draw."""
 
     def advance(self, step: int, steps: int) -> None:
@@ -80,7 +80,7 @@ class Algorithm(nn.Module, ABC):
         run. It must follow from the two numbers alone, so that a run that is resumed is where it was.
         """
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The updates of one step, one after the other: what comes next is computed after the last has been made.
 
         Most methods have one, of all parameters; those that play a game have several, or take turns step by step.

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.errors import InputError
@@ -60,7 +60,7 @@ class Coral(Pooled):
         )
         self.config, self.domains = config, domains
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.features(example.images, generator)
         terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
         if self.config.gamma and self.domains > 1:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -47,6 +47,6 @@ class Erm(Pooled):
         )
         self.config = config
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, LossTerms, Turn
+from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -62,11 +62,11 @@ class ErmPlusPlus(Pooled):
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The head alone with an optimiser of its own, then everything with a fresh one."""
         before, self.count = self.count, self.count + 1
         self.update_count += 1

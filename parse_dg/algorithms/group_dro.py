@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms, Turn
+from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -66,17 +66,17 @@ class GroupDro(Pooled):
         self.config, self.domains = config, domains
         self.register_buffer("q", torch.ones(domains))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the next step; `turns` also keeps the weights that they were computed with."""
         each = self.of_domains(example, generator)
         return self._weighed(each, self.raised(each))
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         each = self.of_domains(example, generator)
         self.q = self.raised(each)
         yield Turn(self._weighed(each, self.q))
 
-    def of_domains(self, example: Example, generator: torch.Generator) -> Float[Tensor, "S"]:
+    def of_domains(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "S"]:
         """The cross-entropy of each domain."""
         logits: Tensor = self.classifier(self.features(example.images, generator))
         labels = example.labels.chunk(self.domains)

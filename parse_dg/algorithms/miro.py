@@ -10,14 +10,14 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, grouped
+from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
 
-class Tuned(NamedTuple):
+class TunedSettings(NamedTuple):
     """Settings for one benchmark."""
 
     rate: float
@@ -29,11 +29,11 @@ class Tuned(NamedTuple):
 
 
 TUNED = {
-    "pacs": Tuned(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
-    "vlcs": Tuned(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
-    "officehome": Tuned(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
-    "terraincognita": Tuned(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
-    "domainnet": Tuned(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
+    "pacs": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
+    "vlcs": TunedSettings(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
+    "officehome": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
+    "terraincognita": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
+    "domainnet": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
 }
 """What the authors found best, by benchmark."""
 
@@ -75,7 +75,7 @@ class Miro(Pooled):
         self.config = config
         self.mutual_information = MutualInformation(backbone)
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self.backbone.tapped() as maps:
             logits = self.classifier(self.features(example.images, generator))
         return {

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
+from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -74,7 +74,7 @@ class Mixup(Pooled):
         order = torch.randperm(self.domains, generator=generator)
         return Pairing(order, draw_beta(self.config.alpha, self.domains, generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         drawn = self.draw(generator)
         parts = example.by_domain(self.domains)
         order: list[int] = drawn.order.tolist()

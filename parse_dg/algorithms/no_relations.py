@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.parse import BottleneckWeights
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -60,7 +60,7 @@ class NoRelations(Algorithm):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.backbone(example.images, generator)
         z = self.bottleneck(features)
         return {

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, GroupSettings, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
@@ -116,7 +116,7 @@ class Parse(Algorithm):
         output: ParseOutput = self.network(images)
         return output.logits
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self._taps() as maps:
             output: ParseOutput = self.network(example.images, generator, self.look)
         terms = {

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, LossTerms, Turn, grouped
+from parse_dg.algorithms.base import Group, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.config import require
 from parse_dg.model.backbones.backbone import Backbone
@@ -81,13 +81,13 @@ class SagNet(Pooled):
         share = torch.rand((size, 1), generator=generator)
         return Exchange(share, torch.randperm(size, generator=generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The first turn: the classes, from content under a mixed style."""
         features = self._wide_features(example, generator)
         mixed = mix_style(features, self._drawn(features, generator))
         return {"cross_entropy": self.cross_entropy(self.classifier(mixed), example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         yield Turn(self.losses(example, generator), ("backbone", "head"))
         features = self._wide_features(example, generator)
         swapped = swap_content(features.detach(), self._drawn(features, generator))
@@ -103,7 +103,7 @@ class SagNet(Pooled):
         drawn = self.draw(len(features), generator)
         return Exchange(*(part.to(features.device, non_blocking=True) for part in drawn))
 
-    def _wide_features(self, example: Example, generator: torch.Generator) -> Float[Tensor, "B D"]:
+    def _wide_features(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "B D"]:
         """Pooled features, in float32 at least: a variance needs the digits."""
         features = self.features(example.images, generator)
         return features.to(torch.promote_types(features.dtype, torch.float32))

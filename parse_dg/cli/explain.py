@@ -28,7 +28,7 @@ NUMBERED = re.compile(r"(.+):(\d{1,9})")
 """An image of the run's benchmark: `sketch:12`."""
 
 
-class Shown(NamedTuple):
+class ExplainedImage(NamedTuple):
     """An image that is explained."""
 
     name: str
@@ -134,20 +134,20 @@ def open_model(options: argparse.Namespace) -> "Predictor":
     return predictor
 
 
-def read_shown(options: argparse.Namespace) -> Shown:
+def read_shown(options: argparse.Namespace) -> ExplainedImage:
     """The image that is asked about, as the model reads it."""
     from parse_dg.explain.explanation import read_image
 
     predictor = open_model(options)
     given = NUMBERED.fullmatch(options.image)
     if Path(options.image).exists() or given is None:
-        return Shown(options.image, None, read_image(predictor, options.image))
+        return ExplainedImage(options.image, None, read_image(predictor, options.image))
     benchmark = open_benchmark_of(options)
     domain, number = benchmark.domain(given[1]), int(given[2])
     if number >= len(domain.labels):
         raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
     pixels: ImageLike = domain.images[number]
-    return Shown(options.image, benchmark.classes[domain.labels[number]], read_image(predictor, pixels))
+    return ExplainedImage(options.image, benchmark.classes[domain.labels[number]], read_image(predictor, pixels))
 
 
 def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
@@ -162,7 +162,7 @@ def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
     return benchmark
 
 
-def named(shown: Shown) -> dict[str, Any]:
+def named(shown: ExplainedImage) -> dict[str, Any]:
     """What image it is, as JSON data."""
     return {"image": shown.name, "truth": shown.truth}
 

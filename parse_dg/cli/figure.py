@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from parse_dg.explain.figures.page import WIDTHS
-from parse_dg.training.protocol import SELECTIONS
+from parse_dg.training.protocol import SELECTION_NAMES
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.explain.figures.examples import Asked
+    from parse_dg.explain.figures.examples import FigureRequest
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -60,10 +60,10 @@ def against_k(options: argparse.Namespace, console: Console) -> None:
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
 
 
-def _asked(options: argparse.Namespace) -> "Asked":
-    from parse_dg.explain.figures.examples import Asked
+def _asked(options: argparse.Namespace) -> "FigureRequest":
+    from parse_dg.explain.figures.examples import FigureRequest
 
-    return Asked(
+    return FigureRequest(
         folder=options.run,
         path=options.out,
         width=options.width,
@@ -140,7 +140,7 @@ def _add_k(figures: "Commands") -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{', '.join(SELECTIONS)} (default: training-domain)",
+        help=f"{', '.join(SELECTION_NAMES)} (default: training-domain)",
     )
     figure.add_argument("--spread", default="se", metavar="NAME", help="what the bars are: se or std (default: se)")
     _add_out(figure, "k")

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from parse_dg.cli.show.predictions import Answer, Shown, write_csv, write_jsonl, write_tables
+from parse_dg.cli.show.predictions import OutputFields, PredictedImage, write_csv, write_jsonl, write_tables
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
@@ -73,7 +73,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
     """Predict and print image after image."""
-    shown = Shown(
+    shown = OutputFields(
         classes=min(options.top, len(predictor.classes)),
         relations=RELATIONS if options.explain else 0,
         pictures=options.pictures is not None,
@@ -89,14 +89,14 @@ def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, cons
                 write_tables(answers, shown, predictor, console)
 
 
-def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) -> Iterator[Answer]:
+def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) -> Iterator[PredictedImage]:
     images = _files(options.images, tally)
     for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse):
         for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)
             else:
-                yield Answer(prediction)
+                yield PredictedImage(prediction)
             tally.predicted += 1
         sys.stdout.flush()
 
@@ -112,7 +112,9 @@ def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
                 yield Path(os.fsdecode(name))
 
 
-def _explained(model: Model, image: LoadedImage, prediction: Prediction, options: argparse.Namespace) -> Answer:
+def _explained(
+    model: Model, image: LoadedImage, prediction: Prediction, options: argparse.Namespace
+) -> PredictedImage:
     explanation = explain(model, image.pixels, prediction.class_name)
     picture = None
     if options.pictures:
@@ -122,7 +124,7 @@ def _explained(model: Model, image: LoadedImage, prediction: Prediction, options
         explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, writing)
         writing.replace(picture)
     strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
-    return Answer(prediction, strongest if options.explain else (), picture)
+    return PredictedImage(prediction, strongest if options.explain else (), picture)
 
 
 def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from parse_dg.config import require
 from parse_dg.errors import InputError
-from parse_dg.serve.limits import MEBIBYTE, Limits
+from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-DEFAULT = Limits()
+DEFAULT = ServiceLimits()
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
 WARNING = "other machines can reach this service, and there is no authentication: whoever reaches it may ask"
 RATE = 20.0
@@ -57,10 +57,10 @@ def _require_packages() -> None:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
 
 
-def _limits(options: argparse.Namespace, shared: bool) -> Limits:
+def _limits(options: argparse.Namespace, shared: bool) -> ServiceLimits:
     rate = options.rate if options.rate is not None else RATE if shared else 0.0
     require(0 < options.max_upload <= 1024, "--max-upload", options.max_upload, "more than 0 and at most 1024")
-    return Limits(
+    return ServiceLimits(
         max_bytes=ceil(options.max_upload * MEBIBYTE),
         max_pixels=options.max_pixels,
         rate=rate,

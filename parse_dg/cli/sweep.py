@@ -19,7 +19,7 @@ from parse_dg.wording import plural
 if TYPE_CHECKING:
     from parse_dg.sweeps.config import SweepConfig
     from parse_dg.sweeps.jobs import Job, Launcher
-    from parse_dg.sweeps.launchers.local import Place
+    from parse_dg.sweeps.launchers.local import DeviceSlot
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -110,7 +110,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
-def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[Place, ...]":
+def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[DeviceSlot, ...]":
     """Where jobs run if they run on this machine."""
     from parse_dg.sweeps.launchers.local import local_places
 
@@ -139,7 +139,7 @@ def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job
 
 
 def build_launcher(
-    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[Place]", out: Path
+    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[DeviceSlot]", out: Path
 ) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":

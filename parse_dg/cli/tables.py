@@ -12,7 +12,7 @@ from rich.text import Text
 
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.training.protocol import SELECTIONS
+from parse_dg.training.protocol import SELECTION_NAMES
 
 if TYPE_CHECKING:
     from parse_dg.tables.published import Published
@@ -230,7 +230,7 @@ def add_commands(commands: "Commands") -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{', '.join(SELECTIONS)} (default: training-domain)",
+        help=f"{', '.join(SELECTION_NAMES)} (default: training-domain)",
     )
     command.add_argument(
         "--spread",

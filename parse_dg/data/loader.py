@@ -18,7 +18,7 @@ from parse_dg.data.augment.batches import AugmentDraws
 from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.domain import Images
 from parse_dg.data.parallel import default_workers, map_ahead
-from parse_dg.data.sampling import Plan, Sampler, State, copied
+from parse_dg.data.sampling import Plan, Sampler, SamplerState, copied
 from parse_dg.data.splits import Subset
 
 CPU = torch.device("cpu")
@@ -78,7 +78,7 @@ class TrainingBatches:
         self._upload = _Upload(device)
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
-        self._pending: deque[tuple[Future[_Uploaded], State]] = deque()
+        self._pending: deque[tuple[Future[_Uploaded], SamplerState]] = deque()
         self._state = sampler.state()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -94,7 +94,7 @@ class TrainingBatches:
         self._state = after
         return batch
 
-    def state(self) -> State:
+    def state(self) -> SamplerState:
         """What to restore to get the batch after the last one given, whatever has been read ahead."""
         return copied(self._state)
 

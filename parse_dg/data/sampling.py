@@ -19,7 +19,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line
 
-State = dict[str, Tensor]
+SamplerState = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     positions: tuple[Int[Tensor, "n"], ...]
     """For each source domain: which images of its subset, and in what order."""
     draws: AugmentDraws
-    after: State
+    after: SamplerState
     """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""
     captions: tuple[Int[Tensor, "n"], ...] | None = None
     """For each source domain, where captions are wanted: which of its sentences comes with each image."""
@@ -79,11 +79,11 @@ class Sampler:
         captions = self._choose_captions(self._captions, positions) if self._captions else None
         return Plan(positions, draws, self._views(), captions)
 
-    def state(self) -> State:
+    def state(self) -> SamplerState:
         """All it takes to go on from here, in copies: it belongs to whoever asked for it."""
         return copied(self._views())
 
-    def _views(self) -> State:
+    def _views(self) -> SamplerState:
         """The state for the moment: queues are views of a whole pass, and not to be kept."""
         queues = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return {**queues, "order": self._order.get_state(), "draws": self._draws.get_state()}
@@ -127,7 +127,7 @@ def captions_of(source: Subset) -> list[tuple[str, ...]]:
     return found
 
 
-def copied(state: State) -> State:
+def copied(state: SamplerState) -> SamplerState:
     """A state that shares no memory with another."""
     return {name: part.clone() for name, part in state.items()}
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
-from parse_dg.deploy.cost import Cost, cost, count_parameters, structural_operations
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
 from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, build_model
 from parse_dg.model.composition import ActiveWeights
 
@@ -38,8 +38,8 @@ class Compaction:
     model_parameters_before: int
     """Of the whole model, with the running statistics of batch normalisation."""
     model_parameters_after: int
-    cost_before: Cost
-    cost_after: Cost
+    cost_before: ModelCost
+    cost_after: ModelCost
     active_per_class: tuple[int, ...]
     """How many applications each class uses, after compaction."""
 
@@ -91,7 +91,7 @@ def _require_every_class(
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
     before, after = (m.parse().network.structure.composition for m in (full, small))
     cost_before = cost(full)
-    cost_after = Cost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
+    cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():
         support = after.active().weights > 0
     return Compaction(

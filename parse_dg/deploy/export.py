@@ -130,7 +130,7 @@ def export_model(
     expected = _original(model, images, heatmaps)
     small = compact(model)[0] if isinstance(model.algorithm, Parse) else model
     program = _trace(Exportable(small, heatmaps).eval(), size)
-    metadata = describe(model, expected)
+    metadata = export_metadata(model, expected)
     temporary = path.with_name(f"{path.name}.writing")
     write, read = (_write_onnx, _read_onnx) if kind == "onnx" else (_write_torch, _read_torch)
     try:
@@ -150,7 +150,7 @@ def export_model(
     )
 
 
-def describe(model: Model, outputs: Outputs) -> dict[str, str]:
+def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
     """What the file says of itself; whatever is no text is JSON."""
     size = model.spec.image_size
     return {

@@ -22,7 +22,7 @@ from parse_dg.wording import first_line, printable
 
 ImageLike = str | os.PathLike[str] | Image.Image | Shaped[np.ndarray, "..."] | Tensor
 """A file, a Pillow image, or RGB values from 0 to 255 (uint8): an array H × W × 3 or a tensor 3 × H × W."""
-Images = ImageLike | Iterable[ImageLike]
+ImageInput = ImageLike | Iterable[ImageLike]
 """One image, or many: also an array N × H × W × 3 or a tensor N × 3 × H × W, or a generator."""
 Unreadable = Callable[[ImageError], None]
 """Is told of an image that cannot be read, and raises if the others are not wanted either."""
@@ -45,7 +45,7 @@ class LoadedImage(NamedTuple):
     pixels: UInt8[np.ndarray, "S S 3"]
 
 
-def load_batches(images: Images, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
+def load_batches(images: ImageInput, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
     """The images at size × size, in the order given, `batch` at a time; without those that cannot be read."""
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
@@ -67,7 +67,7 @@ def load_batches(images: Images, size: int, batch: int, unreadable: Unreadable) 
         yield waiting
 
 
-def each_image(images: Images) -> Iterable[object]:
+def each_image(images: ImageInput) -> Iterable[object]:
     """The images one by one, where a single one may have been given."""
     if isinstance(images, str | os.PathLike | Image.Image):
         return [images]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
-from parse_dg.deploy.image_batches import Images, LoadedImage, load_batches
+from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model, pick_device
 from parse_dg.errors import InputError
 
@@ -62,7 +62,7 @@ class Predictor:
         return self.model.spec.image_size
 
     def predict(
-        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+        self, images: ImageInput, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
     ) -> list[Prediction]:
         """What the model says of each image, in the order given; images may be of any size.
 
@@ -73,7 +73,7 @@ class Predictor:
         return list(self.stream(images, top=top, batch=batch, skip_unreadable=skip_unreadable))
 
     def stream(
-        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+        self, images: ImageInput, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
     ) -> Iterator[Prediction]:
         """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
         require(top >= 1, "top", top, "at least 1")

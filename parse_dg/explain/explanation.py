@@ -48,7 +48,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Place:
+class PrimitivePosition:
     """Where one primitive is in one image, in the grid's units: x and y in [-1, 1], x to the right, y downwards."""
 
     primitive: int
@@ -90,7 +90,7 @@ class Explanation:
     """Of this one image: B = 1."""
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[PrimitivePosition, ...]:
         """Where every primitive is, in their order."""
         return places_of(self.descriptors)
 
@@ -236,11 +236,11 @@ def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> 
     )
 
 
-def places_of(z: PrimitiveDescriptors) -> tuple[Place, ...]:
+def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     """Where the primitives of one image (B = 1) are, in their order."""
     found = zip(z.centre[0].tolist(), z.extent[0].tolist(), z.presence[0].tolist(), strict=True)
     return tuple(
-        Place(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
+        PrimitivePosition(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
         for k, ((x, y), (width, height), presence) in enumerate(found)
     )
 

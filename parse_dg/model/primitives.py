@@ -14,10 +14,7 @@ from torch.nn import functional as F
 
 from parse_dg.config import require
 from parse_dg.model import fused
-from parse_dg.model.geometry import grid_axis
-
-MIN_VARIANCE = 1e-6
-"""The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
+from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
 MIN_WINDOW = 0.01
 """Within a window of so many cells the peak is alone, whatever the map; a far smaller one would overflow."""
@@ -74,13 +71,13 @@ class PrimitivesConfig:
         return min(max(closed, 0.0), 1.0) / (2 * self.window**2)
 
 
-def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
+def to_descriptors(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
     """Heat maps H → descriptors: spatial softmax, its mean and spread, and the maximum as presence."""
     if fused.usable(evidence):
         from parse_dg.model.fused import primitives as on_cuda
 
         if on_cuda.fits(evidence):
-            return PrimitiveDescriptors(*on_cuda.describe(evidence, temperature))
+            return PrimitiveDescriptors(*on_cuda.to_descriptors(evidence, temperature))
     heatmap = (evidence / temperature).flatten(2).softmax(-1).view_as(evidence)
     x = grid_axis(evidence.shape[3], evidence.device, evidence.dtype)
     y = grid_axis(evidence.shape[2], evidence.device, evidence.dtype)
@@ -98,7 +95,7 @@ def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDesc
 
 
 def focused(evidence: Heatmap, temperature: Float[Tensor, ""], focus: Float[Tensor, ""]) -> Heatmap:
-    """H - T·f·d², of which `describe` makes H̃ ∝ exp(H/T - f·d²), d the distance in cells from the peak of H.
+    """H - T·f·d², of which `to_descriptors` makes H̃ ∝ exp(H/T - f·d²), d the distance in cells from the peak of H.
 
     A local soft-argmax: the mean of a map with several peaks lies at its highest, not between them. At the peak
     nothing changes, so that presence is what it was. No gradient goes through where the peak is, and T has that of
@@ -113,7 +110,7 @@ def focused(evidence: Heatmap, temperature: Float[Tensor, ""], focus: Float[Tens
 
 
 class PrimitiveBottleneck(nn.Module):
-    """g_cb, a 1×1 convolution to K heat maps, followed by `describe`; computed in float32 or wider.
+    """g_cb, a 1×1 convolution to K heat maps, followed by `to_descriptors`; computed in float32 or wider.
 
     With a window, maps are `focused` in between.
     """
@@ -142,7 +139,7 @@ class PrimitiveBottleneck(nn.Module):
             temperature = self.log_temperature.exp()
             if self.config.window is not None:
                 evidence = focused(evidence, temperature, self.focus)
-            return describe(evidence, temperature)
+            return to_descriptors(evidence, temperature)
 
     def advance(self, progress: float) -> None:
         """Close the window in as far as belongs to the share of training, from 0 to 1, that is done."""
@@ -153,7 +150,7 @@ class PrimitiveBottleneck(nn.Module):
         """softmax(H/T), as if there were no window."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
-            return describe(evidence, self.log_temperature.exp()).heatmap
+            return to_descriptors(evidence, self.log_temperature.exp()).heatmap
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

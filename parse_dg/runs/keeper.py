@@ -17,7 +17,7 @@ from parse_dg.runs.folder import writing_to
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import restore_trainer, save_trainer
 from parse_dg.training.team import ALONE, Team
-from parse_dg.training.tracking import Following
+from parse_dg.training.tracking import Tracking
 from parse_dg.training.trainer import Trainer
 
 EVERY = 60.0
@@ -37,13 +37,13 @@ class Keeper:
         config: RunConfig,
         every: float = EVERY,
         team: Team = ALONE,
-        following: Following | None = None,
+        following: Tracking | None = None,
     ):
         """`every` so many seconds, or less often if that would slow training; 0: after every step.
 
         Of a team the first process writes; the others are where it is. `following` is told of every check.
         """
-        self.following = following or Following()
+        self.following = following or Tracking()
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
         self.saved = _read(folder, self.config)

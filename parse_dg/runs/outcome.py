@@ -11,7 +11,7 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut
 from parse_dg.deploy.model_file import ModelSpec, build_model
 from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import SELECTIONS, describe
+from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import Result
 from parse_dg.runs.parts import leakage, target_part, validation_part
@@ -44,7 +44,7 @@ def summarise(
         "steps": steps,
         **chosen,
     }
-    rules = [*describe(config.protocol, config.split)[:-1], f"{result['selection']}."]
+    rules = [*protocol_sentences(config.protocol, config.split)[:-1], f"{result['selection']}."]
     return result | {"protocol": {"name": config.protocol.name, "rules": rules}, "leakage": leakage(split)}
 
 
@@ -65,7 +65,7 @@ def score_weights(
         },
         "validation": {name: as_json(value) for name, value in check.validation.items()},
         "validation_mean_accuracy": check.mean_accuracy,
-        "selection": SELECTIONS[config.protocol.selection],
+        "selection": SELECTION_NAMES[config.protocol.selection],
         "selected_step": check.step,
     }
     if split.target_held_out and config.protocol.selection == "oracle":
@@ -89,7 +89,7 @@ def how_chosen(config: RunConfig, trainer: Trainer) -> Result:
     if averaged is None:
         return {}
     if averaged["kind"] != "swad":
-        selection = f"{SELECTIONS[config.protocol.selection]}; weights: {averaged['checks_score']}"
+        selection = f"{SELECTION_NAMES[config.protocol.selection]}; weights: {averaged['checks_score']}"
         return {"selection": selection, "averaging": averaged}
     where = "in the valley of the validation loss" if averaged["converged"] else "the last, as the loss never rose"
     start, end = averaged["start_step"], averaged["end_step"]

@@ -7,7 +7,7 @@ from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt.method import GvrtConfig
 from parse_dg.algorithms.miro import TUNED as MIRO_TUNED
-from parse_dg.algorithms.miro import MiroConfig, Tuned
+from parse_dg.algorithms.miro import MiroConfig, TunedSettings
 from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import BottleneckWeights, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -206,7 +206,7 @@ def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunCo
     return config
 
 
-def _tuned(config: RunConfig, found: Tuned) -> RunConfig:
+def _tuned(config: RunConfig, found: TunedSettings) -> RunConfig:
     """MIRO as its authors tuned it for a benchmark."""
     rates = replace(
         config.optimizer, backbone_rate=found.rate, head_rate=found.rate, weight_decay=found.weight_decay

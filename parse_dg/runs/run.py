@@ -46,7 +46,7 @@ from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
-from parse_dg.training.tracking import Following, open_trackers
+from parse_dg.training.tracking import Tracking, open_trackers
 from parse_dg.training.trainer import Trainer
 
 
@@ -86,7 +86,7 @@ def execute(
     team.require_divisible(config.training.batch_per_domain)
     device = team.device or pick_device(config.training.device)
     trainer = build_trainer(config, benchmark, split, device, team=team)
-    with hold(folder) if team.first else nullcontext(), Following() as following:
+    with hold(folder) if team.first else nullcontext(), Tracking() as following:
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished

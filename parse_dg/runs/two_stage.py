@@ -36,7 +36,7 @@ SELECTION = (
 """How the weights of the result are chosen, in words."""
 
 
-class Schedule(NamedTuple):
+class StageSchedule(NamedTuple):
     """What stage 1 finds."""
 
     falls: tuple[int, ...]
@@ -45,12 +45,12 @@ class Schedule(NamedTuple):
     """How many steps there were."""
 
 
-class Stages(NamedTuple):
+class StageResults(NamedTuple):
     """What both stages made."""
 
     first: Check
     """The last check of stage 1: of its averaged weights, on held-out images."""
-    schedule: Schedule
+    schedule: StageSchedule
     second: Best
     """The last weights of stage 2; its check has no validation."""
 
@@ -102,9 +102,9 @@ class Steering:
         """Of stage 1."""
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> StageSchedule:
         """What stage 1 has found, once it has ended."""
-        return Schedule(tuple(self.falls), self._first().step)
+        return StageSchedule(tuple(self.falls), self._first().step)
 
     def _first(self) -> Check:
         assert self.last is not None
@@ -131,7 +131,7 @@ class Steering:
 
         return find if self.stage == 1 else repeat
 
-    def train(self, first: Trainer, second: Callable[[], Trainer], fit: "Fit") -> Stages:
+    def train(self, first: Trainer, second: Callable[[], Trainer], fit: "Fit") -> StageResults:
         """Both stages, or what is left of them; `second` makes the trainer of the other, on other images and for
         as many steps at most.
         """
@@ -139,7 +139,7 @@ class Steering:
             fit(first, self.steer(first))
             self.stage = 2
         other = second()
-        return Stages(self._first(), self.schedule, fit(other, self.steer(other)))
+        return StageResults(self._first(), self.schedule, fit(other, self.steer(other)))
 
     def state(self) -> dict[str, Any]:
         """All it takes to go on, as plain data."""
@@ -158,7 +158,7 @@ Fit = Callable[[Trainer, Observer], Best]
 """What trains a stage, and tells the observer of every step."""
 
 
-def describe_stages(stages: Stages) -> list[dict[str, Any]]:
+def describe_stages(stages: StageResults) -> list[dict[str, Any]]:
     """What each stage was, for result.json."""
     falls, length = stages.schedule
     common = {"steps": length, "rates_fall_after": list(falls)}

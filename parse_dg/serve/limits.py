@@ -17,7 +17,7 @@ CLIENTS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ServiceLimits:
     """Everything that bounds what the service takes on."""
 
     max_bytes: int = 10 * MEBIBYTE

@@ -14,7 +14,7 @@ from parse_dg.errors import InputError, unknown
 from parse_dg.runs.protocols import PROTOCOLS
 from parse_dg.runs.recipes import RECIPES
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch
-from parse_dg.training.averaging import Kind
+from parse_dg.training.averaging import AveragingKind
 
 Settings = Mapping[str, Any]
 """Values by dotted path of the field."""
@@ -174,7 +174,7 @@ def split_method(method: str) -> Method:
     """`erm+swad` → erm, swad; refuses what is no method."""
     algorithm, plus, kind = method.partition("+")
     own = "sma" if algorithm == "erm_plus_plus" else "none"  # what a method has without saying so
-    kinds = [kind for kind in get_args(Kind) if kind != own]
+    kinds = [kind for kind in get_args(AveragingKind) if kind != own]
     if algorithm not in ALGORITHMS:
         raise unknown("method", method, (*ALGORITHMS, *(f"METHOD+{kind}" for kind in kinds)))
     if plus and kind not in kinds:

@@ -37,7 +37,7 @@ WARM_UP = 3
 UNKNOWN = "nothing is known yet: no run of the same method and data set is finished on this device"
 
 
-class Timed(NamedTuple):
+class RunTime(NamedTuple):
     """How long a run takes."""
 
     config: RunConfig
@@ -49,11 +49,11 @@ class Timed(NamedTuple):
 
 
 Key = tuple[object, ...]
-Known = dict[Key, list[Timed]]
+Known = dict[Key, list[RunTime]]
 """Runs by what they have in common."""
 
 
-class Estimate(NamedTuple):
+class JobCost(NamedTuple):
     """What a job will take."""
 
     job: Job
@@ -63,12 +63,12 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class SweepCost:
     """What is left of a sweep to be run, and what that will take."""
 
     finished: int
     """Jobs that need nothing any more."""
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[JobCost, ...]
     """Of every other job, in their order."""
     unit: str
     """`GPU` or `CPU`."""
@@ -117,7 +117,7 @@ def estimate_cost(
     below: Path | None = None,
     measure_steps: int = 0,
     told: Callable[[Job], None] = lambda job: None,
-) -> Cost:
+) -> SweepCost:
     """What the jobs that are not finished will take.
 
     Learnt from the jobs that are, and from every other finished run `below` a folder. With `measure_steps`, jobs of
@@ -137,9 +137,9 @@ def estimate_cost(
             _remember(known, measure(job, measure_steps))
             found = _from_kin(job, known.get(of_kind, []), "of the same kind")
         other = _from_kin(job, known.get(of_method, []), f"of {job.config.method} with other settings")
-        estimates.append(found or other or Estimate(job, None, UNKNOWN))
+        estimates.append(found or other or JobCost(job, None, UNKNOWN))
     on_cpu = bool(devices) and all(device.startswith("cpu") for device in devices.values())
-    return Cost(finished=len(jobs) - len(left), estimates=tuple(estimates), unit="CPU" if on_cpu else "GPU")
+    return SweepCost(finished=len(jobs) - len(left), estimates=tuple(estimates), unit="CPU" if on_cpu else "GPU")
 
 
 def runs_below(folder: Path) -> list[Path]:
@@ -147,7 +147,7 @@ def runs_below(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("environment.json")) if folder.is_dir() else []
 
 
-def read_timed(folders: Iterable[Path]) -> Iterable[Timed]:
+def read_timed(folders: Iterable[Path]) -> Iterable[RunTime]:
     """How long each finished run took; folders without one, or with one that cannot be read, are passed over."""
     for folder in dict.fromkeys(folder.absolute() for folder in folders):
         if not (folder / "environment.json").exists():
@@ -155,12 +155,12 @@ def read_timed(folders: Iterable[Path]) -> Iterable[Timed]:
         try:
             config, result, about = read_config(folder), read_result(folder), read_json(folder / "environment.json")
             if result is not None and about["seconds"] > 0:
-                yield Timed(config, str(about["device"]), int(result["steps"]), float(about["seconds"]))
+                yield RunTime(config, str(about["device"]), int(result["steps"]), float(about["seconds"]))
         except (InputError, KeyError, TypeError, ValueError) as error:
             log.info("%s is passed over: %s", folder, error)
 
 
-def measure(job: Job, steps: int = 5) -> Timed:
+def measure(job: Job, steps: int = 5) -> RunTime:
     """How long a job would take, from so many steps and one check of it; nothing is written but decoded images."""
     require(steps >= 1, "steps to measure", steps, "at least 1")
     config = job.config
@@ -185,7 +185,7 @@ def measure(job: Job, steps: int = 5) -> Timed:
     if config.averaging.kind == "swad":  # which ends with statistics of so many batches, and a check
         batch = max(0.0, stamps[-1] - stamps[-2] - check) / steps
         seconds += batch * config.averaging.statistics_batches + check
-    return Timed(config, device_name(device), total, seconds, measured=True)
+    return RunTime(config, device_name(device), total, seconds, measured=True)
 
 
 def _brief(config: RunConfig, made: int, batches: int) -> RunConfig:
@@ -223,12 +223,12 @@ def _keys(config: RunConfig, device: str) -> tuple[Key, Key]:
     return (device, kind), (device, config.data.benchmark, config.method)
 
 
-def _remember(known: Known, run: Timed) -> None:
+def _remember(known: Known, run: RunTime) -> None:
     for key in _keys(run.config, run.device):
         known.setdefault(key, []).append(run)
 
 
-def _from_kin(job: Job, kin: Sequence[Timed], of: str) -> Estimate | None:
+def _from_kin(job: Job, kin: Sequence[RunTime], of: str) -> JobCost | None:
     """The mean of finished runs, or of measured ones if there are no others."""
     scales = [(run, scale) for run in kin if (scale := _scale(job.config, run)) is not None]
     scales = [(run, scale) for run, scale in scales if not run.measured] or scales
@@ -239,10 +239,10 @@ def _from_kin(job: Job, kin: Sequence[Timed], of: str) -> Estimate | None:
     )
     scaled = any(abs(scale - 1) > 1e-9 for _, scale in scales)
     how = f"from {made_of}" + (", by how many images are trained on" if scaled else "")
-    return Estimate(job, fmean(run.seconds * scale for run, scale in scales), how)
+    return JobCost(job, fmean(run.seconds * scale for run, scale in scales), how)
 
 
-def _scale(config: RunConfig, run: Timed) -> float | None:
+def _scale(config: RunConfig, run: RunTime) -> float | None:
     """How much longer than a run this one trains; None where it cannot be said without opening the data."""
     mine, other = config.training, run.config.training
     if mine.epochs is not None:

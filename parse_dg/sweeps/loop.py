@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Launcher, Outcome
-from parse_dg.sweeps.state import State, read_state
+from parse_dg.sweeps.state import JobState, read_state
 
 TICK = 0.5
 """Seconds between two looks at everything, unless something ends before."""
@@ -20,19 +20,19 @@ LOOK_AGAIN = 5.0
 """Seconds between two looks at a run of another process."""
 
 
-Kind = Literal["found", "started", "done", "failed", "retried", "elsewhere"]
+EventKind = Literal["found", "started", "done", "failed", "retried", "elsewhere"]
 
 
 class Event(NamedTuple):
     """Something that happened to a job."""
 
     job: Job
-    kind: Kind
+    kind: EventKind
     """`found`: it is finished, by whomever. `retried`: it crashed and waits to be tried again."""
     reason: str = ""
 
 
-class Standing(NamedTuple):
+class SweepStatus(NamedTuple):
     """Where every job of a sweep stands: each is in one of these."""
 
     waiting: tuple[Job, ...]
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
     failed: tuple[Job, ...]
 
 
-Observer = Callable[[Standing, Event | None], None]
+SweepObserver = Callable[[SweepStatus, Event | None], None]
 """Called for every event, and now and then without one."""
 
 
@@ -66,7 +66,7 @@ class SweepFailedError(Exception):
     """Some runs of a sweep failed; all the others are done."""
 
 
-def run_sweep(jobs: Sequence[Job], launcher: Launcher, observe: Observer, retries: int = 2) -> SweepReport:
+def run_sweep(jobs: Sequence[Job], launcher: Launcher, observe: SweepObserver, retries: int = 2) -> SweepReport:
     """Run what is missing of `jobs`; a job that crashes is started again up to `retries` times.
 
     Returns when every job is done or has failed, by this process or another. When interrupted, what runs is told to
@@ -101,7 +101,7 @@ def unique(jobs: Iterable[Job]) -> tuple[Job, ...]:
 class _Sweep:
     """The jobs of a sweep, each in one of `waiting`, `running`, `elsewhere`, `done` and `failed`."""
 
-    def __init__(self, jobs: Sequence[Job], observe: Observer, retries: int) -> None:
+    def __init__(self, jobs: Sequence[Job], observe: SweepObserver, retries: int) -> None:
         self.waiting = {job.folder: job for job in jobs}
         self.running: dict[Path, Job] = {}
         self.elsewhere: dict[Path, Job] = {}
@@ -118,12 +118,12 @@ class _Sweep:
     def unfinished(self) -> bool:
         return bool(self.waiting or self.running or self.elsewhere)
 
-    def standing(self) -> Standing:
+    def standing(self) -> SweepStatus:
         failed = tuple(outcome.job for outcome in self.failed.values())
         waiting, running, elsewhere, done = (
             tuple(jobs.values()) for jobs in (self.waiting, self.running, self.elsewhere, self.done)
         )
-        return Standing(waiting, running, elsewhere, done, failed)
+        return SweepStatus(waiting, running, elsewhere, done, failed)
 
     def find_finished(self) -> None:
         """Sort out what needs no start; raises before anything is started if a folder cannot be used."""
@@ -175,7 +175,7 @@ class _Sweep:
         self._sort(job, state, told)
         return state == "unfinished"
 
-    def _sort(self, job: Job, state: State, told: bool = False) -> None:
+    def _sort(self, job: Job, state: JobState, told: bool = False) -> None:
         """Move a waiting job to where its state says it belongs."""
         if state == "unfinished":
             return
@@ -208,5 +208,5 @@ class _Sweep:
         self.failed[outcome.job.folder] = outcome
         self._tell(outcome.job, "failed", outcome.reason)
 
-    def _tell(self, job: Job, kind: Kind, reason: str = "") -> None:
+    def _tell(self, job: Job, kind: EventKind, reason: str = "") -> None:
         self.observe(self.standing(), Event(job, kind, reason))

@@ -22,7 +22,7 @@ from parse_dg.runs.recipes import build_config, default_recipe
 from parse_dg.sweeps.config import Settings, SweepConfig, SweptData, split_method
 from parse_dg.sweeps.draws import job_seed
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.search import Point, combine, domainbed_name, grid_points
+from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points
 
 UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]+")
 """What the name of a folder is written without."""
@@ -30,7 +30,7 @@ LONGEST = 240
 """Bytes in the name of a folder: file systems have 255."""
 
 
-class Row(NamedTuple):
+class MethodRow(NamedTuple):
     """A method, or a variant of it."""
 
     name: str
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     settings: Settings
 
 
-class Held(NamedTuple):
+class HeldOut(NamedTuple):
     """What is not trained on."""
 
     target: str
@@ -47,14 +47,14 @@ class Held(NamedTuple):
     """A second domain, which leave-one-domain-out selection validates on."""
 
 
-class Found(NamedTuple):
+class ResolvedData(NamedTuple):
     """A data set of the sweep, looked up."""
 
     data: SweptData
     benchmark: str
     """Its name, or its path made absolute: a run is repeated from wherever one stands."""
     domains: tuple[str, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldOut, ...]
     """What is held out, in runs of its own each."""
 
 
@@ -80,20 +80,20 @@ def plan_jobs(sweep: SweepConfig) -> tuple[Job, ...]:
     return tuple(planned.values())
 
 
-def _rows(sweep: SweepConfig) -> list[Row]:
+def _rows(sweep: SweepConfig) -> list[MethodRow]:
     """Every method, in its variants where it has some. A variant of several methods is a row of each."""
     rows = []
     for method in sweep.methods:
         mine = [v for v in sweep.variants if v.methods is None or method in v.methods]
         for variant in mine:
             alone = len(variant.methods or sweep.methods) == 1
-            rows.append(Row(variant.name if alone else f"{method},{variant.name}", method, variant.settings))
+            rows.append(MethodRow(variant.name if alone else f"{method},{variant.name}", method, variant.settings))
         if not mine:
-            rows.append(Row(method, method, {}))
+            rows.append(MethodRow(method, method, {}))
     return rows
 
 
-def _jobs_of_row(sweep: SweepConfig, found: Found, row: Row, seed: int) -> Iterator[Job]:
+def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: int) -> Iterator[Job]:
     data = found.data
     for point in _points(sweep, data, row, seed):
         name = ",".join(filter(None, (row.name, point.mark)))
@@ -111,9 +111,9 @@ def _jobs_of_row(sweep: SweepConfig, found: Found, row: Row, seed: int) -> Itera
             raise InputError(f"{name} on {data.name}: {error}") from error
 
 
-def _points(sweep: SweepConfig, data: SweptData, row: Row, seed: int) -> list[Point]:
+def _points(sweep: SweepConfig, data: SweptData, row: MethodRow, seed: int) -> list[SearchPoint]:
     """The hyper-parameters that are tried: a grid's, drawn ones, or each of these with each of those."""
-    drawn = [Point("", {})]
+    drawn = [SearchPoint("", {})]
     if sweep.random:
         drawn = list(sweep.random.points(seed))
     elif sweep.domainbed:
@@ -126,7 +126,7 @@ def _points(sweep: SweepConfig, data: SweptData, row: Row, seed: int) -> list[Po
     return [combine(first, second) for first in grid_points(sweep.grid) for second in drawn]
 
 
-def _configure(sweep: SweepConfig, found: Found, row: Row, point: Point, seed: int) -> RunConfig:
+def _configure(sweep: SweepConfig, found: ResolvedData, row: MethodRow, point: SearchPoint, seed: int) -> RunConfig:
     """As `parse-dg train` does: the recipe, what is trained on, the protocol, then every setting."""
     data, method = found.data, split_method(row.method)
     config = build_config(sweep.recipe or default_recipe(data.name), method.algorithm, data.name)
@@ -136,7 +136,7 @@ def _configure(sweep: SweepConfig, found: Found, row: Row, point: Point, seed: i
     return change(apply_protocol(sweep.protocol, config), settings)
 
 
-def _hold_out(config: RunConfig, held: Held) -> RunConfig:
+def _hold_out(config: RunConfig, held: HeldOut) -> RunConfig:
     """The same run with certain domains held out."""
     config = replace(config, data=replace(config.data, target=held.target))
     if held.beside is None:
@@ -153,7 +153,7 @@ def _seed_as_domainbed(config: RunConfig, data: str, domains: Sequence[str], dra
     return replace(config, seed=own, split=replace(config.split, seed=trial))
 
 
-def _look_up(sweep: SweepConfig, data: SweptData) -> Found:
+def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
     """Each target is held out, then each pair with a target in it, where leave-one-domain-out is asked for.
 
     A run with two domains held out counts for both: its checks score both.
@@ -165,11 +165,11 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> Found:
     for target in targets:
         if target not in domains:
             raise unknown(f"target of {data.name}", target, domains)
-    held = [Held(target) for target in targets]
+    held = [HeldOut(target) for target in targets]
     if sweep.leave_one_domain_out:
         require(len(domains) > 2, f"leave_one_domain_out: the domains of {data.name}", len(domains), "3 or more")
-        held += [Held(*pair) for pair in combinations(domains, 2) if set(pair) & set(targets)]
-    return Found(data, benchmark, domains, tuple(held))
+        held += [HeldOut(*pair) for pair in combinations(domains, 2) if set(pair) & set(targets)]
+    return ResolvedData(data, benchmark, domains, tuple(held))
 
 
 def _require_selectable(config: RunConfig) -> None:
@@ -186,7 +186,7 @@ def _require_selectable(config: RunConfig) -> None:
         )
 
 
-def _require_fields(sweep: SweepConfig, rows: Sequence[Row]) -> None:
+def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
     """Raise if a field is not one of all the methods that it is given for."""
     algorithms = {row.method: split_method(row.method).algorithm for row in rows}
     recipe = sweep.recipe or default_recipe(sweep.data[0].name)

@@ -17,7 +17,7 @@ SHORT = {"algorithm.primitives.count": "K"}
 """What fields are called in the names of folders, where it is not the last part of their path."""
 
 
-class Point(NamedTuple):
+class SearchPoint(NamedTuple):
     """Hyper-parameters to try."""
 
     mark: str
@@ -75,14 +75,14 @@ class RandomSearch:
         require(self.draws >= 1, "[random] draws", self.draws, "at least 1")
         require(bool(self.ranges), "[random]", "no field", "given a field, such as optimizer.head_rate")
 
-    def points(self, trial: int) -> Iterator[Point]:
+    def points(self, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial. Each field has a generator of its own, seeded by the number of the draw, the trial
         and the field's name: a further field, draw or method leaves the others as they are.
         """
         for number in range(1, self.draws + 1):
             seed = seed_hash(number, trial)
             drawn = {f: r.draw(np.random.RandomState(seed_hash(seed, f))) for f, r in self.ranges.items()}
-            yield Point(f"draw{number}", drawn, number)
+            yield SearchPoint(f"draw{number}", drawn, number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +100,12 @@ class DomainBedSearch:
             if name not in OURS_ARE:
                 raise unknown("hyper-parameter of [domainbed] ignore", name, OURS_ARE)
 
-    def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[Point]:
+    def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
         for number in range(self.draws):
             drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
             try:
-                yield Point(f"draw{number}", map_hyperparameters(drawn, self.ignore), number)
+                yield SearchPoint(f"draw{number}", map_hyperparameters(drawn, self.ignore), number)
             except InputError as error:
                 raise InputError(f"draw {number} of {algorithm}, seed {trial}: {error}") from error
 
@@ -179,11 +179,11 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
     return settings
 
 
-def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[Point]:
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[SearchPoint]:
     """Every combination; the last field varies fastest."""
     names = _short_names(list(grid))
     return [
-        Point(
+        SearchPoint(
             ",".join(f"{names[field]}={in_words(value)}" for field, value in zip(grid, values, strict=True)),
             dict(zip(grid, values, strict=True)),
         )
@@ -191,10 +191,10 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[Point]:
     ]
 
 
-def combine(chosen: Point, drawn: Point) -> Point:
+def combine(chosen: SearchPoint, drawn: SearchPoint) -> SearchPoint:
     """Both at once; they set different fields."""
     mark = ",".join(filter(None, (chosen.mark, drawn.mark)))
-    return Point(mark, {**chosen.settings, **drawn.settings}, drawn.draw)
+    return SearchPoint(mark, {**chosen.settings, **drawn.settings}, drawn.draw)
 
 
 def in_words(value: Any) -> str:

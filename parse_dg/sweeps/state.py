@@ -12,10 +12,10 @@ from parse_dg.sweeps.jobs import Job
 TAIL = 1 << 16
 """Bytes at the end of a file in which its last lines are looked for."""
 
-State = Literal["finished", "busy", "unfinished"]
+JobState = Literal["finished", "busy", "unfinished"]
 
 
-def read_state(job: Job) -> State:
+def read_state(job: Job) -> JobState:
     """`busy`: a process is at it. `unfinished`: nobody is. Raises if the folder holds anything else."""
     if not (job.folder / "result.json").exists() and is_busy(job.folder):
         return "busy"
@@ -36,7 +36,7 @@ def is_busy(folder: Path) -> bool:
     return False
 
 
-class Progress(NamedTuple):
+class RunProgress(NamedTuple):
     """How far a run has come, by its last check."""
 
     step: int
@@ -55,11 +55,11 @@ class Progress(NamedTuple):
         return f"{stage}step {self.step:,}{total}{accuracy}"
 
 
-def read_progress(job: Job) -> Progress:
+def read_progress(job: Job) -> RunProgress:
     """The last check of a run; step 0 before the first."""
     check = _last_check(job.folder / "metrics.jsonl")
     accuracy = check.get("validation_mean_accuracy")
-    return Progress(
+    return RunProgress(
         step=int(check.get("step", 0)),
         steps=_count_steps(job),
         accuracy=None if accuracy is None else float(accuracy),

@@ -11,10 +11,10 @@ from parse_dg.tables.published import (
     AVERAGE,
     SUITE,
     SUITE_DATA_SETS,
-    Printed,
+    PrintedAccuracy,
+    Publication,
     Published,
     PublishedRow,
-    Source,
     find_domain,
     find_name,
 )
@@ -40,20 +40,20 @@ class Column(NamedTuple):
     """The catalogue's name, or `average`."""
 
 
-class Found(NamedTuple):
+class PublishedValue(NamedTuple):
     """A published value, and the row it stands in."""
 
     row: PublishedRow
-    value: Printed
+    value: PrintedAccuracy
     notes: tuple[str, ...]
 
 
-class Line(NamedTuple):
+class PublishedLine(NamedTuple):
     """What one source has of one method."""
 
-    source: Source
+    source: Publication
     method: str
-    cells: Mapping[int, Found]
+    cells: Mapping[int, PublishedValue]
     """By number of the column."""
 
 
@@ -139,17 +139,17 @@ def _columns_of(tables: SelectionTables) -> list[list[Column]]:
     return [*views, [*averages, Column(AVERAGE, AVERAGE, suite, AVERAGE)]]
 
 
-def _lines(columns: Sequence[Column], known: Published) -> list[Line]:
-    lines: dict[tuple[Source, str], dict[int, Found]] = {}
+def _lines(columns: Sequence[Column], known: Published) -> list[PublishedLine]:
+    lines: dict[tuple[Publication, str], dict[int, PublishedValue]] = {}
     for row in known.rows:
         for number, (_, _, data_set, domain) in enumerate(columns):
             if data_set is None or domain is None:
                 continue
             name = row.column(data_set, domain)
             if name is not None:
-                found = Found(row, row.cells[name], row.notes(name))
+                found = PublishedValue(row, row.cells[name], row.notes(name))
                 lines.setdefault((row.source, row.method), {}).setdefault(number, found)
-    return [Line(source, method, cells) for (source, method), cells in lines.items()]
+    return [PublishedLine(source, method, cells) for (source, method), cells in lines.items()]
 
 
 def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> TextTable:
@@ -164,16 +164,16 @@ def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> Tex
     return TextTable(text.title, header, ours + theirs, every, names=2, bold=bold, commands=text.commands)
 
 
-def _text_row(line: Line, count: int) -> tuple[str, ...]:
+def _text_row(line: PublishedLine, count: int) -> tuple[str, ...]:
     cells = (str(line.cells[number].value) if number in line.cells else "–" for number in range(count))
     return (line.method, line.source.name, *cells)
 
 
-def _notes(lines: Iterable[Line]) -> tuple[str, ...]:
+def _notes(lines: Iterable[PublishedLine]) -> tuple[str, ...]:
     """Each table that was read, with its protocol; then where rows come from, and what is to be said of them."""
-    tables: dict[tuple[Source, str, str], list[PublishedRow]] = {}
+    tables: dict[tuple[Publication, str, str], list[PublishedRow]] = {}
     remarks: dict[tuple[str, str], dict[str, None]] = {}
-    origins: dict[Source, None] = {}
+    origins: dict[Publication, None] = {}
     for line in lines:
         for row, _, notes in line.cells.values():
             tables.setdefault((row.source, row.table, row.protocol), []).append(row)

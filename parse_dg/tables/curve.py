@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 6.6, 4.0
 """Of one panel, in inches."""
 
 
-class Point(NamedTuple):
+class AccuracyPoint(NamedTuple):
     """A mean over trials, in per cent."""
 
     at: float
@@ -36,9 +36,9 @@ class Panel(NamedTuple):
     """The lines of one data set."""
 
     title: str
-    lines: Mapping[str, Sequence[Point]]
+    lines: Mapping[str, Sequence[AccuracyPoint]]
     """By target; a line of the name `Avg` is drawn above the others."""
-    published: Mapping[str, Point]
+    published: Mapping[str, AccuracyPoint]
     """Figures of the paper, by the name of the line they belong to."""
 
 
@@ -109,7 +109,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))  # hides no line
 
 
-def _mark_published(axes: "Axes", point: Point, colour: str) -> None:
+def _mark_published(axes: "Axes", point: AccuracyPoint, colour: str) -> None:
     """A hollow star of the line's colour."""
     bar = None if point.spread is None else [point.spread]
     axes.errorbar([point.at], [point.mean], yerr=bar, color=colour, capsize=3, zorder=4, **STAR)

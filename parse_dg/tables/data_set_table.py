@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from parse_dg.errors import InputError
 from parse_dg.tables.estimate import Estimate
-from parse_dg.tables.selection import Case, Record, Selected, average
+from parse_dg.tables.selection import Case, Record, SelectedModel, average
 from parse_dg.wording import plural
 
 
@@ -33,7 +33,7 @@ def data_set_table(
     name: str,
     records: Sequence[Record],
     algorithms: Sequence[str],
-    selected: Mapping[Case, Selected],
+    selected: Mapping[Case, SelectedModel],
     *,
     pairs: bool,
 ) -> DataSetTable:

@@ -19,7 +19,7 @@ from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
 from parse_dg.tables.records import FinishedRun, flatten
 from parse_dg.tables.selection import Case
-from parse_dg.tables.selection_tables import Place, SelectionTables
+from parse_dg.tables.selection_tables import CellKey, SelectionTables
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ class Origin(NamedTuple):
 
 def fill_commands(
     tables: SelectionTables, runs: Sequence[FinishedRun], folders: Sequence[Path]
-) -> dict[Place, tuple[str, ...]]:
+) -> dict[CellKey, tuple[str, ...]]:
     """For every cell in which trials are missing, the commands that train them: like the runs of the same row.
 
     `folders` are all that were looked at: one of them may hold the beginning of a run that is missing.
     """
     done = {run.folder for run in runs}
     places = {folder: read_config(folder) for folder in folders if folder not in done}
-    fill: dict[Place, tuple[str, ...]] = {}
+    fill: dict[CellKey, tuple[str, ...]] = {}
     for table in tables.tables:
         for row in tables.algorithms:
             for target in table.domains:

@@ -27,14 +27,14 @@ ERRORS = ("standard error", "standard deviation", "not stated", "none")
 VALUE = re.compile(r"(\d{1,3}\.\d)(?:±(\d{1,2}\.\d))?")
 
 
-class Source(NamedTuple):
+class Publication(NamedTuple):
     """A publication."""
 
     name: str
     cite: str
 
 
-class Printed(NamedTuple):
+class PrintedAccuracy(NamedTuple):
     """An accuracy in per cent, with the digits that are printed."""
 
     value: Decimal
@@ -48,15 +48,15 @@ class Printed(NamedTuple):
 class PublishedRow:
     """A method's line in a table."""
 
-    source: Source
+    source: Publication
     """Where it was read."""
-    origin: Source
+    origin: Publication
     """Who measured it."""
     table: str
     method: str
     data_set: str
     """The catalogue's name, or `domainbed`."""
-    cells: Mapping[str, Printed]
+    cells: Mapping[str, PrintedAccuracy]
     """By domain of the data set, or by data set, as the catalogue calls them; and their `average`."""
     error: str
     """What stands after a ±: one of ERRORS."""
@@ -86,7 +86,7 @@ class PublishedRow:
 class Published:
     """Everything that is known, in the order of the file."""
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, Publication]
     rows: tuple[PublishedRow, ...]
 
     def of(self, names: str) -> "Published":
@@ -122,7 +122,7 @@ def published() -> Published:
 def parse_published(data: Mapping[str, Any]) -> Published:
     """The content of such a file, checked: sources, columns, averages, and that nothing is there twice."""
     try:
-        sources = {name: Source(name, entry["cite"]) for name, entry in data["sources"].items()}
+        sources = {name: Publication(name, entry["cite"]) for name, entry in data["sources"].items()}
         rows = tuple(_row(sources, table, row) for table in data["tables"] for row in table["rows"])
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"published figures are incomplete: {type(error).__name__} {error}") from error
@@ -132,7 +132,7 @@ def parse_published(data: Mapping[str, Any]) -> Published:
     return Published(sources, rows)
 
 
-def _row(sources: Mapping[str, Source], table: Mapping[str, Any], row: Mapping[str, Any]) -> PublishedRow:
+def _row(sources: Mapping[str, Publication], table: Mapping[str, Any], row: Mapping[str, Any]) -> PublishedRow:
     where = f"{table['source']}, {table['table']}, {row['method']}"
     for name in (table["source"], row.get("origin", table["source"])):
         if name not in sources:
@@ -175,11 +175,11 @@ def _columns(where: str, data_set: str, printed: Sequence[str]) -> list[str]:
     return [*(name for name in found if name is not None), AVERAGE]
 
 
-def _values(where: str, text: str, count: int) -> list[Printed]:
+def _values(where: str, text: str, count: int) -> list[PrintedAccuracy]:
     found = [VALUE.fullmatch(word) for word in text.split()]
     if len(found) != count or None in found:
         raise InputError(f"{where} must have {count} values such as 84.7 or 84.7±0.4, found {text!r}")
-    return [Printed(Decimal(one[1]), Decimal(one[2]) if one[2] else None) for one in found if one]
+    return [PrintedAccuracy(Decimal(one[1]), Decimal(one[2]) if one[2] else None) for one in found if one]
 
 
 def _require_once(rows: Iterable[PublishedRow]) -> None:

@@ -28,7 +28,7 @@ NOT_TUNED = (
 )
 """What does not tell hyper-parameters apart: repetitions, what is held out, and what changes no number."""
 
-Check = Mapping[str, Any]
+LoggedCheck = Mapping[str, Any]
 
 
 class FinishedRun(NamedTuple):
@@ -152,7 +152,7 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
 
 
 def _finished(
-    folder: Path, config: RunConfig, trained: RunConfig, result: Result, checks: Sequence[Check]
+    folder: Path, config: RunConfig, trained: RunConfig, result: Result, checks: Sequence[LoggedCheck]
 ) -> FinishedRun:
     at_the_end = config.averaging.kind == "swad" or has_two_stages(config)  # of no check's weights
     asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
@@ -203,7 +203,7 @@ def _require_selectable(run: FinishedRun, selection: str) -> None:
         )
 
 
-def _records(config: RunConfig, result: Result, checks: Sequence[Check]) -> Iterator[Record]:
+def _records(config: RunConfig, result: Result, checks: Sequence[LoggedCheck]) -> Iterator[Record]:
     """A record of every check."""
     target, unseen = config.data.target, config.split.validation_domain
     base = Record(
@@ -227,7 +227,7 @@ def _records(config: RunConfig, result: Result, checks: Sequence[Check]) -> Iter
         yield found
 
 
-def _check(line: str) -> Check:
+def _check(line: str) -> LoggedCheck:
     """A line of metrics.jsonl."""
     check = json.loads(line)
     if not isinstance(check, dict):
@@ -235,7 +235,7 @@ def _check(line: str) -> Check:
     return check
 
 
-def _chosen(result: Result) -> Check:
+def _chosen(result: Result) -> LoggedCheck:
     """The check that a run itself chose, with the target's score that was made after it."""
     scores = {f"{result['target']['domain']}/in": result["target"]}
     if "oracle" in result:
@@ -243,21 +243,21 @@ def _chosen(result: Result) -> Check:
     return {"step": result["selected_step"], "validation": result["validation"], "scores": scores}
 
 
-def _in(config: RunConfig, check: Check) -> dict[str, float]:
+def _in(config: RunConfig, check: LoggedCheck) -> dict[str, float]:
     """Accuracy on the larger part, or on all images, by domain."""
     found = {domain: value for domain, part, value in _scores(check) if part in ("in", "all")}
     unseen = config.split.validation_domain
     return found | ({unseen: float(check["validation"][unseen]["accuracy"])} if unseen else {})
 
 
-def _out(config: RunConfig, check: Check) -> dict[str, float]:
+def _out(config: RunConfig, check: LoggedCheck) -> dict[str, float]:
     """Accuracy on held-out images, by domain."""
     unseen = config.split.validation_domain
     found = {name: float(value["accuracy"]) for name, value in check["validation"].items() if name != unseen}
     return found | {domain: value for domain, part, value in _scores(check) if part == "out"}
 
 
-def _scores(check: Check) -> Iterator[tuple[str, str, float]]:
+def _scores(check: LoggedCheck) -> Iterator[tuple[str, str, float]]:
     for name, value in check.get("scores", {}).items():
         domain, _, part = name.rpartition("/")
         yield domain, part, float(value["accuracy"])

@@ -65,7 +65,7 @@ class Case(NamedTuple):
     trial: int
 
 
-class Selected(NamedTuple):
+class SelectedModel(NamedTuple):
     """The model that a selection chose."""
 
     accuracy: float
@@ -85,11 +85,11 @@ class Selection(NamedTuple):
     """What is maximised, over what."""
     needs: str
     """The runs without which nothing can be selected."""
-    choose: Callable[[Sequence[Record], str], Selected | None]
+    choose: Callable[[Sequence[Record], str], SelectedModel | None]
     """Records of one trial and one draw of hyper-parameters, and the target → the best check, if there is one."""
 
 
-def select(records: Iterable[Record], selection: str) -> dict[Case, Selected]:
+def select(records: Iterable[Record], selection: str) -> dict[Case, SelectedModel]:
     """The model that is selected for every case; a case in which nothing can be selected is left out."""
     choose = find_selection(selection).choose
     selected = {}
@@ -128,12 +128,12 @@ def _by_case(records: Iterable[Record]) -> dict[Case, dict[str, list[Record]]]:
     return cases
 
 
-def _training_domain(records: Sequence[Record], target: str) -> Selected | None:
+def _training_domain(records: Sequence[Record], target: str) -> SelectedModel | None:
     checks = [_selected(record, target, _source_accuracy(record)) for record in _alone(records)]
     return max(checks, key=lambda check: check.score, default=None)
 
 
-def _leave_one_domain_out(records: Sequence[Record], target: str) -> Selected | None:
+def _leave_one_domain_out(records: Sequence[Record], target: str) -> SelectedModel | None:
     steps: dict[int, list[Record]] = {}
     for record in records:
         steps.setdefault(record.step, []).append(record)
@@ -141,7 +141,7 @@ def _leave_one_domain_out(records: Sequence[Record], target: str) -> Selected | 
     return max((check for check in checks if check), key=lambda check: check.score, default=None)
 
 
-def _cross_validated(records: Sequence[Record], target: str) -> Selected | None:
+def _cross_validated(records: Sequence[Record], target: str) -> SelectedModel | None:
     """The check at one step, scored on the domains held out beside the target, each in a run of its own."""
     alone = _alone(records)
     if len(alone) != 1:
@@ -157,7 +157,7 @@ def _cross_validated(records: Sequence[Record], target: str) -> Selected | None:
     return _selected(alone[0], target, average([validation[domain] for domain in others]))
 
 
-def _oracle(records: Sequence[Record], target: str) -> Selected | None:
+def _oracle(records: Sequence[Record], target: str) -> SelectedModel | None:
     last = max(reversed(_alone(records)), key=lambda record: record.step, default=None)
     return None if last is None else _selected(last, target, _accuracy(last, "out_part", target))
 
@@ -167,9 +167,9 @@ def _alone(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if len(record.held_out) == 1]
 
 
-def _selected(record: Record, target: str, score: float) -> Selected:
+def _selected(record: Record, target: str, score: float) -> SelectedModel:
     accuracy = _accuracy(record, "in_part", target)
-    return Selected(accuracy, record.step, record.hyperparameters, score, record.settings)
+    return SelectedModel(accuracy, record.step, record.hyperparameters, score, record.settings)
 
 
 def _source_accuracy(record: Record) -> float:

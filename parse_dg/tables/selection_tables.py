@@ -9,7 +9,7 @@ from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, 
 from parse_dg.tables.selection import (
     Case,
     Record,
-    Selected,
+    SelectedModel,
     Selection,
     average,
     find_selection,
@@ -26,7 +26,7 @@ CSV_HEADER = (
 CHOSEN_HEADER = ("data", "algorithm", "target", "values", "trial", "hyper-parameters", "step", "score", "accuracy")
 BEST = "bold: the best mean of each column"
 
-Place = tuple[str, str, str]
+CellKey = tuple[str, str, str]
 """A cell: data set, algorithm, target."""
 
 
@@ -39,12 +39,12 @@ class SelectionTables:
     """Of the target's images, the fraction that is scored."""
     tables: tuple[DataSetTable, ...]
     algorithms: tuple[str, ...]
-    selected: Mapping[Case, Selected]
+    selected: Mapping[Case, SelectedModel]
     spread: Spread = "se"
     """What stands after a ±."""
     averaged: tuple[str, ...] = ()
     """The data sets that enter the table of averages; none: all."""
-    fill: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
+    fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
     """The commands that would fill a cell in which something is missing."""
 
     @property
@@ -179,7 +179,7 @@ class SelectionTables:
             return "Accuracy in % on all images of the target"
         return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
 
-    def _finish(self, table: TextTable, missing: Sequence[str], places: Sequence[Place]) -> TextTable:
+    def _finish(self, table: TextTable, missing: Sequence[str], places: Sequence[CellKey]) -> TextTable:
         """The table with its selection named, and what is missing, with the commands that would fill it."""
         notes = [*table.notes, f"Model selection: {self.selection.summary}."]
         if missing:

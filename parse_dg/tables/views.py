@@ -34,7 +34,7 @@ TOLD_APART = ("seed", "split.seed", "split.validation_domain", "data.target", "d
 Rank = tuple[tuple[float, str], ...]
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table."""
 
     rank: Rank
@@ -50,35 +50,35 @@ class View(NamedTuple):
     """A way to look at runs."""
 
     summary: str
-    row: Callable[[RunConfig], Row]
+    row: Callable[[RunConfig], TableRow]
     published: Callable[[PublishedRow], bool]
     """Which published figures belong beside it."""
     all_targets: bool = True
     """Whether every domain of a data set is a column, or those alone that some run has as its target."""
 
 
-def _main(config: RunConfig) -> Row:
-    return Row((_method_rank(config.method),), config.method)
+def _main(config: RunConfig) -> TableRow:
+    return TableRow((_method_rank(config.method),), config.method)
 
 
-def _ablation(config: RunConfig) -> Row:
+def _ablation(config: RunConfig) -> TableRow:
     algorithm = config.algorithm
     averaged = config.method.removeprefix(algorithm.name)
     if isinstance(algorithm, ParseConfig):
         families = algorithm.vocabulary.families
         rank = float(list(ABLATION).index(families))
-        return Row(((1, ""), (rank, averaged)), ABLATION[families] + averaged)
+        return TableRow(((1, ""), (rank, averaged)), ABLATION[families] + averaged)
     if algorithm.name == "no_relations":
-        return Row(((0, ""), (0, averaged)), "No Relations" + averaged)
-    return Row(((2, ""), _method_rank(config.method)), config.method)
+        return TableRow(((0, ""), (0, averaged)), "No Relations" + averaged)
+    return TableRow(((2, ""), _method_rank(config.method)), config.method)
 
 
-def _count(config: RunConfig) -> Row:
+def _count(config: RunConfig) -> TableRow:
     count = flatten(config).get(PRIMITIVES)
     if not isinstance(count, int):
-        return Row((_method_rank(config.method),), config.method)
+        return TableRow((_method_rank(config.method),), config.method)
     of = config.method
-    return Row((_method_rank(of), (count, "")), f"{of}, K = {count}", of, count)
+    return TableRow((_method_rank(of), (count, "")), f"{of}, K = {count}", of, count)
 
 
 VIEWS: dict[str, View] = {
@@ -97,7 +97,7 @@ VIEWS: dict[str, View] = {
 }
 """Every view of accuracies by name."""
 COMPACTION = "compaction"
-"""The view of what `parse-dg compact` found, which has tables of its own (compact_table.py)."""
+"""The view of what `parse-dg compact` found, which has tables of its own (cli/show/compact.py)."""
 VIEW_NAMES = (*VIEWS, COMPACTION)
 
 
@@ -124,7 +124,7 @@ def require_fields(by: Sequence[str], configs: Sequence[RunConfig]) -> None:
             raise unknown("configuration field of these runs", field, near or known)
 
 
-def _divided(row: Row, config: RunConfig, by: Sequence[str]) -> Row:
+def _divided(row: TableRow, config: RunConfig, by: Sequence[str]) -> TableRow:
     """The row of the same name, and the values of the fields that the run has."""
     fields = flatten(config)
     mine = {field: fields[field] for field in by if field in fields}

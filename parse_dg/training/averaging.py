@@ -22,7 +22,7 @@ from parse_dg.config import check_choices, require
 from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
-Kind = Literal["none", "ema", "sma", "swad"]
+AveragingKind = Literal["none", "ema", "sma", "swad"]
 
 SCORED: dict[str, str] = {
     "none": "those of the step",
@@ -39,7 +39,7 @@ SCHEDULED = "bottleneck.focus"
 class AveragingConfig:
     """What is averaged; every setting but `kind` belongs to one kind."""
 
-    kind: Kind = "none"
+    kind: AveragingKind = "none"
     decay: float = 0.99
     """`ema`: how much of the average a step leaves as it was."""
     start: int = 600

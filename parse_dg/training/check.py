@@ -8,7 +8,7 @@ import torch
 
 from parse_dg.training.accuracy import Accuracy
 
-State = dict[str, torch.Tensor]
+StateDict = dict[str, torch.Tensor]
 
 
 class Check(NamedTuple):
@@ -66,7 +66,7 @@ class Best(NamedTuple):
     """The check that was best on validation, and the weights it saw."""
 
     check: Check
-    state: State
+    state: StateDict
 
 
 class NonFiniteLossError(RuntimeError):

@@ -7,9 +7,9 @@ from parse_dg.config import check_choices
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
 
-Selection = Literal["training-domain", "leave-one-domain-out", "oracle"]
+SelectionName = Literal["training-domain", "leave-one-domain-out", "oracle"]
 
-SELECTIONS: dict[str, str] = {
+SELECTION_NAMES: dict[str, str] = {
     "training-domain": "training-domain validation: the check with the highest mean accuracy over the source "
     "domains' held-out images",
     "leave-one-domain-out": "leave-one-domain-out validation: the check with the highest accuracy on a source "
@@ -26,7 +26,7 @@ class ProtocolConfig:
 
     name: str = "parse"
     """The preset this began from; nothing depends on it."""
-    selection: Selection = "training-domain"
+    selection: SelectionName = "training-domain"
     augment_validation: bool = False
     """Whether held-out images of the source domains are augmented like those that train, as in DomainBed."""
     checks: Literal["validation", "target", "everything"] = "validation"
@@ -50,7 +50,7 @@ class ProtocolConfig:
             )
 
 
-def describe(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
+def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
     """What was done, a sentence each: written into the run."""
     if split.scheme == "gvrt-split":
         split_words = "Each source domain trains and validates on its own lists of the archive's split.json."
@@ -71,5 +71,5 @@ def describe(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
         looked = "Checks score the target too, for the record; what is chosen does not depend on it."
     return [
         *(split_words, target, *([beside] if split.validation_domain else [])),
-        *(f"Held-out images are {augmented}.", looked, f"{SELECTIONS[protocol.selection]}."),
+        *(f"Held-out images are {augmented}.", looked, f"{SELECTION_NAMES[protocol.selection]}."),
     ]

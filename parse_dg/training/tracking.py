@@ -18,7 +18,7 @@ from parse_dg.wording import first_line
 
 log = logging.getLogger(__name__)
 
-Line = Mapping[str, Any]
+MetricsLine = Mapping[str, Any]
 """A line of metrics.jsonl: one check."""
 
 PROJECT = "parse-dg"
@@ -31,7 +31,7 @@ UPLOAD_SECONDS = 20
 class Tracker(Protocol):
     """Where a run can be followed."""
 
-    def record(self, line: Line) -> None:
+    def record(self, line: MetricsLine) -> None:
         """A check was made."""
         ...
 
@@ -40,18 +40,18 @@ class Tracker(Protocol):
         ...
 
 
-class Followed(NamedTuple):
+class TrackedRun(NamedTuple):
     """The run that a tracker is opened for."""
 
     folder: Path
     config: Mapping[str, Any]
     """What config.json holds."""
-    earlier: Sequence[Line]
+    earlier: Sequence[MetricsLine]
     """The checks that it goes on from; none: it begins."""
 
 
 def open_trackers(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[Line] = ()
+    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[MetricsLine] = ()
 ) -> list[Tracker]:
     """The trackers of these names for the run in `folder`, which exists.
 
@@ -60,7 +60,7 @@ def open_trackers(
     is missing or nobody is logged in; anything else that goes wrong, now or later, is a warning, once.
     """
     wanted = require_trackers(names)
-    followed = Followed(folder, config, earlier)
+    followed = TrackedRun(folder, config, earlier)
     return [_Guarded(name, followed) for name in wanted]
 
 
@@ -74,7 +74,7 @@ def require_trackers(names: Iterable[str]) -> list[str]:
     return wanted
 
 
-class Following:
+class Tracking:
     """The trackers of a run as one, closed with it: `result` is what they are told at the end of the `with` block.
 
     It stays None where the run is broken off.
@@ -84,12 +84,12 @@ class Following:
         self.trackers = trackers
         self.result: Mapping[str, Any] | None = None
 
-    def record(self, line: Line) -> None:
+    def record(self, line: MetricsLine) -> None:
         """A check was made."""
         for tracker in self.trackers:
             tracker.record(line)
 
-    def __enter__(self) -> "Following":
+    def __enter__(self) -> "Tracking":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -100,13 +100,13 @@ class Following:
 class TensorBoard:
     """Events in FOLDER/tensorboard, shown by `tensorboard --logdir FOLDER`."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: TrackedRun) -> None:
         self.position = Position(followed.earlier)
         writer = _imported("tensorboard").SummaryWriter
         folder = followed.folder / "tensorboard"
         self.writer: Any = writer(str(folder), purge_step=self.position.last + 1 if followed.earlier else 0)
 
-    def record(self, line: Line) -> None:
+    def record(self, line: MetricsLine) -> None:
         step = self.position.of(line)
         for tag, value in scalars(line).items():
             self.writer.add_scalar(tag, value, step)
@@ -123,7 +123,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of Weights & Biases, its files in FOLDER/wandb; WANDB_MODE, WANDB_ENTITY and their kin are heeded."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: TrackedRun) -> None:
         self.position = Position()
         wandb = _imported("wandb")
         settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
@@ -142,7 +142,7 @@ class WeightsAndBiases:
         for line in followed.earlier:  # what a killed process did not get away; W&B passes over steps that it has
             self.record(line)
 
-    def record(self, line: Line) -> None:
+    def record(self, line: MetricsLine) -> None:
         self.run.log(scalars(line), step=self.position.of(line), commit=True)
 
     def finish(self, result: Mapping[str, Any] | None) -> None:
@@ -151,16 +151,16 @@ class WeightsAndBiases:
         self.run.finish(exit_code=1 if result is None else 0)
 
 
-class Packaged(NamedTuple):
+class TrackerPackage(NamedTuple):
     """A tracker, and the module that it needs."""
 
-    build: Callable[[Followed], Tracker]
+    build: Callable[[TrackedRun], Tracker]
     module: str
 
 
 TRACKERS = {
-    "tensorboard": Packaged(TensorBoard, "torch.utils.tensorboard"),
-    "wandb": Packaged(WeightsAndBiases, "wandb"),
+    "tensorboard": TrackerPackage(TensorBoard, "torch.utils.tensorboard"),
+    "wandb": TrackerPackage(WeightsAndBiases, "wandb"),
 }
 """Every tracker by name, which is also that of the extra that brings its package."""
 
@@ -168,12 +168,12 @@ TRACKERS = {
 class Position:
     """Where a check stands in the whole run: a run in two stages counts the steps of each from 1."""
 
-    def __init__(self, earlier: Sequence[Line] = ()) -> None:
+    def __init__(self, earlier: Sequence[MetricsLine] = ()) -> None:
         self.stage, self.before, self.last = 1, 0, 0
         for line in earlier:
             self.of(line)
 
-    def of(self, line: Line) -> int:
+    def of(self, line: MetricsLine) -> int:
         """The steps of the run up to this check, which comes after those that were asked for before."""
         stage = int(line.get("stage", 1))
         if stage != self.stage:
@@ -182,7 +182,7 @@ class Position:
         return self.last
 
 
-def scalars(line: Line) -> dict[str, float]:
+def scalars(line: MetricsLine) -> dict[str, float]:
     """The numbers of a check, each under a name that says what it is."""
     found: dict[str, float | None] = {}
     found |= {f"training loss/{term}": value for term, value in line["training_loss"].items()}
@@ -206,7 +206,7 @@ def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def run_id(followed: Followed) -> str:
+def run_id(followed: TrackedRun) -> str:
     """The same whenever the run in this folder is resumed; another for other folders and configurations."""
     known = json.dumps([str(followed.folder.resolve()), followed.config], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()[:16]
@@ -215,7 +215,7 @@ def run_id(followed: Followed) -> str:
 class _Guarded:
     """A tracker that cannot stop a run: the first thing that goes wrong is a warning, then it is left alone."""
 
-    def __init__(self, name: str, followed: Followed) -> None:
+    def __init__(self, name: str, followed: TrackedRun) -> None:
         self.name = name
         self.tracker: Tracker | None = None
         try:
@@ -225,7 +225,7 @@ class _Guarded:
         except Exception as error:  # whatever a package, a disk or a network comes up with
             self._give_up(error)
 
-    def record(self, line: Line) -> None:
+    def record(self, line: MetricsLine) -> None:
         if self.tracker is not None:
             try:
                 self.tracker.record(line)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.base import Example, Group, grouped
+from parse_dg.algorithms.base import Group, Minibatch, grouped
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -33,12 +33,12 @@ def build(name: str, *, smoothing: float = 0.0, seed: int = 0, stages: tuple[int
 
 
 @pytest.fixture(scope="module")
-def example() -> Example:
+def example() -> Minibatch:
     """Two images of each class: noise, which is easy to tell apart and has nothing to generalise."""
     images = torch.randn(2 * CLASSES, 3, 32, 32, generator=generator(9))
     labels = torch.arange(CLASSES).repeat(2)
     captions = torch.tensor([[1, 3, 3, 2]]).repeat(2 * CLASSES, 1)  # begin, two unknown words, end
-    return Example(images, labels, torch.tensor([0, 1]).repeat_interleave(CLASSES), captions)
+    return Minibatch(images, labels, torch.tensor([0, 1]).repeat_interleave(CLASSES), captions)
 
 
 # the table of names
@@ -66,7 +66,7 @@ def test_no_method_is_left_out_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_method_is_built_from_its_settings(name: str, example: Example) -> None:
+def test_a_method_is_built_from_its_settings(name: str, example: Minibatch) -> None:
     algorithm = build(name, smoothing=0.1)
     assert type(algorithm) is ALGORITHMS[name][0]
     assert algorithm.label_smoothing == 0.1
@@ -103,14 +103,14 @@ TERMS = {
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_terms_of_the_loss_have_names(name: str, example: Example) -> None:
+def test_the_terms_of_the_loss_have_names(name: str, example: Minibatch) -> None:
     terms = build(name).losses(example, generator())
     assert list(terms) == TERMS[name]
     assert all(term.shape == () and term.isfinite() for term in terms.values())
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_one_batch_can_be_learned_by_heart(name: str, example: Example) -> None:
+def test_one_batch_can_be_learned_by_heart(name: str, example: Minibatch) -> None:
     """Through the trainer, which gives every turn its due."""
     algorithm = build(name).train()
     if name == "erm_plus_plus":
@@ -139,7 +139,7 @@ def test_one_batch_can_be_learned_by_heart(name: str, example: Example) -> None:
 
 
 @pytest.mark.parametrize("name", WITHOUT_DRAWS)
-def test_cross_entropy_is_of_the_logits_smoothed(name: str, example: Example) -> None:
+def test_cross_entropy_is_of_the_logits_smoothed(name: str, example: Minibatch) -> None:
     """Smoothing ε: (1 - ε) · CE of the label + ε · the mean CE over all classes, averaged over images."""
     sharp, smooth = build(name).eval(), build(name, smoothing=0.2).eval()
     with torch.no_grad():
@@ -163,7 +163,7 @@ def test_cross_entropy_is_computed_in_float32_or_wider() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_styles_are_mixed_by_draws_from_the_generator(name: str, example: Example) -> None:
+def test_styles_are_mixed_by_draws_from_the_generator(name: str, example: Minibatch) -> None:
     algorithm = build(name, stages=(1, 2)).train()
     torch.manual_seed(1)
     one = algorithm.losses(example, generator(5))["cross_entropy"]
@@ -217,7 +217,7 @@ def test_parameters_set_apart_leave_their_group() -> None:
 # gradients
 
 
-def gradients(algorithm: Algorithm, example: Example, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:
+def gradients(algorithm: Algorithm, example: Minibatch, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:
     terms = algorithm.train().losses(example, generator())
     algorithm.zero_grad(set_to_none=True)
     torch.stack([value for name, value in terms.items() if not only or name in only]).sum().backward()
@@ -225,7 +225,7 @@ def gradients(algorithm: Algorithm, example: Example, only: tuple[str, ...] = ()
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "gvrt"])  # its texts have other losses
-def test_every_parameter_receives_a_gradient_from_the_classes_alone(name: str, example: Example) -> None:
+def test_every_parameter_receives_a_gradient_from_the_classes_alone(name: str, example: Minibatch) -> None:
     """Every one of the network: adversaries and encoders have losses of their own."""
     algorithm = build(name)
     groups = algorithm.groups()
@@ -238,7 +238,7 @@ def test_every_parameter_receives_a_gradient_from_the_classes_alone(name: str, e
 
 
 @pytest.mark.parametrize("name", ["no_relations", "parse"])
-def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Example) -> None:
+def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Minibatch) -> None:
     for term in ("diversity", "concentration"):
         found = gradients(build(name), example, only=(term,))
         prefix = "network." if name == "parse" else ""
@@ -250,7 +250,7 @@ def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Ex
 
 
 @pytest.mark.parametrize("name", ["no_relations", "parse"])
-def test_the_weights_of_the_regularisers_are_applied(name: str, example: Example) -> None:
+def test_the_weights_of_the_regularisers_are_applied(name: str, example: Minibatch) -> None:
     method, settings = ALGORITHMS[name]
 
     def terms(**weights: float) -> dict[str, float]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
@@ -74,10 +74,10 @@ def small(**settings: Any) -> ErmPlusPlus:
     return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
 
 
-def example(seed: int = 0) -> Example:
+def example(seed: int = 0) -> Minibatch:
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(6, 3, 2, 2, generator=generator)
-    return Example(images, torch.arange(6) % 5, torch.arange(6) // 2)
+    return Minibatch(images, torch.arange(6) % 5, torch.arange(6) // 2)
 
 
 def moved(before: dict[str, Tensor], algorithm: ErmPlusPlus) -> set[str]:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, Example
+from parse_dg.algorithms.base import Algorithm, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.miro import TUNED, Miro, MiroConfig
 from parse_dg.config import from_dict, to_dict
@@ -42,9 +42,9 @@ def build(stages: tuple[int, ...] = (), **settings: Any) -> Miro:
 
 
 @pytest.fixture(scope="module")
-def example() -> Example:
+def example() -> Minibatch:
     images = torch.randn(6, 3, 32, 32, generator=generator(1))
-    return Example(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
+    return Minibatch(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
 
 
 def trainer(algorithm: Algorithm, device: str = "cpu", **training: Any) -> Trainer:
@@ -72,7 +72,7 @@ def train(algorithm: Algorithm, device: str = "cpu", **training: Any) -> list[fl
 # the loss
 
 
-def test_it_is_erm_and_the_regulariser_with_its_weight(example: Example) -> None:
+def test_it_is_erm_and_the_regulariser_with_its_weight(example: Minibatch) -> None:
     erm = Erm(backbone((1, 2)), 3, ErmConfig(dropout=0.5), generator=generator(1))
     expected = erm.losses(example, generator(5))["cross_entropy"].item()
     found = build((1, 2), dropout=0.5, weight=0.25).losses(example, generator(5))
@@ -82,7 +82,7 @@ def test_it_is_erm_and_the_regulariser_with_its_weight(example: Example) -> None
     assert doubled["mutual_information"].item() == pytest.approx(2 * found["mutual_information"].item(), 1e-5)
 
 
-def test_at_the_start_student_and_teacher_agree(example: Example) -> None:
+def test_at_the_start_student_and_teacher_agree(example: Minibatch) -> None:
     """With statistics that stay: in training mode BatchNorm uses those of the batch, the teacher its own."""
     with torch.no_grad():
         found = build(weight=0.1).eval().losses(example, generator())["mutual_information"].item()
@@ -90,7 +90,7 @@ def test_at_the_start_student_and_teacher_agree(example: Example) -> None:
         assert build(weight=0.1).train().losses(example, generator())["mutual_information"].item() > found
 
 
-def test_the_term_reaches_backbone_and_variances_and_no_more(example: Example) -> None:
+def test_the_term_reaches_backbone_and_variances_and_no_more(example: Minibatch) -> None:
     miro = build()
     miro.losses(example, generator())["mutual_information"].backward()
     reached = {id(p) for p in miro.parameters() if p.grad is not None and p.grad.any()}
@@ -98,7 +98,7 @@ def test_the_term_reaches_backbone_and_variances_and_no_more(example: Example) -
     assert reached == {id(p) for p in (*groups["backbone"], *groups["encoders"])}
 
 
-def test_features_stay_closer_to_the_start_than_without(example: Example) -> None:
+def test_features_stay_closer_to_the_start_than_without(example: Minibatch) -> None:
     distances = []
     for weight in (0.0, 1.0):
         miro = build(weight=weight)
@@ -152,7 +152,7 @@ def packed(miro: Miro) -> dict[str, Tensor]:
 
 
 def test_a_model_file_holds_the_student_and_fits_a_network_with_another_teacher(
-    example: Example, tmp_path: Path
+    example: Minibatch, tmp_path: Path
 ) -> None:
     miro = build()
     train(miro)

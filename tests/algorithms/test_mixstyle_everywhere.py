@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.model.backbones import mixstyle
@@ -60,14 +60,14 @@ def trainer_of(algorithm: Algorithm, draws: torch.Generator) -> Trainer:
 
 
 @pytest.fixture(scope="module")
-def example() -> Example:
+def example() -> Minibatch:
     """Images that differ in brightness and contrast, so that there are styles to be mixed."""
     draws = generator(9)
     strength = torch.rand(2 * CLASSES, 3, 1, 1, generator=draws)
     images = strength * torch.randn(2 * CLASSES, 3, 32, 32, generator=draws) + 2 * strength
     captions = torch.tensor([[1, 3, 3, 2]]).repeat(2 * CLASSES, 1)  # begin, two unknown words, end
     labels, domains = torch.arange(CLASSES).repeat(2), torch.tensor([0, 1]).repeat_interleave(CLASSES)
-    return Example(images, labels, domains, captions)
+    return Minibatch(images, labels, domains, captions)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-def after_updates(name: str, example: Example, seed: int = 5) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
+def after_updates(name: str, example: Minibatch, seed: int = 5) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
     """The terms of some updates with styles mixed, and the state that they end in."""
     algorithm = build(name, STAGES)
     trainer = trainer_of(algorithm, generator(seed))
@@ -99,7 +99,7 @@ def after_updates(name: str, example: Example, seed: int = 5) -> tuple[list[dict
 
 @every_method
 def test_every_training_pass_is_mixed_after_every_stage(
-    name: str, example: Example, counted: dict[str, int]
+    name: str, example: Minibatch, counted: dict[str, int]
 ) -> None:
     algorithm, draws = build(name, STAGES).train(), generator()
     for _ in range(UPDATES):
@@ -112,7 +112,7 @@ def test_every_training_pass_is_mixed_after_every_stage(
 
 
 @every_method
-def test_nothing_is_mixed_when_it_is_off(name: str, example: Example, counted: dict[str, int]) -> None:
+def test_nothing_is_mixed_when_it_is_off(name: str, example: Minibatch, counted: dict[str, int]) -> None:
     list(build(name, ()).train().turns(example, generator()))
     assert counted["passes"] >= 1
     assert counted["mixed"] == 0
@@ -120,7 +120,7 @@ def test_nothing_is_mixed_when_it_is_off(name: str, example: Example, counted: d
 
 @every_method
 def test_what_is_mixed_is_what_is_learned_from(
-    name: str, example: Example, monkeypatch: pytest.MonkeyPatch
+    name: str, example: Minibatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against the same draws without their effect, so that nothing else that is drawn differs."""
     mixed, mixed_state = after_updates(name, example)
@@ -135,7 +135,7 @@ def test_what_is_mixed_is_what_is_learned_from(
 
 
 @every_method
-def test_draws_are_the_generators_alone(name: str, example: Example) -> None:
+def test_draws_are_the_generators_alone(name: str, example: Minibatch) -> None:
     """Whatever state PyTorch's own is in, which is left as it is."""
     algorithm, draws = build(name, STAGES).train(), generator()
     before, around = draws.get_state(), torch.get_rng_state()
@@ -153,7 +153,7 @@ def test_draws_are_the_generators_alone(name: str, example: Example) -> None:
 
 
 @every_method
-def test_evaluation_is_never_mixed(name: str, example: Example, counted: dict[str, int]) -> None:
+def test_evaluation_is_never_mixed(name: str, example: Minibatch, counted: dict[str, int]) -> None:
     """No generator is at hand there; the same weights give the same bits with the switch on and off."""
     on, off = build(name, STAGES), build(name, ())
     off.load_state_dict(on.state_dict())

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
@@ -54,7 +54,7 @@ def test_it_can_be_guided_as_parse_is() -> None:
     model = NoRelations(backbone, 3, NoRelationsConfig(guidance=2.0), generator=start)
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([0, 1, 2, 0])
-    terms = model.losses(Example(images, labels, torch.zeros(4, dtype=torch.long)), start)
+    terms = model.losses(Minibatch(images, labels, torch.zeros(4, dtype=torch.long)), start)
     assert model.guide is not None
     pooled = model.guide(model.backbone(images).mean((2, 3)))
     assert terms["guidance"].item() == pytest.approx(2 * F.cross_entropy(pooled, labels).item(), rel=1e-4)

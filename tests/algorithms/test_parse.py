@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import BottleneckWeights, Parse, ParseConfig
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
@@ -48,12 +48,12 @@ def build(**settings: Any) -> Parse:
 
 
 @pytest.fixture(scope="module")
-def example() -> Example:
+def example() -> Minibatch:
     images = torch.randn(6, 3, 32, 32, generator=generator(1))
-    return Example(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
+    return Minibatch(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
 
 
-def gradients(parse: Parse, example: Example) -> dict[str, Tensor]:
+def gradients(parse: Parse, example: Minibatch) -> dict[str, Tensor]:
     torch.stack(list(parse.train().losses(example, generator()).values())).sum().backward()
     return {name: p.grad for name, p in parse.named_parameters() if p.grad is not None and p.grad.any()}
 
@@ -66,7 +66,7 @@ def test_the_shapes_are_all_the_parameters_of_the_predicates() -> None:
 # which parameters move
 
 
-def test_without_a_penalty_lambda_moves_on_the_support_and_nowhere_else(example: Example) -> None:
+def test_without_a_penalty_lambda_moves_on_the_support_and_nowhere_else(example: Minibatch) -> None:
     parse = build(sparsity=0, angle_repulsion=0)
     composition = parse.network.structure.composition
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_without_a_penalty_lambda_moves_on_the_support_and_nowhere_else(example:
 def test_the_penalty_pulls_every_entry_of_lambda_towards_zero() -> None:
     parse = build(sparsity=0.5)
     weight = parse.network.structure.composition.weight
-    zero = Example(torch.zeros(3, 3, 32, 32), torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.long))
+    zero = Minibatch(torch.zeros(3, 3, 32, 32), torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.long))
     term = parse.losses(zero, generator())["sparsity"]
     assert term.item() == pytest.approx(0.5 * weight.abs().sum().item() / weight.numel(), 1e-4)
     term.backward()
@@ -92,7 +92,7 @@ def test_the_penalty_pulls_every_entry_of_lambda_towards_zero() -> None:
 
 
 @pytest.mark.parametrize("families", SWITCHES)
-def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: str, example: Example) -> None:
+def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families, composition__start_entries=64, angle_repulsion=0)
     moving = {name.removeprefix(PREFIX) for name in gradients(parse, example) if name.startswith(PREFIX)}
     used = {name for name in SHAPES if FAMILY[name.split(".")[1]] in SWITCHES[families]}
@@ -100,7 +100,7 @@ def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: 
 
 
 @pytest.mark.parametrize("families", SWITCHES)
-def test_every_choice_of_families_trains(families: str, example: Example) -> None:
+def test_every_choice_of_families_trains(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families).train()
     optimizer = build_optimizer(parse, OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2))
     history = []
@@ -116,7 +116,7 @@ def test_every_choice_of_families_trains(families: str, example: Example) -> Non
 
 @pytest.mark.parametrize("start", ["simplex", "normal", "zeros"])
 @pytest.mark.parametrize("scale", ["learnable", "fixed", "none"])
-def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Example) -> None:
+def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Minibatch) -> None:
     settings = {"composition__start": start, "composition__logit_scale": scale, "primitives__count": 5}
     found = gradients(build(**settings), example)
     assert "network.structure.composition.weight" in found
@@ -126,7 +126,7 @@ def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives_train_too(count: int, example: Example) -> None:
+def test_few_primitives_train_too(count: int, example: Minibatch) -> None:
     found = gradients(build(primitives__count=count), example)
     assert "network.structure.composition.weight" in found
     assert all(gradient.isfinite().all() for gradient in found.values())
@@ -135,7 +135,7 @@ def test_few_primitives_train_too(count: int, example: Example) -> None:
 # the weights of the loss
 
 
-def test_angles_are_pushed_apart_with_their_weight(example: Example) -> None:
+def test_angles_are_pushed_apart_with_their_weight(example: Minibatch) -> None:
     parse = build(angle_repulsion=0.002)
     cosines = parse.network.structure.predicates.target_angle["orient"].detach().double().cos().tolist()
     pairs = [(a, b) for i, a in enumerate(cosines) for b in cosines[i + 1 :]]
@@ -145,7 +145,7 @@ def test_angles_are_pushed_apart_with_their_weight(example: Example) -> None:
 
 
 @pytest.mark.parametrize("term", ["sparsity", "angle_repulsion"])
-def test_a_weight_of_zero_leaves_its_term_out(term: str, example: Example) -> None:
+def test_a_weight_of_zero_leaves_its_term_out(term: str, example: Minibatch) -> None:
     assert term in build().losses(example, generator())
     assert term not in build(**{term: 0}).losses(example, generator())
 
@@ -175,7 +175,7 @@ def test_a_compact_layer_has_the_columns_it_is_given() -> None:
 # held to the pretrained backbone
 
 
-def test_without_a_weight_there_is_no_teacher_and_nothing_more_to_save(example: Example) -> None:
+def test_without_a_weight_there_is_no_teacher_and_nothing_more_to_save(example: Minibatch) -> None:
     parse, start = build(), generator()
     assert parse.mutual_information is None
     assert not any("variance" in name for name in parse.state_dict())
@@ -186,7 +186,7 @@ def test_without_a_weight_there_is_no_teacher_and_nothing_more_to_save(example: 
     assert from_dict(ParseConfig, data) == ParseConfig()  # files from before there was the switch
 
 
-def test_miro_can_be_added_and_changes_no_other_term(example: Example) -> None:
+def test_miro_can_be_added_and_changes_no_other_term(example: Minibatch) -> None:
     plain, held = build().eval(), build(miro__weight="0.01").eval()
     expected, found = (parse.losses(example, generator()) for parse in (plain, held))
     assert list(found) == [*expected, "mutual_information"]
@@ -194,7 +194,7 @@ def test_miro_can_be_added_and_changes_no_other_term(example: Example) -> None:
     assert found["mutual_information"].item() == pytest.approx(0.01 * -5.75646, abs=1e-6)
 
 
-def test_held_to_its_start_it_trains(example: Example) -> None:
+def test_held_to_its_start_it_trains(example: Minibatch) -> None:
     parse = build(miro__weight=0.1, miro__rate_factor=20.0)
     assert parse.mutual_information is not None
     teacher = parse.mutual_information.teacher.state_dict()
@@ -213,7 +213,7 @@ def test_held_to_its_start_it_trains(example: Example) -> None:
 
 
 def test_held_to_its_start_it_is_saved_read_and_compacted_without_its_teacher(
-    example: Example, tmp_path: Path
+    example: Minibatch, tmp_path: Path
 ) -> None:
     parse = build(miro__weight=0.1).eval()
     spec = ModelSpec(
@@ -247,7 +247,7 @@ def test_the_hold_has_a_weight_that_is_not_negative() -> None:
 # guided by a classifier of the pooled features
 
 
-def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(example: Example) -> None:
+def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(example: Minibatch) -> None:
     plain, guided = build(), build(guidance=0.5)
     assert guided.guide is not None
     with torch.no_grad():
@@ -264,7 +264,7 @@ def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(exam
     )
 
 
-def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Example) -> None:
+def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Minibatch) -> None:
     parse = build(guidance=0.5).eval()
     spec = ModelSpec(
         backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32

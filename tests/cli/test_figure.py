@@ -10,7 +10,7 @@ from PIL import Image
 from parse_dg.config import change
 from parse_dg.deploy.model_file import load_model
 from parse_dg.explain.figures import examples as figures
-from parse_dg.explain.figures.examples import SHOWN, Asked, draw_errors, draw_primitives
+from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
 from parse_dg.explain.measures.images import open_run
 from parse_dg.explain.measures.structure_use import primitive_weights
@@ -69,7 +69,9 @@ def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: 
 
 
 def test_the_primitives_that_matter_most(parse_run: Path, tmp_path: Path) -> None:
-    said = draw_primitives(Asked(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",)))
+    said = draw_primitives(
+        FigureRequest(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",))
+    )
     model = load_model(parse_run)
     weights = primitive_weights(model)[model.spec.classes.index("diver")]
     best = sorted(range(16), key=lambda k: (-float(weights[k]), k))[:3]
@@ -82,7 +84,9 @@ def test_the_image_that_stands_for_its_class(
     drawn: list[figures.ClassBlock] = []
     monkeypatch.setattr(figures, "primitives_figure", lambda path, blocks, *rest, **more: drawn.extend(blocks))
     draw_primitives(
-        Asked(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",), domains=("sketch",))
+        FigureRequest(
+            folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",), domains=("sketch",)
+        )
     )
     run = open_run(parse_run, device_name="cpu")
     subset = run.split.target
@@ -101,7 +105,7 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
 ) -> None:
     drawn: list[figures.ErrorBlock] = []
     monkeypatch.setattr(figures, "errors_figure", lambda path, blocks, **more: drawn.extend(blocks))
-    said = draw_errors(Asked(folder=parse_run, path=tmp_path / "one.svg", width="column", device="cpu"))
+    said = draw_errors(FigureRequest(folder=parse_run, path=tmp_path / "one.svg", width="column", device="cpu"))
     run = open_run(parse_run, device_name="cpu")
     located = run.locate(run.split.target)
     right, wrong = (

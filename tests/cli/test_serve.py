@@ -8,7 +8,7 @@ import pytest
 
 from parse_dg.cli import build_parser
 from parse_dg.cli.serve import RATE, _limits
-from parse_dg.serve.limits import Limits
+from parse_dg.serve.limits import ServiceLimits
 from tests.cli.conftest import Run, assert_refused
 
 
@@ -53,7 +53,7 @@ def test_a_missing_package_names_the_extra(
 
 def test_without_options_the_limits_are_the_usual_ones() -> None:
     plain = build_parser().parse_args(["serve", "RUN"])
-    assert _limits(plain, shared=False) == Limits()
-    assert _limits(plain, shared=True) == Limits(rate=RATE)
+    assert _limits(plain, shared=False) == ServiceLimits()
+    assert _limits(plain, shared=True) == ServiceLimits(rate=RATE)
     asked = build_parser().parse_args(["serve", "RUN", "--rate", "0", "--max-wait", "20", "--max-upload", "1"])
-    assert _limits(asked, shared=True) == Limits(max_wait=0.02, max_bytes=2**20)
+    assert _limits(asked, shared=True) == ServiceLimits(max_wait=0.02, max_bytes=2**20)

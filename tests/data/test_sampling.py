@@ -12,7 +12,7 @@ from torch import Tensor
 from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.domain import Domain
-from parse_dg.data.sampling import Plan, Sampler, SamplingConfig, State
+from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
@@ -76,11 +76,11 @@ def same_plan(one: Plan, other: Plan) -> bool:
     return equal and both and one.draws.order == other.draws.order
 
 
-def copy(state: State) -> State:
+def copy(state: SamplerState) -> SamplerState:
     return {name: value.clone() for name, value in state.items()}
 
 
-def same_state(one: State, other: State) -> bool:
+def same_state(one: SamplerState, other: SamplerState) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -263,7 +263,7 @@ def test_a_state_that_is_overwritten_changes_nothing(sampling: SamplingConfig) -
     assert all(same_plan(one.plan(), other.plan()) for _ in range(9))
 
 
-WRONG: dict[str, tuple[Callable[[State], object], str]] = {
+WRONG: dict[str, tuple[Callable[[SamplerState], object], str]] = {
     "a source less": (lambda s: s.pop("queue.2"), "the order of images has the parts"),
     "no generator": (lambda s: s.pop("order"), "the order of images has the parts"),
     "too high": (

@@ -18,7 +18,12 @@ from torch import Tensor
 from parse_dg.model import fused, structure
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, describe
+from parse_dg.model.primitives import (
+    PrimitiveBottleneck,
+    PrimitiveDescriptors,
+    PrimitivesConfig,
+    to_descriptors,
+)
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
 from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -365,7 +370,7 @@ USED = [OUTPUTS, *((name,) for name in OUTPUTS), ("centre", "heatmap"), ("presen
 
 def check_describe(kernels: Kernels, evidence: Tensor, temperature: float, used: tuple[str, ...] = OUTPUTS) -> None:
     results = []
-    for dtype, function in ((torch.float32, kernels.primitives.describe), (torch.float64, describe)):
+    for dtype, function in ((torch.float32, kernels.primitives.to_descriptors), (torch.float64, to_descriptors)):
         given = evidence.detach().to(DEVICE, dtype).requires_grad_()
         T = torch.tensor(temperature, dtype=torch.float32).to(DEVICE, dtype).requires_grad_()
         outputs = PrimitiveDescriptors(*function(given, T))
@@ -409,7 +414,7 @@ def test_describe_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
     T = torch.tensor(0.7, device=DEVICE)
     for view, plain in ((last, evidence), (evidence.mT, evidence.mT.contiguous())):
         for found, expected in zip(
-            kernels.primitives.describe(view, T), kernels.primitives.describe(plain, T), strict=True
+            kernels.primitives.to_descriptors(view, T), kernels.primitives.to_descriptors(plain, T), strict=True
         ):
             assert torch.equal(found, expected)
     check_describe(kernels, last, 0.7)
@@ -420,12 +425,18 @@ def test_maps_that_do_not_fit_are_described_plainly(
 ) -> None:
     evidence, T = randn(1, 3, 9, 9, seed=16), torch.tensor(1.0, device=DEVICE)
     switch(False)
-    expected = (*describe(evidence, T), *diversity_and_concentration(describe(evidence, T).heatmap))
+    expected = (
+        *to_descriptors(evidence, T),
+        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
+    )
     switch(True)
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128 - 1)
     monkeypatch.setattr(kernels.primitives, "_Describe", None)
     monkeypatch.setattr(kernels.primitives, "_Regularise", None)
-    found = (*describe(evidence, T), *diversity_and_concentration(describe(evidence, T).heatmap))
+    found = (
+        *to_descriptors(evidence, T),
+        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
+    )
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128)
     assert kernels.primitives.fits(evidence)

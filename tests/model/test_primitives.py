@@ -9,7 +9,7 @@ from parse_dg.model.primitives import (
     PrimitiveBottleneck,
     PrimitiveDescriptors,
     PrimitivesConfig,
-    describe,
+    to_descriptors,
 )
 from tests.model import reference
 
@@ -33,7 +33,7 @@ def single_map(points: dict[tuple[int, int], float], rows: int = 5, columns: int
 @pytest.mark.parametrize("size", [(7, 7), (4, 6), (6, 3), (1, 5), (5, 1), (1, 1), (2, 2)])
 def test_describe_equals_the_slow_loop(size: tuple[int, int], temperature: float) -> None:
     evidence = random_evidence(2, 3, *size)
-    z = describe(evidence, torch.tensor(temperature, dtype=torch.float64))
+    z = to_descriptors(evidence, torch.tensor(temperature, dtype=torch.float64))
     for image in range(2):
         for primitive in range(3):
             centre, presence, extent, normal = reference.describe(evidence[image, primitive].tolist(), temperature)
@@ -51,12 +51,12 @@ def test_describe_equals_the_slow_loop(size: tuple[int, int], temperature: float
 def test_x_runs_right_and_y_runs_down_with_corners_aligned(
     cell: tuple[int, int], expected: tuple[float, float]
 ) -> None:
-    z = describe(single_map({cell: 0.0}), ONE)
+    z = to_descriptors(single_map({cell: 0.0}), ONE)
     assert z.centre[0, 0].tolist() == pytest.approx(expected, abs=1e-15)
 
 
 def test_extent_of_two_equal_points_by_hand() -> None:
-    z = describe(single_map({(2, 0): 0.0, (2, 4): 0.0}), ONE)  # x = ±1: standard deviation 1
+    z = to_descriptors(single_map({(2, 0): 0.0, (2, 4): 0.0}), ONE)  # x = ±1: standard deviation 1
     assert z.centre[0, 0].tolist() == pytest.approx([0, 0], abs=1e-15)
     assert z.extent[0, 0, 0].item() == pytest.approx(2.0, abs=1e-14)
     assert z.extent[0, 0, 1].item() == pytest.approx(0.0, abs=2.1e-3)
@@ -66,7 +66,7 @@ def test_extent_of_two_equal_points_by_hand() -> None:
 def test_gradient_of_describe_is_right(size: tuple[int, int]) -> None:
     evidence = random_evidence(1, 2, *size, seed=3).requires_grad_()
     temperature = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda e, t: tuple(describe(e, t)), (evidence, temperature))
+    assert torch.autograd.gradcheck(lambda e, t: tuple(to_descriptors(e, t)), (evidence, temperature))
 
 
 def test_gradient_of_the_whole_bottleneck_is_right() -> None:
@@ -120,7 +120,7 @@ def total(z: PrimitiveDescriptors) -> Tensor:
 def test_descriptors_and_gradients_are_finite(evidence: Tensor, dtype: torch.dtype) -> None:
     evidence = evidence.to(dtype, copy=True).requires_grad_()
     temperature = torch.tensor(1.0, dtype=dtype, requires_grad=True)
-    z = describe(evidence, temperature)
+    z = to_descriptors(evidence, temperature)
     assert all(part.isfinite().all() for part in z)
     assert (z.centre.abs() <= 1 + 1e-6).all()
     assert ((z.presence >= 0) & (z.presence <= 1)).all()
@@ -145,7 +145,7 @@ def test_descriptors_stay_in_single_precision_under_autocast() -> None:
         evidence = bottleneck.projection(features)
     assert evidence.dtype == torch.bfloat16
     assert {part.dtype for part in z} == {torch.float32}
-    expected = describe(evidence.float(), bottleneck.log_temperature.exp())
+    expected = to_descriptors(evidence.float(), bottleneck.log_temperature.exp())
     for part, wanted in zip(z, expected, strict=True):
         torch.testing.assert_close(part, wanted, rtol=0, atol=0.02)  # the products are rounded to bfloat16
 
@@ -154,7 +154,7 @@ def test_descriptors_stay_in_single_precision_under_autocast() -> None:
 def test_the_projection_is_the_convolution_it_is_kept_as(memory: torch.memory_format) -> None:
     bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4)).double()
     features = random_evidence(2, 8, 5, 7).contiguous(memory_format=memory)
-    expected = describe(bottleneck.projection(features), bottleneck.log_temperature.exp())
+    expected = to_descriptors(bottleneck.projection(features), bottleneck.log_temperature.exp())
     for part, wanted in zip(bottleneck(features), expected, strict=True):
         torch.testing.assert_close(part, wanted, rtol=0, atol=1e-12)
 

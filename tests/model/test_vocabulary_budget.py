@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from parse_dg.algorithms import build_algorithm
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change
 from parse_dg.deploy.compaction import compact
@@ -118,7 +118,7 @@ def test_a_network_of_64_primitives_trains() -> None:
     model = model_of(64, 2000)
     parse = model.parse().train()
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    example = Example(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
+    example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
     terms = parse.losses(example, torch.Generator().manual_seed(0))
     torch.stack(list(terms.values())).sum().backward()
     composition = parse.network.structure.composition

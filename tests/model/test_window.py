@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, describe, focused
+from parse_dg.model.primitives import (
+    PrimitiveBottleneck,
+    PrimitiveDescriptors,
+    PrimitivesConfig,
+    focused,
+    to_descriptors,
+)
 from tests.model import reference
 from tests.model.test_primitives import random_evidence, single_map
 
@@ -19,7 +25,7 @@ def number(value: float) -> Tensor:
 
 
 def described(evidence: Tensor, temperature: float = 1.0, focus: float = 0.0) -> PrimitiveDescriptors:
-    return describe(focused(evidence, number(temperature), number(focus)), number(temperature))
+    return to_descriptors(focused(evidence, number(temperature), number(focus)), number(temperature))
 
 
 def slow_window(heatmap: list[list[float]], temperature: float, focus: float) -> list[list[float]]:
@@ -69,7 +75,9 @@ def test_gradient_of_a_focused_map_is_right(size: tuple[int, int]) -> None:
     evidence = random_evidence(1, 2, *size, seed=3).requires_grad_()
     temperature = number(0.8).requires_grad_()
     focus = number(0.3)
-    assert torch.autograd.gradcheck(lambda e, t: tuple(describe(focused(e, t, focus), t)), (evidence, temperature))
+    assert torch.autograd.gradcheck(
+        lambda e, t: tuple(to_descriptors(focused(e, t, focus), t)), (evidence, temperature)
+    )
 
 
 def test_gradient_of_the_whole_bottleneck_with_a_window_is_right() -> None:
@@ -101,7 +109,7 @@ def test_focused_descriptors_and_gradients_are_finite(evidence: Tensor, window: 
     evidence = evidence.to(dtype, copy=True).requires_grad_()
     temperature = torch.tensor(1.0, dtype=dtype, requires_grad=True)
     focus = torch.tensor(PrimitivesConfig(window=window).focus(1.0), dtype=dtype)
-    z = describe(focused(evidence, temperature, focus), temperature)
+    z = to_descriptors(focused(evidence, temperature, focus), temperature)
     assert all(part.isfinite().all() for part in z)
     gradients = torch.autograd.grad(z.centre.sum() + z.presence.sum() + z.extent.sum(), (evidence, temperature))
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -130,7 +138,7 @@ def test_without_a_window_nothing_changes_to_the_bit(dtype: torch.dtype) -> None
     plain, still = bottleneck_of(None).to(dtype), bottleneck_of(1.5).to(dtype)
     plain.advance(1.0)
     still.advance(0.5)
-    expected = describe(plain.evidence(features), plain.log_temperature.exp())
+    expected = to_descriptors(plain.evidence(features), plain.log_temperature.exp())
     for bottleneck in (plain, still):
         for part, wanted in zip(bottleneck(features), expected, strict=True):
             assert torch.equal(part, wanted)

@@ -28,7 +28,7 @@ from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from parse_dg.training.accuracy import Accuracy
-from parse_dg.training.protocol import describe
+from parse_dg.training.protocol import protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.runs.helpers import REPEATED, checks, quiet, read, repeated
@@ -97,7 +97,7 @@ def test_the_rules_are_in_the_run(name: str, made: Made) -> None:
     written = read(made(name) / "config.json")
     assert {"split", "sampling", "protocol"} <= set(written)
     assert read_config(made(name)) == config
-    rules = describe(config.protocol, config.split)
+    rules = protocol_sentences(config.protocol, config.split)
     assert result["protocol"] == {"name": config.protocol.name, "rules": rules}
     assert result["leakage"]["images"] == 0
     assert "leakage: 0 of the" in result["leakage"]["words"]

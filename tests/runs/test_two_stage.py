@@ -16,7 +16,7 @@ from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
 from parse_dg.runs.two_stage import (
     Plateau,
-    Schedule,
+    StageSchedule,
     Steering,
     all_of_sources,
     has_two_stages,
@@ -66,7 +66,7 @@ class FakeTrainer(Trainer):
         return Best(check, {})
 
 
-def stages(losses: list[float], linear_steps: int) -> tuple[Schedule, FakeTrainer, FakeTrainer]:
+def stages(losses: list[float], linear_steps: int) -> tuple[StageSchedule, FakeTrainer, FakeTrainer]:
     first, second = FakeTrainer(losses), FakeTrainer([1.0] * len(losses))
     order: list[int] = []
 
@@ -85,16 +85,16 @@ def stages(losses: list[float], linear_steps: int) -> tuple[Schedule, FakeTraine
 def test_rates_fall_after_two_checks_without_progress_and_the_third_time_ends_the_stage() -> None:
     losses = [5.0, 4.0, 4.0, 4.0, 3.0, 3.5, 3.5, 3.5, 3.0, 2.0, 2.0]
     schedule, first, second = stages(losses, linear_steps=0)
-    assert schedule == Schedule((8, 14, 18), 18)
+    assert schedule == StageSchedule((8, 14, 18), 18)
     assert first.lowered == second.lowered == [(8, 0.1), (14, 0.1), (18, 0.1)]
     assert first.step == second.step == 18
 
 
 def test_checks_of_the_heads_own_phase_do_not_count() -> None:
     losses = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
-    assert stages(losses, linear_steps=5)[0] == Schedule((10,), 14)  # checks after steps 6, 8 and 10
-    assert stages(losses, linear_steps=6)[0] == Schedule((12,), 14)
-    assert stages(losses, linear_steps=99)[0] == Schedule((), 14)
+    assert stages(losses, linear_steps=5)[0] == StageSchedule((10,), 14)  # checks after steps 6, 8 and 10
+    assert stages(losses, linear_steps=6)[0] == StageSchedule((12,), 14)
+    assert stages(losses, linear_steps=99)[0] == StageSchedule((), 14)
 
 
 # what the second training is of

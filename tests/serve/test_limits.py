@@ -12,7 +12,7 @@ import pytest
 from parse_dg.data.images import MAX_PIXELS
 from parse_dg.errors import InputError
 from parse_dg.serve.body import read_form
-from parse_dg.serve.limits import CLIENTS, Budget, Limits, RateLimiter, RefusedError, client_of
+from parse_dg.serve.limits import CLIENTS, Budget, RateLimiter, RefusedError, ServiceLimits, client_of
 from tests.serve.conftest import Running, encoded, error_of, picture, png, read_all, running
 from tests.serve.test_batcher import Gate, asking, wait_for
 
@@ -244,7 +244,7 @@ def test_what_counts_as_a_client(address: str, client: str) -> None:
 )
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(limits))):
-        Limits(**limits)  # type: ignore[arg-type]
+        ServiceLimits(**limits)  # type: ignore[arg-type]
 
 
 # --- forms ----------------------------------------------------------------------------------------

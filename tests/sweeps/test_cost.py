@@ -13,7 +13,7 @@ from parse_dg.config import change, to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.outcome import device_name
-from parse_dg.sweeps.cost import UNKNOWN, Cost, Estimate, Timed, duration, estimate_cost, measure, read_timed
+from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure, read_timed
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
 
@@ -90,7 +90,7 @@ def test_runs_of_the_method_stand_in_for_those_of_the_kind(finish: Finish, job: 
     other = finish(tiny("parse", algorithm__primitives__count=4), 10)
     many = job(tiny("parse", algorithm__primitives__count=24))
     assert estimate_cost([other, many]).estimates == (
-        Estimate(many, 10, "from 1 finished run of parse with other settings"),
+        JobCost(many, 10, "from 1 finished run of parse with other settings"),
     )
     alike = finish(tiny("parse", algorithm__primitives__count=24, seed=1), 70)
     assert estimate_cost([other, alike, many]).estimates[0].seconds == 70
@@ -109,7 +109,7 @@ def test_runs_of_another_kind_say_nothing(other: dict[str, Any], finish: Finish,
     device, algorithm = other.pop("device", HERE), other.pop("algorithm", "erm")
     todo = job(tiny("erm"))
     cost = estimate_cost([finish(tiny(algorithm, **other), 40, device=device), todo])
-    assert cost.estimates == (Estimate(todo, None, UNKNOWN),)
+    assert cost.estimates == (JobCost(todo, None, UNKNOWN),)
     assert (cost.unknown, cost.hours) == (1, 0)
 
 
@@ -137,7 +137,7 @@ def test_damaged_and_unfinished_runs_are_passed_over(finish: Finish, tiny: Tiny,
     (damaged[3].folder / "result.json").unlink()
     (damaged[4].folder / "environment.json").write_text('{"device": "cpu", "seconds": 0}')
     found = list(read_timed([job.folder for job in (whole, *damaged)] + [tmp_path, tmp_path / "nowhere"]))
-    assert found == [Timed(whole.config, HERE, 4, 40.0)]
+    assert found == [RunTime(whole.config, HERE, 4, 40.0)]
 
 
 def test_a_folder_with_another_run_is_refused(finish: Finish, tiny: Tiny) -> None:
@@ -199,9 +199,9 @@ def test_the_statistics_of_an_average_are_a_part_of_what_is_measured(
 def test_one_job_of_each_kind_is_measured_where_nothing_is_known(
     job: NewJob, finish: Finish, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pretend(asked: Job, steps: int) -> Timed:
+    def pretend(asked: Job, steps: int) -> RunTime:
         assert steps == 7
-        return Timed(asked.config, HERE, asked.config.training.steps, 100.0, measured=True)
+        return RunTime(asked.config, HERE, asked.config.training.steps, 100.0, measured=True)
 
     monkeypatch.setattr("parse_dg.sweeps.cost.measure", pretend)
     few, many = ({"algorithm__primitives__count": count} for count in (4, 24))
@@ -222,9 +222,9 @@ def test_no_step_to_measure_is_refused(job: NewJob, tiny: Tiny) -> None:
 # totals
 
 
-def cost_of(job: Job, *seconds: float | None, finished: int = 0) -> Cost:
-    estimates = tuple(Estimate(job, value, UNKNOWN if value is None else "from 1 run") for value in seconds)
-    return Cost(finished=finished, estimates=estimates, unit="GPU")
+def cost_of(job: Job, *seconds: float | None, finished: int = 0) -> SweepCost:
+    estimates = tuple(JobCost(job, value, UNKNOWN if value is None else "from 1 run") for value in seconds)
+    return SweepCost(finished=finished, estimates=estimates, unit="GPU")
 
 
 def test_wall_time_with_several_at_a_time(job: NewJob, tiny: Tiny) -> None:

@@ -11,7 +11,7 @@ from parse_dg.errors import InputError
 from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
 from parse_dg.sweeps import loop as sweep
 from parse_dg.sweeps.jobs import Job, Outcome
-from parse_dg.sweeps.loop import Event, Standing, run_sweep
+from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from tests.conftest import Tiny
 
 Behaviour = Callable[[Job], Outcome]
@@ -85,7 +85,7 @@ class Recorder:
         self.folders = sorted(job.folder for job in jobs)
         self.events: list[tuple[str, str]] = []
 
-    def __call__(self, standing: Standing, event: Event | None) -> None:
+    def __call__(self, standing: SweepStatus, event: Event | None) -> None:
         assert sorted(job.folder for some in standing for job in some) == self.folders
         if event:
             self.events.append((event.kind, event.job.folder.name))
@@ -176,7 +176,7 @@ def test_what_another_process_is_at_is_left_to_it_until_it_is_finished(jobs: lis
     launcher, seen = FakeLauncher(), Recorder(jobs)
     looks = []
 
-    def observe(standing: Standing, event: Event | None) -> None:
+    def observe(standing: SweepStatus, event: Event | None) -> None:
         seen(standing, event)
         if [job.folder.name for job in standing.elsewhere] == ["seed0"] and len(standing.done) == 3:
             looks.append(standing)
@@ -197,7 +197,7 @@ def test_what_another_process_gave_up_is_taken_over(jobs: list[Job]) -> None:
     held.__enter__()
     looks = []
 
-    def observe(standing: Standing, event: Event | None) -> None:
+    def observe(standing: SweepStatus, event: Event | None) -> None:
         if standing.elsewhere and len(standing.done) == 3:
             looks.append(standing)
             if len(looks) == 3:

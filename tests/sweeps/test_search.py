@@ -15,9 +15,9 @@ from parse_dg.sweeps.search import (
     FIELDS,
     OURS_ARE,
     DomainBedSearch,
-    Point,
     RandomSearch,
     Range,
+    SearchPoint,
     combine,
     grid_points,
     map_hyperparameters,
@@ -35,11 +35,11 @@ def test_a_grid_has_every_combination_and_the_last_field_varies_fastest() -> Non
     assert [point.settings for point in points] == [
         {"training.steps": steps, RATE: rate} for steps in (10, 20) for rate in (0.1, 0.2, 0.3)
     ]
-    assert points[1] == Point("steps=10,head_rate=0.2", {"training.steps": 10, RATE: 0.2})
+    assert points[1] == SearchPoint("steps=10,head_rate=0.2", {"training.steps": 10, RATE: 0.2})
 
 
 def test_no_grid_is_one_point_without_a_mark() -> None:
-    assert grid_points({}) == [Point("", {})]
+    assert grid_points({}) == [SearchPoint("", {})]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_fields_with_the_same_last_word_are_told_apart() -> None:
 
 
 def test_a_point_of_a_grid_and_a_draw_make_one() -> None:
-    both = combine(Point("K=8", {"a": 1}), Point("draw2", {"b": 2}, 2))
-    assert both == Point("K=8,draw2", {"a": 1, "b": 2}, 2)
-    assert combine(Point("", {}), Point("", {})) == Point("", {})
+    both = combine(SearchPoint("K=8", {"a": 1}), SearchPoint("draw2", {"b": 2}, 2))
+    assert both == SearchPoint("K=8,draw2", {"a": 1, "b": 2}, 2)
+    assert combine(SearchPoint("", {}), SearchPoint("", {})) == SearchPoint("", {})
 
 
 # ranges

@@ -6,14 +6,17 @@ import pytest
 from PIL import Image
 
 from parse_dg.errors import InputError
-from parse_dg.tables.curve import COLOURS, MARKERS, Panel, Point, draw_curves
+from parse_dg.tables.curve import COLOURS, MARKERS, AccuracyPoint, Panel, draw_curves
 
 LINES = {
-    "sketch": [Point(8, 50.0, 1.0), Point(16, 60.0, None)],
-    "Real & <World>": [Point(8, 55.0, 0.5), Point(16, 61.0, 0.1)],
-    "Avg": [Point(8, 52.5, 0.7)],
+    "sketch": [AccuracyPoint(8, 50.0, 1.0), AccuracyPoint(16, 60.0, None)],
+    "Real & <World>": [AccuracyPoint(8, 55.0, 0.5), AccuracyPoint(16, 61.0, 0.1)],
+    "Avg": [AccuracyPoint(8, 52.5, 0.7)],
 }
-PANELS = [Panel("parse on mine, 3 trials", LINES, {"Avg": Point(24, 66.7, None)}), Panel("another", LINES, {})]
+PANELS = [
+    Panel("parse on mine, 3 trials", LINES, {"Avg": AccuracyPoint(24, 66.7, None)}),
+    Panel("another", LINES, {}),
+]
 
 
 def draw(path: Path) -> Path:

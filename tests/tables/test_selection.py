@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.tables.selection import SELECTIONS, Case, Record, Selected, select, standard_error
+from parse_dg.tables.selection import SELECTIONS, Case, Record, SelectedModel, select, standard_error
 
 DOMAINS = ("art", "photo", "sketch")
 HERE = Case("PACS", "ERM", "art", 0)
@@ -107,7 +107,7 @@ def test_a_case_is_a_target_a_trial_an_algorithm_and_a_data_set() -> None:
 
 def test_what_was_selected_says_its_hyper_parameters() -> None:
     found = select([record(draw="7", settings={"lr": 1e-3})], "training-domain")[HERE]
-    assert found == Selected(0.5, 0, "7", 0.5, {"lr": 1e-3})
+    assert found == SelectedModel(0.5, 0, "7", 0.5, {"lr": 1e-3})
 
 
 # equals

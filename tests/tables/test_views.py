@@ -11,7 +11,7 @@ from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.config import RunConfig
 from parse_dg.tables.comparison import compare
-from parse_dg.tables.curve import Point
+from parse_dg.tables.curve import AccuracyPoint
 from parse_dg.tables.published import published
 from parse_dg.tables.selection_tables import SelectionTables
 from parse_dg.tables.views import ABLATION, METHODS, VIEWS, find_view
@@ -191,9 +191,9 @@ def test_the_paper_is_beside_the_curve_where_it_has_figures(tmp_path: Path) -> N
 
 
 def test_an_error_of_another_kind_is_not_drawn_beside_ours() -> None:
-    assert _published("CUB-DG", "Paint", "std") == Point(16, 49.3, 0.9)
-    assert _published("CUB-DG", "Paint", "se") == Point(16, 49.3, None)
-    assert _published("pacs", "Avg", "se") == Point(16, 86.7, None)
+    assert _published("CUB-DG", "Paint", "std") == AccuracyPoint(16, 49.3, 0.9)
+    assert _published("CUB-DG", "Paint", "se") == AccuracyPoint(16, 49.3, None)
+    assert _published("pacs", "Avg", "se") == AccuracyPoint(16, 86.7, None)
     assert _published("pacs", "sketch", "se") is None
     assert _published("mine", "Avg", "se") is None
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
 from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
@@ -45,7 +45,7 @@ class Reader(Algorithm):
         assert (numbers == numbers[:, :1]).all()
         return self.table[numbers[:, 0]]
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         raise AssertionError("evaluation does not train")
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change
@@ -52,7 +52,7 @@ class Small(Algorithm):
         logits: Tensor = self.backbone(images).mean((2, 3))
         return logits
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"cross_entropy": self.cross_entropy(self(example.images), example.labels)}
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
@@ -239,7 +239,7 @@ class Valley(Algorithm):
         logit = -math.log(math.expm1(next(self.to_lose)))  # of two classes: the loss is log(1 + exp(-logit))
         return torch.tensor([logit, 0.0]).expand(len(images), 2)
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"distance": -self.place}
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms
+from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -123,7 +123,7 @@ class OnlyLambda(Algorithm):
     def forward(self, images: Tensor) -> Tensor:
         raise AssertionError
 
-    def losses(self, example: Example | None, generator: torch.Generator | None) -> LossTerms:
+    def losses(self, example: Minibatch | None, generator: torch.Generator | None) -> LossTerms:
         active = self.composition.active()
         fit = (active.weights * self.target[:, active.columns]).sum()
         return {"fit": fit, "sparsity": self.sparsity * active.l1}
@@ -206,7 +206,7 @@ class Quadratic(Algorithm):
     def forward(self, images: Tensor) -> Tensor:
         return images
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         steep = torch.tensor([1.0, 10.0, 0.0])
         return {"loss": 0.5 * (steep * (self.slow.square() + self.plain.square())).sum()}
 

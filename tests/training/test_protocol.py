@@ -7,7 +7,7 @@ import pytest
 from parse_dg.config import change
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
-from parse_dg.training.protocol import ProtocolConfig, describe
+from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 
 IN = SplitConfig(target_images="in")
 BESIDE = SplitConfig(validation_domain="cartoon")
@@ -29,7 +29,7 @@ BESIDE = SplitConfig(validation_domain="cartoon")
 )
 def test_what_goes_together(protocol: ProtocolConfig, split: SplitConfig) -> None:
     protocol.check_against(split)
-    assert describe(protocol, split)
+    assert protocol_sentences(protocol, split)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_unknown_rule_is_refused_with_those_there_are(field: str, valid: str)
 
 
 def said(protocol: dict[str, Any] | None = None, **split: Any) -> str:
-    return " ".join(describe(ProtocolConfig(**(protocol or {})), SplitConfig(**split)))
+    return " ".join(protocol_sentences(ProtocolConfig(**(protocol or {})), SplitConfig(**split)))
 
 
 def test_the_split_is_said() -> None:

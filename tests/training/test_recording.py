@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import build_algorithm
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -62,7 +62,7 @@ class Twice(Algorithm):
         logits: Tensor = self.classifier(self.backbone(images).mean((2, 3)))
         return logits
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         one, two = (
             self.classifier(self.backbone(view, generator).mean((2, 3)))
             for view in (example.images, example.images.flip(3))

@@ -20,7 +20,7 @@ from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.averaging import build_averaging
-from parse_dg.training.check import Check, State
+from parse_dg.training.check import Check, StateDict
 from parse_dg.training.launch import form_team
 from parse_dg.training.team import ALONE, Team, WholeBatchNorm
 from tests.conftest import Tiny
@@ -104,13 +104,13 @@ def same_curves(one: Path, other: Path, tolerance: float) -> None:
         assert mine.get("scores", {}).keys() == theirs.get("scores", {}).keys()
 
 
-def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> State:
+def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> StateDict:
     """The loss's terms at every step, and the weights at the end, in float64, where roundings do not show."""
     run = from_dict(RunConfig, config)
     trainer = build_trainer(run, *prepare(run), CPU, team=team)
     trainer.algorithm.double()
     trainer.averaging = build_averaging(trainer.algorithm, run.averaging)
-    found: State = {}
+    found: StateDict = {}
     for step in range(1, run.training.steps + 1):
         example = trainer.prepare_example(next(trainer.batches))
         terms = trainer.update(step, example._replace(images=example.images.double()))

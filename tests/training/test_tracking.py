@@ -19,9 +19,9 @@ from parse_dg.runs.run import execute
 from parse_dg.training import tracking
 from parse_dg.training.check import Check
 from parse_dg.training.tracking import (
-    Followed,
-    Following,
     Position,
+    TrackedRun,
+    Tracking,
     flat,
     open_trackers,
     require_trackers,
@@ -102,10 +102,10 @@ def test_a_run_is_known_by_its_folder_and_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    one = run_id(Followed(tmp_path / "a", CONFIG, ()))
-    assert one == run_id(Followed(Path("a"), dict(reversed(CONFIG.items())), (line(2),)))
-    assert one != run_id(Followed(tmp_path / "b", CONFIG, ()))
-    assert one != run_id(Followed(tmp_path / "a", {**CONFIG, "seed": 4}, ()))
+    one = run_id(TrackedRun(tmp_path / "a", CONFIG, ()))
+    assert one == run_id(TrackedRun(Path("a"), dict(reversed(CONFIG.items())), (line(2),)))
+    assert one != run_id(TrackedRun(tmp_path / "b", CONFIG, ()))
+    assert one != run_id(TrackedRun(tmp_path / "a", {**CONFIG, "seed": 4}, ()))
 
 
 # TensorBoard
@@ -240,7 +240,7 @@ def test_a_resumed_run_goes_on_in_wandb(offline: Path, monkeypatch: pytest.Monke
     resumed.finish(RESULT)
     first, second = wandb_records(offline)
     runs = [record.run for records in (first, second) for record in records if record.HasField("run")]
-    assert [run.run_id for run in runs] == [run_id(Followed(offline, CONFIG, ()))] * 2
+    assert [run.run_id for run in runs] == [run_id(TrackedRun(offline, CONFIG, ()))] * 2
     assert [run.project for run in runs] == ["mine", "mine"]
     assert history(second, "training loss/total") == [(2, 1.0), (4, 1.0)]
     assert [record.exit.exit_code for record in first if record.HasField("exit")] == [1]
@@ -294,7 +294,7 @@ def test_an_unknown_tracker_is_refused(tmp_path: Path) -> None:
 class Failing:
     """A tracker whose network is gone from a certain call on."""
 
-    def __init__(self, followed: Followed, good: int) -> None:
+    def __init__(self, followed: TrackedRun, good: int) -> None:
         self.calls, self.good = 0, good
         self._next()
 
@@ -314,7 +314,7 @@ class Failing:
 def test_a_tracker_that_fails_is_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
-    packaged = tracking.Packaged(lambda followed: Failing(followed, good), "json")
+    packaged = tracking.TrackerPackage(lambda followed: Failing(followed, good), "json")
     monkeypatch.setitem(tracking.TRACKERS, "wandb", packaged)
     with caplog.at_level(logging.WARNING):
         trackers = open_trackers(["wandb", "tensorboard"], tmp_path, CONFIG)
@@ -345,10 +345,10 @@ class Noting:
 
 def test_trackers_are_told_how_a_run_ended() -> None:
     finished, broken_off = (Noting(), Noting()), (Noting(), Noting())
-    with Following(finished) as following:
+    with Tracking(finished) as following:
         following.record(line(2))
         following.result = RESULT
-    with contextlib.suppress(KeyboardInterrupt), Following(broken_off) as following:
+    with contextlib.suppress(KeyboardInterrupt), Tracking(broken_off) as following:
         following.record(line(2))
         raise KeyboardInterrupt
     assert [tracker.told for tracker in finished] == [[2, RESULT]] * 2

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
@@ -43,7 +43,7 @@ class Scripted(Algorithm):
         self.place = nn.Parameter(torch.zeros(()))
         self.script, self.value = script, losses
         self.step = 0
-        self.examples: list[Example] = []
+        self.examples: list[Minibatch] = []
         self.autocast: set[bool] = set()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Scripted(Algorithm):
         right = torch.arange(len(images)) < correct
         return torch.where(right[:, None], torch.tensor([sure, -sure]), torch.tensor([-sure, sure]))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         assert self.training
         self.step += 1
         self.examples.append(example)
@@ -340,7 +340,7 @@ class OnCuda(Scripted):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).to(images.device)
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         terms = super().losses(example, generator)
         return {name: term.to(example.images.device) for name, term in terms.items()}
 
@@ -368,7 +368,7 @@ class Slope(Scripted):
         super().__init__(repeat((1, 1.0)))
         self.pair = nn.Parameter(torch.zeros(2))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"slope": (self.pair * torch.tensor([3.0, 4.0])).sum()}
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:

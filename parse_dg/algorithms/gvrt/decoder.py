@@ -17,10 +17,10 @@ from parse_dg.model.linear import linear
 WRITABLE = END
 """The first number that may be written: `PAD` and `BEGIN`, which come before it, never are."""
 
-State = tuple[Tensor, Tensor] | None
+LstmState = tuple[Tensor, Tensor] | None
 
 
-class Spoken(NamedTuple):
+class WordLikelihoods(NamedTuple):
     """How likely each word of given sentences was, at the place where it stands."""
 
     log_probability: Float[Tensor, "B T"]
@@ -51,7 +51,7 @@ class Explainer(nn.Module):
 
     def speak(
         self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"], about: Float[Tensor, "B E"]
-    ) -> Spoken:
+    ) -> WordLikelihoods:
         """How likely the sentences are when each word is written after the true ones (teacher forcing).
 
         `states` are those of `read` on all tokens but the last.
@@ -60,7 +60,7 @@ class Explainer(nn.Module):
         targets, words = tokens[:, 1:], tokens[:, 1:] != PAD
         chosen = (targets - WRITABLE).clamp(min=0)
         found = logits.log_softmax(2).gather(2, chosen[..., None])[..., 0]
-        return Spoken(torch.where(words, found, 0.0), words)
+        return WordLikelihoods(torch.where(words, found, 0.0), words)
 
     @torch.no_grad()
     def sample(
@@ -87,7 +87,7 @@ class Explainer(nn.Module):
                 break
         return torch.stack(tokens, dim=1)
 
-    def _write(self, states: Tensor, about: Tensor, before: State = None) -> tuple[Tensor, State]:
+    def _write(self, states: Tensor, about: Tensor, before: LstmState = None) -> tuple[Tensor, LstmState]:
         """Logits of the next word, and the second LSTM's state."""
         seen = torch.cat((states, about[:, None].expand(-1, states.shape[1], -1)), dim=2)
         hidden, after = self.writer(seen, before)

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
-from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, Spoken
+from parse_dg.algorithms.base import LossTerms, Minibatch
+from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled
@@ -94,7 +94,7 @@ class Gvrt(Pooled):
         self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
         self.register_buffer("words", vocabulary.to_bytes())  # so that a saved model can put things in words
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         if example.captions is None:
             raise InputError("gvrt needs a sentence about every image, found a batch that has none")
         features = self.features(example.images, generator)
@@ -126,7 +126,7 @@ class Gvrt(Pooled):
             terms["reinforce"] = config.reinforce * self._reinforce(about, labels, generator)
         return terms
 
-    def _per_word(self, spoken: Spoken) -> Float[Tensor, ""]:
+    def _per_word(self, spoken: WordLikelihoods) -> Float[Tensor, ""]:
         """The mean over domains of the mean over their words of -log p; all other terms are plain means."""
         parts = zip(*(part.chunk(self.domains) for part in spoken), strict=True)
         return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()

@@ -19,7 +19,7 @@ from parse_dg.errors import InputError
 EncoderName = Literal["trained", "clip-vit-b-32", "clip-vit-b-16", "clip-vit-l-14"]
 
 
-class Place(NamedTuple):
+class HubFolder(NamedTuple):
     """Where weights are found, in the names of the Hugging Face hub."""
 
     repository: str
@@ -30,11 +30,11 @@ class ClipText(NamedTuple):
     """A text encoder of CLIP: how long its vectors are, and where its weights may be."""
 
     width: int
-    places: tuple[Place, ...]
+    places: tuple[HubFolder, ...]
 
 
 CLIP: dict[str, ClipText] = {
-    name: ClipText(width, (Place(repository), Place(f"sentence-transformers/{other}", "0_CLIPModel")))
+    name: ClipText(width, (HubFolder(repository), HubFolder(f"sentence-transformers/{other}", "0_CLIPModel")))
     for name, width, repository, other in (
         ("clip-vit-b-32", 512, "openai/clip-vit-base-patch32", "clip-ViT-B-32"),
         ("clip-vit-b-16", 512, "openai/clip-vit-base-patch16", "clip-ViT-B-16"),

@@ -15,7 +15,7 @@ from parse_dg.wording import percent, plural
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CompactionRow:
     """One run, or the mean of several. The names of the fields are those of the CSV file."""
 
     data: str
@@ -44,7 +44,7 @@ NAMES = ("data", "target", "seed")
 """The fields that say what a row is of."""
 UNKNOWN = "–"
 
-CELLS: dict[str, Callable[[Row], str]] = {
+CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "data": lambda row: row.data,
     "target": lambda row: row.target,
     "seed": lambda row: row.seed,
@@ -65,9 +65,9 @@ FOOTNOTE = (
 )
 
 
-def table_rows(outcomes: Sequence[CompactionOutcome]) -> list[Row]:
+def table_rows(outcomes: Sequence[CompactionOutcome]) -> list[CompactionRow]:
     """The runs by data set, in the order given, with a mean below every data set that has several."""
-    rows: list[Row] = []
+    rows: list[CompactionRow] = []
     for data in dict.fromkeys(outcome.benchmark for outcome in outcomes):
         group = [_row(outcome) for outcome in outcomes if outcome.benchmark == data]
         rows += group
@@ -76,22 +76,22 @@ def table_rows(outcomes: Sequence[CompactionOutcome]) -> list[Row]:
     return rows
 
 
-def text_cells(rows: Sequence[Row]) -> list[list[str]]:
+def text_cells(rows: Sequence[CompactionRow]) -> list[list[str]]:
     """Every row as it is read, a cell for every heading of `CELLS`."""
     return [[cell(row) for cell in CELLS.values()] for row in rows]
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[CompactionRow]) -> str:
     """The table in Markdown."""
     return markdown_table(list(CELLS), text_cells(rows), names=len(NAMES))
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[CompactionRow]) -> str:
     """The table as comma-separated values, unrounded; fractions instead of percentages."""
-    return csv_table([field.name for field in fields(Row)], [astuple(row) for row in rows])
+    return csv_table([field.name for field in fields(CompactionRow)], [astuple(row) for row in rows])
 
 
-def read_row(folder: Path) -> tuple[Row, float] | None:
+def read_row(folder: Path) -> tuple[CompactionRow, float] | None:
     """What `parse-dg compact` found of a run, and its threshold, from compact.json; None if it is not there."""
     path = folder / "compact.json"
     if not path.exists():
@@ -113,7 +113,7 @@ def read_row(folder: Path) -> tuple[Row, float] | None:
         values["applications_at_start"] = None if at_start is None else _number(at_start)
         names = (report["benchmark"]["name"], report["target"], report["seed"])
         values |= dict(zip(NAMES, map(str, names), strict=True))
-        row = Row(**values)
+        row = CompactionRow(**values)
         threshold, fingerprint = float(report["threshold"]), report["benchmark"]["fingerprint"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not what `parse-dg compact` writes: {type(error).__name__} {error}") from error
@@ -134,18 +134,18 @@ def _number(found: object) -> float:
     raise TypeError(f"{found!r} is no number")
 
 
-def view_tables(rows: Sequence[Row], threshold: float) -> tuple[TextTable, ...]:
+def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTable, ...]:
     """The means of each data set, and those of each target."""
     lossless = " (lossless)" if threshold == 0 else ""
     note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}."
-    by_data: dict[tuple[str, float], list[Row]] = {}
-    by_target: dict[tuple[str, float, str], list[Row]] = {}
+    by_data: dict[tuple[str, float], list[CompactionRow]] = {}
+    by_target: dict[tuple[str, float, str], list[CompactionRow]] = {}
     for row in rows:  # what had another vocabulary has a row of its own
         by_data.setdefault((row.data, row.applications_before), []).append(row)
         by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
     numbers = [name for name in CELLS if name not in NAMES]
 
-    def text(group: Sequence[Row], *names: str) -> tuple[str, ...]:
+    def text(group: Sequence[CompactionRow], *names: str) -> tuple[str, ...]:
         mean_of = _mean(group)
         return (*names, *(CELLS[name](mean_of) for name in numbers), str(len(group)))
 
@@ -166,9 +166,9 @@ def view_tables(rows: Sequence[Row], threshold: float) -> tuple[TextTable, ...]:
     )
 
 
-def _row(outcome: CompactionOutcome) -> Row:
+def _row(outcome: CompactionOutcome) -> CompactionRow:
     report, target = outcome.compaction, outcome.target
-    return Row(
+    return CompactionRow(
         data=outcome.benchmark,
         target=target.domain,
         seed=str(outcome.seed),
@@ -190,10 +190,10 @@ def _row(outcome: CompactionOutcome) -> Row:
     )
 
 
-def _mean(rows: Sequence[Row]) -> Row:
-    numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(Row) if f.name not in NAMES}
+def _mean(rows: Sequence[CompactionRow]) -> CompactionRow:
+    numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(CompactionRow) if f.name not in NAMES}
     means: dict[str, Any] = {name: None if None in some else mean(some) for name, some in numbers.items()}
-    return Row(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
+    return CompactionRow(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
 
 
 def _change(before: float, after: float, say: Callable[[float], str]) -> str:

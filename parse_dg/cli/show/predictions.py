@@ -30,7 +30,7 @@ class Output(Protocol):
         """Take some text."""
 
 
-class Answer(NamedTuple):
+class PredictedImage(NamedTuple):
     """What is said of one image."""
 
     prediction: Prediction
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class OutputFields:
     """What is told of every image besides its class."""
 
     classes: int
@@ -57,7 +57,7 @@ class Shown:
     """Whether it is told where the explanation was drawn."""
 
 
-def write_jsonl(answers: Iterable[Answer], shown: Shown, out: Output) -> None:
+def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields, out: Output) -> None:
     """An object a line."""
     for answer in answers:
         prediction = answer.prediction
@@ -82,7 +82,7 @@ def write_jsonl(answers: Iterable[Answer], shown: Shown, out: Output) -> None:
         print(json.dumps(line), file=out)  # in ASCII: valid whatever the terminal's encoding and the file's name
 
 
-def write_csv(answers: Iterable[Answer], shown: Shown, out: Output) -> None:
+def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, out: Output) -> None:
     """A row an image, after a heading."""
     writer = csv.writer(out, lineterminator="\n")
     heading = ["file", "class", "probability"]
@@ -98,7 +98,9 @@ def write_csv(answers: Iterable[Answer], shown: Shown, out: Output) -> None:
         writer.writerow(row)
 
 
-def write_tables(answers: Iterable[Answer], shown: Shown, predictor: Predictor, console: Console) -> None:
+def write_tables(
+    answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
+) -> None:
     """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
     table, some = _empty_table(shown), False
     for answer in answers:
@@ -120,7 +122,7 @@ def write_tables(answers: Iterable[Answer], shown: Shown, predictor: Predictor, 
         )
 
 
-def _empty_table(shown: Shown) -> Table:
+def _empty_table(shown: OutputFields) -> Table:
     table = Table()
     table.add_column("file", overflow="fold")
     table.add_column("predicted class", overflow="fold")
@@ -134,7 +136,7 @@ def _empty_table(shown: Shown) -> Table:
     return table
 
 
-def _cells(answer: Answer, shown: Shown) -> Iterator[str]:
+def _cells(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
     prediction = answer.prediction
     yield printable(answer.file)
     yield printable(prediction.class_name)

@@ -39,7 +39,7 @@ def training_display(console: Console, title: str, steps: int) -> Iterator[Obser
         def observe(step: int, check: Check | None) -> None:
             bar.update(task, completed=step)
             if check:
-                last.plain = describe(check)
+                last.plain = check_line(check)
 
         yield observe
 
@@ -51,7 +51,7 @@ def counting_display(console: Console) -> Iterator[Progress]:
         yield progress
 
 
-def describe(check: Check) -> str:
+def check_line(check: Check) -> str:
     """Three lines on a check: accuracy, loss and its terms, rates."""
     terms = " + ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
     rates = ", ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.loop import Event, Observer, Standing, SweepReport
+from parse_dg.sweeps.loop import Event, SweepObserver, SweepReport, SweepStatus
 from parse_dg.sweeps.state import read_progress, read_seconds, read_state
 from parse_dg.wording import plural
 
@@ -59,7 +59,7 @@ def row_of(job: Job) -> str:
 
 
 @contextmanager
-def sweep_display(console: Console, out: Path) -> Iterator[Observer]:
+def sweep_display(console: Console, out: Path) -> Iterator[SweepObserver]:
     """An observer that shows a sweep while it lasts: live in a terminal, elsewhere a line for every event.
 
     Jobs are called by their folders below `out`.
@@ -67,7 +67,7 @@ def sweep_display(console: Console, out: Path) -> Iterator[Observer]:
     view = SweepView(out)
     if not console.is_terminal:
 
-        def say(standing: Standing, event: Event | None) -> None:
+        def say(standing: SweepStatus, event: Event | None) -> None:
             view.note(standing, event)
             if event is not None and (event.kind != "found" or view.ticked):  # the plan has said what was there
                 console.print(f"{view.headline(standing)}: {view.describe(event)}", markup=False, soft_wrap=True)
@@ -76,7 +76,7 @@ def sweep_display(console: Console, out: Path) -> Iterator[Observer]:
         return
     with Live(console=console, transient=True, auto_refresh=False) as live:
 
-        def show(standing: Standing, event: Event | None) -> None:
+        def show(standing: SweepStatus, event: Event | None) -> None:
             view.note(standing, event)
             if event is not None and event.kind in ("failed", "retried"):
                 live.console.print(view.describe(event), markup=False, soft_wrap=True)
@@ -101,7 +101,7 @@ class SweepView:
         self.seconds: dict[Path, float | None] = {}
         """How long the finished ones took, where that is known."""
 
-    def note(self, standing: Standing, event: Event | None) -> None:
+    def note(self, standing: SweepStatus, event: Event | None) -> None:
         """Remember when a job began, and how many run when all places are filled."""
         if event is None:
             self.ticked = True
@@ -128,7 +128,7 @@ class SweepView:
             return f"crashed and will be tried again: {self.name(event.job)}: {event.reason}"
         return f"{said}: {event.reason}" if event.reason else said
 
-    def headline(self, standing: Standing) -> str:
+    def headline(self, standing: SweepStatus) -> str:
         """Counts, time gone and left: `3 of 24 runs done, 2 running, 19 waiting; 2:10 gone, about 9:00 left`."""
         counts = [f"{len(standing.done)} of {sum(map(len, standing))} runs done"]
         for what in ("running", "elsewhere", "failed", "waiting"):
@@ -138,7 +138,7 @@ class SweepView:
         about = "" if left is None else f", about {clock(left)} left"
         return f"{', '.join(counts)}; {clock(time.monotonic() - self.began)} gone{about}"
 
-    def time_left(self, standing: Standing) -> float | None:
+    def time_left(self, standing: SweepStatus) -> float | None:
         """Seconds until all is done, if runs last as finished ones of their kind did and as many run side by side
         as do now; None before the first is finished.
         """
@@ -162,7 +162,7 @@ class SweepView:
         left += [length(job) for job in standing.waiting]
         return max(sum(left) / self.side_by_side, max(left, default=0.0))
 
-    def render(self, standing: Standing) -> Group:
+    def render(self, standing: SweepStatus) -> Group:
         """The headline, a bar, and a line for every job that runs."""
         ended = len(standing.done) + len(standing.failed)
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

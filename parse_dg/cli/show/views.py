@@ -13,7 +13,7 @@ from parse_dg.cli.show.compact import view_tables as compact_tables
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import read_config, read_result
-from parse_dg.tables.curve import Panel, Point, draw_curves
+from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread
 from parse_dg.tables.missing import fill_commands
@@ -21,7 +21,7 @@ from parse_dg.tables.published import AVERAGE, SUITE_DATA_SETS, Published, find_
 from parse_dg.tables.records import find_runs, read_comparable
 from parse_dg.tables.selection_tables import SelectionTables, selection_tables
 from parse_dg.tables.text_table import TextTable
-from parse_dg.tables.views import VIEWS, Row, find_view, require_fields
+from parse_dg.tables.views import VIEWS, TableRow, find_view, require_fields
 from parse_dg.wording import plural, some
 
 log = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ PAPERS_K = 16
 """The number of primitives of the paper's published accuracies (its appendix A)."""
 
 
-class Seen(NamedTuple):
+class ViewedRuns(NamedTuple):
     """Runs in one view."""
 
     tables: SelectionTables
-    rows: dict[str, Row]
+    rows: dict[str, TableRow]
     """By name, in their order."""
 
 
@@ -45,7 +45,9 @@ class Compactions(NamedTuple):
     csv: str
 
 
-def view_tables(folders: Sequence[Path], view: str, by: Sequence[str], selection: str, spread: Spread) -> Seen:
+def view_tables(
+    folders: Sequence[Path], view: str, by: Sequence[str], selection: str, spread: Spread
+) -> ViewedRuns:
     """The tables of a view over every run that is in the folders, or below them."""
     look = find_view(view, by)
     places = find_runs(folders)
@@ -62,7 +64,7 @@ def view_tables(folders: Sequence[Path], view: str, by: Sequence[str], selection
     tables = replace(tables, spread=spread, averaged=averaged)
     if not look.all_targets:
         tables = replace(tables, tables=tuple(map(only_targets, tables.tables)))
-    return Seen(replace(tables, fill=fill_commands(tables, runs, places)), rows)
+    return ViewedRuns(replace(tables, fill=fill_commands(tables, runs, places)), rows)
 
 
 def compared(view: str, known: Published) -> Published:
@@ -70,7 +72,7 @@ def compared(view: str, known: Published) -> Published:
     return Published(known.sources, tuple(row for row in known.rows if VIEWS[view].published(row)))
 
 
-def curve(seen: Seen, path: Path) -> None:
+def curve(seen: ViewedRuns, path: Path) -> None:
     """Accuracy against K: a panel for every data set and method, a line for every target, and their mean."""
     counts = Counter(row.of for row in seen.rows.values() if row.at is not None)
     methods = [of for of, count in counts.items() if count > 1] or list(counts)  # a point is no curve
@@ -80,9 +82,9 @@ def curve(seen: Seen, path: Path) -> None:
     draw_curves(panels, path, label="K, number of primitives", spread=SPREADS[seen.tables.spread])
 
 
-def _panel(seen: Seen, table: DataSetTable, of: str) -> Panel:
+def _panel(seen: ViewedRuns, table: DataSetTable, of: str) -> Panel:
     rows = [row for row in seen.rows.values() if row.of == of and row.at is not None and row.name in table.cells]
-    lines: dict[str, list[Point]] = {}
+    lines: dict[str, list[AccuracyPoint]] = {}
     for row in rows:
         for name, estimate in (*table.cells[row.name].items(), ("Avg", table.average[row.name])):
             if estimate.mean is not None and row.at is not None:
@@ -94,13 +96,13 @@ def _panel(seen: Seen, table: DataSetTable, of: str) -> Panel:
     return Panel(f"{of} on {table.data_set}, {count}", lines, papers)
 
 
-def _point(at: float, estimate: Estimate, spread: Spread) -> Point:
+def _point(at: float, estimate: Estimate, spread: Spread) -> AccuracyPoint:
     found = estimate.spread(spread)
     assert estimate.mean is not None
-    return Point(at, 100 * estimate.mean, None if found is None else 100 * found)
+    return AccuracyPoint(at, 100 * estimate.mean, None if found is None else 100 * found)
 
 
-def _published(data_set: str, line: str, spread: Spread) -> Point | None:
+def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None:
     """What the paper has of PARSE on a target of a data set, or on their average; its error if it is alike."""
     name = find_name(data_set)
     target = AVERAGE if line == "Avg" else find_domain(name, line) if name else None
@@ -109,7 +111,7 @@ def _published(data_set: str, line: str, spread: Spread) -> Point | None:
         if column is not None:
             value = row.cells[column]
             alike = value.error is not None and SPREADS[spread].endswith(row.error)
-            return Point(PAPERS_K, float(value.value), float(value.error or 0) if alike else None)
+            return AccuracyPoint(PAPERS_K, float(value.value), float(value.error or 0) if alike else None)
     return None
 
 

@@ -18,7 +18,7 @@ from parse_dg.errors import InputError
 
 MAGNITUDE_BINS = 31
 
-Images = UInt8[Tensor, "B 3 H W"]
+ImageBatch = UInt8[Tensor, "B 3 H W"]
 Magnitudes = Float[Tensor, "B"]
 
 
@@ -46,7 +46,7 @@ def draw_randaugment(count: int, ops: int, generator: torch.Generator) -> RandAu
     return RandAugmentDraws(choices, 1.0 - 2.0 * torch.randint(2, (ops, count), generator=generator))
 
 
-def randaugment(images: Images, magnitude: int, draws: RandAugmentDraws) -> Images:
+def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> ImageBatch:
     """The operations that were drawn, one after another, on each image; `draws` stay on the CPU.
 
     `magnitude` is one of 31 bins, 0 to 30, and common to all.
@@ -75,7 +75,7 @@ def _without_waiting(tensor: Tensor, device: torch.device) -> Tensor:
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
-def identity(images: Images, magnitude: Magnitudes) -> Images:
+def identity(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """The images as they are."""
     return images
 
@@ -108,35 +108,35 @@ def _unit_matrix(magnitude: Tensor) -> Tensor:
     return torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
 
 
-def shear_x(images: Images, magnitude: Magnitudes) -> Images:
+def shear_x(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Reads x + magnitude · y: rows move left, the more the lower they are."""
     matrix = _unit_matrix(magnitude)
     matrix[:, 0, 1] = magnitude
     return _warp(images, matrix)
 
 
-def shear_y(images: Images, magnitude: Magnitudes) -> Images:
+def shear_y(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Reads y + magnitude · x: columns move up, the more the further right they are."""
     matrix = _unit_matrix(magnitude)
     matrix[:, 1, 0] = magnitude
     return _warp(images, matrix)
 
 
-def translate_x(images: Images, magnitude: Magnitudes) -> Images:
+def translate_x(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Moves right by magnitude pixels, towards zero to a whole number."""
     matrix = _unit_matrix(magnitude)
     matrix[:, 0, 2] = -magnitude.trunc()
     return _warp(images, matrix)
 
 
-def translate_y(images: Images, magnitude: Magnitudes) -> Images:
+def translate_y(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Moves down by magnitude pixels, towards zero to a whole number."""
     matrix = _unit_matrix(magnitude)
     matrix[:, 1, 2] = -magnitude.trunc()
     return _warp(images, matrix)
 
 
-def rotate(images: Images, magnitude: Magnitudes) -> Images:
+def rotate(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Rotates by magnitude degrees, counter-clockwise, about the centre."""
     angle = torch.deg2rad(magnitude)
     cos, sin = angle.cos(), angle.sin()
@@ -162,23 +162,23 @@ def _gray(images: Tensor) -> Tensor:
     return gray.div_(65536).floor_()[:, None]
 
 
-def brightness(images: Images, magnitude: Magnitudes) -> Images:
+def brightness(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with black by 1 + magnitude."""
     return _blend(0.0, images, magnitude)
 
 
-def color(images: Images, magnitude: Magnitudes) -> Images:
+def color(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with the grayscale image by 1 + magnitude."""
     return _blend(_gray(images), images, magnitude)
 
 
-def contrast(images: Images, magnitude: Magnitudes) -> Images:
+def contrast(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with the mean of the grayscale image, a whole number, by 1 + magnitude."""
     mean = (_gray(images).mean((1, 2, 3), keepdim=True) + 0.5).floor()
     return _blend(mean, images, magnitude)
 
 
-def sharpness(images: Images, magnitude: Magnitudes) -> Images:
+def sharpness(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with the image smoothed by (1 1 1, 1 5 1, 1 1 1) / 13, except its border, by 1 + magnitude."""
     smooth = images.float()
     if min(images.shape[-2:]) > 2:
@@ -188,18 +188,18 @@ def sharpness(images: Images, magnitude: Magnitudes) -> Images:
     return _blend(smooth, images, magnitude)
 
 
-def posterize(images: Images, magnitude: Magnitudes) -> Images:
+def posterize(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Keeps the highest `magnitude` bits of a value, a whole number from 0 to 8."""
     mask = 256 - torch.exp2(8 - magnitude)
     return images & mask.to(torch.uint8)[:, None, None, None]
 
 
-def solarize(images: Images, magnitude: Magnitudes) -> Images:
+def solarize(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Inverts the values that are not below the threshold `magnitude`."""
     return torch.where(images >= magnitude[:, None, None, None], 255 - images, images)
 
 
-def autocontrast(images: Images, magnitude: Magnitudes) -> Images:
+def autocontrast(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Stretches each channel to 0..255; one that has a single value stays."""
     low = images.amin((2, 3), keepdim=True).float()
     span = images.amax((2, 3), keepdim=True).float() - low
@@ -207,7 +207,7 @@ def autocontrast(images: Images, magnitude: Magnitudes) -> Images:
     return torch.where(span > 0, stretched, images)
 
 
-def equalize(images: Images, magnitude: Magnitudes) -> Images:
+def equalize(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Equalizes each channel's histogram by Pillow's table; one that has a single value stays."""
     planes = images.flatten(2).flatten(0, 1).long()  # 3B HW
     offsets = 256 * torch.arange(len(planes), device=images.device)[:, None]

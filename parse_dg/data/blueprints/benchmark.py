@@ -137,7 +137,7 @@ class BlueprintsDomain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class Creature:
     """One creature before it is drawn: parts ordered as in `PARTS`, lengths in pixels, angles in radians."""
 
     label: int
@@ -152,7 +152,7 @@ class Example:
     caption: str
 
 
-def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig) -> Example:
+def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig) -> Creature:
     """The creature that is image `index` of class `label` in a domain."""
     if domain not in DOMAINS:
         raise unknown("domain", domain, DOMAINS)
@@ -174,7 +174,7 @@ def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig
         )
         for part in PARTS
     )
-    return Example(
+    return Creature(
         label=label,
         places=places,
         middle=middle,
@@ -233,13 +233,13 @@ def _caption(domain: str, label: int, places: npt.NDArray[np.float32], rng: np.r
     return f"a {_NOUNS[domain]} of a {CLASSES[label]}: {', '.join(str(fact) for fact in chosen)}"
 
 
-def draw(example: Example) -> npt.NDArray[np.uint8]:
+def draw(example: Creature) -> npt.NDArray[np.uint8]:
     """The example's picture, (64, 64, 3)."""
     order = list(example.order)
     return render(example.scene, [example.looks[k] for k in order], example.places[order], SIZE)
 
 
-def parts_alone(example: Example) -> npt.NDArray[np.uint8]:
+def parts_alone(example: Creature) -> npt.NDArray[np.uint8]:
     """The example's parts, each alone in a tile, same looks, no position: (6, TILE, TILE, 3)."""
     return draw_parts_alone(example.scene, example.looks)
 

@@ -41,7 +41,7 @@ DAMAGE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ArchiveLimits:
     """What an archive may hold at most."""
 
     bytes: int = 200 << 30  # of all members together, unpacked
@@ -53,7 +53,7 @@ class Limits:
 class ArchiveWriter:
     """Writes members below one folder, and refuses those that should not be written."""
 
-    def __init__(self, root: Path, limits: Limits) -> None:
+    def __init__(self, root: Path, limits: ArchiveLimits) -> None:
         self.root, self.limits = root, limits
         self.bytes = self.members = self.junk = 0
         self.archive, self.member = Path(), ""

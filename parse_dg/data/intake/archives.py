@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
-from parse_dg.data.intake.archive_writer import CHUNK, DAMAGE, ArchiveWriter, Limits
+from parse_dg.data.intake.archive_writer import CHUNK, DAMAGE, ArchiveLimits, ArchiveWriter
 from parse_dg.data.listing import Problem, Progress
 from parse_dg.errors import InputError
 
@@ -44,7 +44,7 @@ def extract(
     folder: Path,
     progress: Progress | None = None,
     *,
-    limits: Limits | None = None,
+    limits: ArchiveLimits | None = None,
 ) -> tuple[Problem, ...]:
     """Unpacks one archive, or several that are parts of one data set, into `folder`, which must not exist yet.
 
@@ -58,7 +58,7 @@ def extract(
     total = sum(archive.stat().st_size for archive in archives)
     done = 0
     with _temporary(folder) as temporary:
-        writer = ArchiveWriter(temporary, limits or Limits())
+        writer = ArchiveWriter(temporary, limits or ArchiveLimits())
         writer.expect(sum(_least(archive, kind) for archive, kind in zip(archives, kinds, strict=True)))
         for archive, kind in zip(archives, kinds, strict=True):
 

@@ -15,19 +15,19 @@ LIST_NAME = "domain_net_duplicates.txt"
 _SHIPPED = Path(__file__).parent / f"{LIST_NAME}.gz"
 
 
-class Duplicates(NamedTuple):
+class DuplicateList(NamedTuple):
     """Images to leave out, as `domain/class/file`, and where the list is from."""
 
     names: frozenset[str]
     source: str
 
 
-def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None) -> Duplicates:
+def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None) -> DuplicateList:
     """The list to go by: the one that is named, else one that lies beside the data, else the one shipped."""
     if given is not None:
         return _read(given)
     if data_set != "domainnet":
-        return Duplicates(frozenset(), "none")
+        return DuplicateList(frozenset(), "none")
     for place in places:
         if (place / LIST_NAME).is_file():
             return _read(place / LIST_NAME)
@@ -35,12 +35,12 @@ def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None)
 
 
 @cache
-def _shipped() -> Duplicates:
+def _shipped() -> DuplicateList:
     text = gzip.decompress(_SHIPPED.read_bytes()).decode("ascii")
-    return Duplicates(frozenset(text.split()), "the list that comes with this package")
+    return DuplicateList(frozenset(text.split()), "the list that comes with this package")
 
 
-def _read(path: Path) -> Duplicates:
+def _read(path: Path) -> DuplicateList:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -49,4 +49,4 @@ def _read(path: Path) -> Duplicates:
     for number, name in enumerate(names, 1):
         if name.count("/") < 2:
             raise InputError(f"{path}, entry {number}: expected domain/class/file, found {name!r}")
-    return Duplicates(frozenset(names), str(path))
+    return DuplicateList(frozenset(names), str(path))

@@ -28,7 +28,7 @@ GOOGLE = ("drive.google.com", "drive.usercontent.google.com", "docs.google.com")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class RemoteFile:
     """What a server said of a file: kept beside the part, so that the rest is of the same file."""
 
     url: str
@@ -71,13 +71,13 @@ class Transfer:
         """How many bytes have arrived."""
         return self.part.stat().st_size if self.part.exists() else 0
 
-    def source(self) -> Source:
+    def source(self) -> RemoteFile:
         """What the part is of; notes that cannot be read, or are of another address, say nothing."""
         try:
-            kept = Source(**json.loads(self.notes.read_text()))
+            kept = RemoteFile(**json.loads(self.notes.read_text()))
         except (OSError, ValueError, TypeError):
-            return Source(url=self.url)
-        return kept if kept.url == self.url else Source(url=self.url)
+            return RemoteFile(url=self.url)
+        return kept if kept.url == self.url else RemoteFile(url=self.url)
 
     def fail(self, reason: str, advice: str = "") -> InputError:
         """The error: what went wrong, with which address, and what can be done."""
@@ -108,7 +108,7 @@ class Transfer:
                 raise AttemptError(f"the server answered {answer.status} {answer.reason}")
             self._receive(answer, head, source, start)
 
-    def _ask(self, source: Source, start: int) -> http.client.HTTPResponse:
+    def _ask(self, source: RemoteFile, start: int) -> http.client.HTTPResponse:
         """The server's answer, its content not read yet."""
         headers = {"User-Agent": f"parse-dg/{__version__}"}
         if start:
@@ -133,7 +133,7 @@ class Transfer:
             return AttemptError(reason)
         return self.fail(reason, f"if the address has moved, fetch the file by hand and save it as {self.path}")
 
-    def _resume(self, headers: Message, source: Source, start: int) -> None:
+    def _resume(self, headers: Message, source: RemoteFile, start: int) -> None:
         """Checks that what comes continues the part."""
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
         total = source.bytes if source.bytes is not None else self.expected_bytes
@@ -143,14 +143,14 @@ class Transfer:
             if before and now and before != now:
                 raise AttemptError("the file has changed on the server", fresh=True)
 
-    def _begin(self, headers: Message) -> Source:
+    def _begin(self, headers: Message) -> RemoteFile:
         """A file from its first byte: whatever was fetched before is dropped."""
         length = headers.get("Content-Length", "")
         size = int(length) if length.isdigit() else None
         if size is not None and self.expected_bytes not in (None, size):
             raise self.fail(f"the server offers {size:,} bytes, expected {self.expected_bytes:,}", self._changed)
         etag, modified = _validators(headers)
-        source = Source(url=self.url, etag=etag, modified=modified, bytes=size, md5=_server_md5(headers))
+        source = RemoteFile(url=self.url, etag=etag, modified=modified, bytes=size, md5=_server_md5(headers))
         self.part.unlink(missing_ok=True)
         written = self.notes.with_name(f"{self.notes.name}.new")
         written.write_text(json.dumps(asdict(source)))
@@ -169,7 +169,7 @@ class Transfer:
             raise self.fail("Google Drive sent a page instead of the file: over its quota, or not public", by_hand)
         raise self.fail("the server sent a web page instead of the file", by_hand)
 
-    def _receive(self, answer: http.client.HTTPResponse, chunk: bytes, source: Source, done: int) -> None:
+    def _receive(self, answer: http.client.HTTPResponse, chunk: bytes, source: RemoteFile, done: int) -> None:
         """Appends what arrives to the part, as soon as it arrives; `chunk` is what has arrived already."""
         total = source.bytes if source.bytes is not None else self.expected_bytes
         if total is not None and total - done > (free := shutil.disk_usage(self.path.parent).free):

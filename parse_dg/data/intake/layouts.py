@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.intake.camera_traps import list_camera_traps
-from parse_dg.data.intake.duplicates import Duplicates, find_duplicates
+from parse_dg.data.intake.duplicates import DuplicateList, find_duplicates
 from parse_dg.data.intake.folders import Folder, FolderReader
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
@@ -195,7 +195,7 @@ def _walk_order(inside: str) -> tuple[str, str]:
 
 
 def _without(
-    data_set: DataSet, number: int, found: list[_Found], duplicates: Duplicates, problems: list[Problem]
+    data_set: DataSet, number: int, found: list[_Found], duplicates: DuplicateList, problems: list[Problem]
 ) -> tuple[list[_Found], set[str]]:
     """What is not on the list of duplicates, and the names on it that were met; those images become problems."""
     domain, kept, met = data_set.domains[number], [], set()

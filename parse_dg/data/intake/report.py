@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from parse_dg.data.listing import Problem
-from parse_dg.data.manifest import Duplicates, Manifest
+from parse_dg.data.manifest import DuplicateGroup, Manifest
 from parse_dg.data.public.catalogue import DATA_SETS, compare_counts
 from parse_dg.wording import plural, printable, some
 
@@ -84,7 +84,7 @@ def _duplicates(manifest: Manifest) -> list[str]:
     return remarks
 
 
-def _paths(group: Duplicates) -> dict[str, None]:
+def _paths(group: DuplicateGroup) -> dict[str, None]:
     """Each file once, in order."""
     return dict.fromkeys(printable(image.path) for image in group.images)
 

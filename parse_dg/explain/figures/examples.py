@@ -20,13 +20,13 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError, unknown
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures.errors import ErrorBlock, Group, JudgedImage, errors_figure
+from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
 from parse_dg.explain.figures.page import check_place
 from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
 from parse_dg.explain.measures.images import OpenedRun, open_run
-from parse_dg.explain.measures.localisation import Located, places_among_parts
+from parse_dg.explain.measures.localisation import SubsetPrimitives, places_among_parts
 from parse_dg.explain.measures.structure_use import primitive_weights
 
 CLASSES = {"primitives": {"column": 3, "page": 3}, "errors": {"column": 1, "page": 2}}
@@ -39,7 +39,7 @@ SHOWN = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class FigureRequest:
     """What every figure of a run is asked for."""
 
     folder: Path
@@ -57,7 +57,7 @@ class Asked:
 # --- primitives ---------------------------------------------------------------------------------------------------
 
 
-def draw_primitives(asked: Asked, progress: Progress | None = None) -> str:
+def draw_primitives(asked: FigureRequest, progress: Progress | None = None) -> str:
     """Fig. primitive: of every class and domain, the image whose presence is nearest to the mean of its class.
 
     The primitives are those with the largest share in the compositions of the classes that are shown.
@@ -95,7 +95,9 @@ def _candidates(subset: Subset, labels: Sequence[int]) -> Subset:
     return Subset(subset.domain, np.concatenate(chosen))
 
 
-def _representative(run: OpenedRun, subset: Subset, located: Located | None, label: int) -> ReadImage | None:
+def _representative(
+    run: OpenedRun, subset: Subset, located: SubsetPrimitives | None, label: int
+) -> ReadImage | None:
     mine = torch.tensor([]) if located is None else (located.labels == label).nonzero().flatten().cpu()
     if located is None or not len(mine):
         return None
@@ -117,7 +119,7 @@ def _name_parts(run: OpenedRun, progress: Progress | None) -> dict[int, str]:
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def draw_errors(asked: Asked, progress: Progress | None = None) -> str:
+def draw_errors(asked: FigureRequest, progress: Progress | None = None) -> str:
     """Fig. error: the images whose collapse is nearest to the mean of their group, the most confident first.
 
     The classes are those with most wrong images among those with enough right ones.
@@ -145,7 +147,7 @@ def draw_errors(asked: Asked, progress: Progress | None = None) -> str:
     return f"{'; '.join(means)}; shown are the images nearest to these means"
 
 
-def _labels_with_errors(run: OpenedRun, asked: Asked, located: Located) -> list[int]:
+def _labels_with_errors(run: OpenedRun, asked: FigureRequest, located: SubsetPrimitives) -> list[int]:
     right, wrong = (
         torch.bincount(located.labels[chosen].cpu(), minlength=len(run.classes))
         for chosen in (located.right, ~located.right)
@@ -166,7 +168,9 @@ def _labels_with_errors(run: OpenedRun, asked: Asked, located: Located) -> list[
     return [label for label in order if fitting[label]]
 
 
-def _group(run: OpenedRun, subset: Subset, located: Located, found: Coincidence, members: Tensor) -> Group:
+def _group(
+    run: OpenedRun, subset: Subset, located: SubsetPrimitives, found: Coincidence, members: Tensor
+) -> ImageGroup:
     """The images of a group that stand for it."""
     rows = members.nonzero().flatten().numpy()
     collapse, probability = found.collapse.cpu().numpy()[rows], located.probability.cpu().numpy()[rows]
@@ -184,13 +188,13 @@ def _group(run: OpenedRun, subset: Subset, located: Located, found: Coincidence,
         )
         for row, read in zip(chosen.tolist(), _read(run, subset, chosen), strict=True)
     )
-    return Group(images=images, count=len(rows), collapse=float(collapse.mean()))
+    return ImageGroup(images=images, count=len(rows), collapse=float(collapse.mean()))
 
 
 # --- the pipeline -------------------------------------------------------------------------------------------------
 
 
-def draw_pipeline(asked: Asked, image: Path | None = None, progress: Progress | None = None) -> str:
+def draw_pipeline(asked: FigureRequest, image: Path | None = None, progress: Progress | None = None) -> str:
     """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
     run = _open(asked, progress)
     seen = _example(run, progress) if image is None else _from_file(run, image)
@@ -217,7 +221,7 @@ def _example(run: OpenedRun, progress: Progress | None) -> PipelineImage:
 # --- what they share ----------------------------------------------------------------------------------------------
 
 
-def _open(asked: Asked, progress: Progress | None) -> OpenedRun:
+def _open(asked: FigureRequest, progress: Progress | None) -> OpenedRun:
     check_place(asked.path)
     run = open_run(asked.folder, asked.model_file, asked.device, progress)
     count = run.model.parse().network.structure.vocabulary.primitives
@@ -227,7 +231,7 @@ def _open(asked: Asked, progress: Progress | None) -> OpenedRun:
     return run
 
 
-def _labels(run: OpenedRun, asked: Asked, figure: str) -> list[int]:
+def _labels(run: OpenedRun, asked: FigureRequest, figure: str) -> list[int]:
     """The classes that were asked for, or some that are evenly spread."""
     for name in asked.classes:
         if name not in run.classes:
@@ -237,7 +241,7 @@ def _labels(run: OpenedRun, asked: Asked, figure: str) -> list[int]:
     return list(spread(len(run.classes), CLASSES[figure][asked.width]))
 
 
-def _primitives(run: OpenedRun, asked: Asked, labels: Sequence[int], figure: str) -> list[int]:
+def _primitives(run: OpenedRun, asked: FigureRequest, labels: Sequence[int], figure: str) -> list[int]:
     """The primitives that were asked for, or those that these classes rest on most."""
     if asked.primitives:
         return list(dict.fromkeys(asked.primitives))

@@ -1,6 +1,6 @@
 """A prediction with its relations drawn on it, and every primitive over images of all domains: pictures to look at.
 
-Figures for a page have files of their own: `figures_primitives.py`, `figures_errors.py`, `figures_pipeline.py`.
+Figures for a page have files of their own: `primitives.py`, `errors.py`, `pipeline.py`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from parse_dg.data.public.cub_parts import PartAnnotations, read_parts
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
 from parse_dg.deploy.model_file import Model, load_model, pick_device
 from parse_dg.errors import InputError
-from parse_dg.explain.measures.localisation import Located, locate
+from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, require_same_images
 
@@ -47,7 +47,7 @@ class OpenedRun:
         unseen = self.split.validation_domain
         return (*self.split.validation, *((unseen,) if unseen else ()), self.split.target)
 
-    def locate(self, subset: Subset, progress: Progress | None = None) -> Located:
+    def locate(self, subset: Subset, progress: Progress | None = None) -> SubsetPrimitives:
         """The primitives of some images, read with a bar."""
         done = 0
 

@@ -18,7 +18,7 @@ from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.images import OpenedRun, open_run
-from parse_dg.explain.measures.localisation import Localisation, Located, localisation, places_among_parts
+from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
 from parse_dg.explain.measures.selected import SelectedRelations, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
 from parse_dg.runs.parts import target_part, validation_part
@@ -138,7 +138,7 @@ def measure_run(
 
 
 def _localisations(
-    run: OpenedRun, located: list[Located]
+    run: OpenedRun, located: list[SubsetPrimitives]
 ) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
     """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
     centres = [run.true_centres(subset) for subset in run.subsets]
@@ -173,6 +173,6 @@ def _which(run: OpenedRun, subset: Subset) -> str:
     return "held-out images"
 
 
-def _pairs(located: list[Located]) -> list[tuple[Located, Located]]:
+def _pairs(located: list[SubsetPrimitives]) -> list[tuple[SubsetPrimitives, SubsetPrimitives]]:
     *sources, target = located
     return [*combinations(sources, 2), *((source, target) for source in sources)]

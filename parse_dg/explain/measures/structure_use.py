@@ -20,7 +20,7 @@ from torch import Tensor
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
 from parse_dg.model.vocabulary import FAMILY
@@ -53,7 +53,9 @@ class StructureUse:
 
 
 @torch.no_grad()
-def structure_use(model: Model, located: Located, generator: torch.Generator, swaps: int = SWAPS) -> StructureUse:
+def structure_use(
+    model: Model, located: SubsetPrimitives, generator: torch.Generator, swaps: int = SWAPS
+) -> StructureUse:
     """Predict the located images again, from parts of what is known of them; the network is not asked again."""
     require(swaps >= 1, "swaps", swaps, "at least 1")
     structure = model.parse().network.structure

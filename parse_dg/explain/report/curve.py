@@ -12,7 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 36
 DASHES = ("7 4", "2 4", "9 3 2 3", "1 6", "12 4")
 """Lines differ by more than their colour; the last, which stands out, has none."""
 
-Line = Sequence[tuple[int, float]]
+CurveLine = Sequence[tuple[int, float]]
 """Steps and values."""
 
 
@@ -57,7 +57,7 @@ def curve_figures(curve: Curve) -> Html:
     return element("div", joined(figures), class_="charts")
 
 
-def _figure(title: str, lines: Mapping[str, Line], values: Axis, curve: Curve) -> Html:
+def _figure(title: str, lines: Mapping[str, CurveLine], values: Axis, curve: Curve) -> Html:
     steps = Axis(0, max(point.step for point in curve.points) or 1, "{:,.0f}")
     chart = element(
         "svg",
@@ -75,7 +75,7 @@ def _figure(title: str, lines: Mapping[str, Line], values: Axis, curve: Curve) -
     return element("figure", element("figcaption", title), chart, key, class_="chart")
 
 
-def _spoken(title: str, lines: Mapping[str, Line], values: Axis, chosen: int) -> str:
+def _spoken(title: str, lines: Mapping[str, CurveLine], values: Axis, chosen: int) -> str:
     last = "; ".join(f"{name} ends at {values.spoken.format(line[-1][1])}" for name, line in lines.items() if line)
     return f"{title}: {last}. The weights of step {chosen:,} are the model."
 
@@ -98,7 +98,7 @@ def _chosen(steps: Axis, step: int) -> Html:
     return element("line", x1=x, x2=x, y1=str(TOP), y2=str(HEIGHT - BOTTOM), class_="chosen")
 
 
-def _line(number: int, line: Line, steps: Axis, values: Axis, count: int) -> Html:
+def _line(number: int, line: CurveLine, steps: Axis, values: Axis, count: int) -> Html:
     points = " ".join(f"{_x(steps, step)},{_y(values, value)}" for step, value in line)
     return element("polyline", points=points, class_=_kind(number, count), stroke_dasharray=_dash(number, count))
 

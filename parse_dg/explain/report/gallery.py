@@ -27,7 +27,7 @@ GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class SubsetPredictions:
     """A model's answers on the images of a subset, in its order."""
 
     subset: Subset
@@ -37,7 +37,7 @@ class Looked:
     """Of the predicted class."""
 
     @classmethod
-    def of(cls, subset: Subset, predictions: Predictions) -> "Looked":
+    def of(cls, subset: Subset, predictions: Predictions) -> "SubsetPredictions":
         """What is kept of logits."""
         if not predictions.logits.isfinite().all():
             raise InputError("the model gives logits that are not finite: its weights are damaged")
@@ -51,7 +51,11 @@ class Looked:
 
 
 def galleries(
-    predictor: Predictor, target: Looked, sources: Sequence[Looked], count: int, progress: Progress
+    predictor: Predictor,
+    target: SubsetPredictions,
+    sources: Sequence[SubsetPredictions],
+    count: int,
+    progress: Progress,
 ) -> Iterator[Gallery]:
     """Wrong and right images of the target, then held-out ones of the sources; empty galleries are left out."""
     names = ", ".join(each.subset.domain.name for each in sources)
@@ -104,7 +108,9 @@ def _spread(group: Int[np.ndarray, "n"], quota: int) -> Int[np.ndarray, "n"]:
     return np.concatenate((group[first], np.delete(group, first)))
 
 
-def _cases(predictor: Predictor, parts: Sequence[Looked], count: int, wrong: bool) -> Iterator[dict[str, Any]]:
+def _cases(
+    predictor: Predictor, parts: Sequence[SubsetPredictions], count: int, wrong: bool
+) -> Iterator[dict[str, Any]]:
     """The chosen images of several subsets, as cases, in the order in which they were chosen."""
     if not parts or not count:
         return
@@ -149,7 +155,7 @@ def _title(subset: Subset, index: int) -> str:
     return printable(domain.files.paths[index]) if domain.files else f"image {index} of {domain.name}"
 
 
-def _words(what: str, parts: Sequence[Looked], wrong: bool) -> str:
+def _words(what: str, parts: Sequence[SubsetPredictions], wrong: bool) -> str:
     total = sum(len(each.labels) for each in parts)
     errors = sum(int((each.labels != each.predicted).sum()) for each in parts)
     number = errors if wrong else total - errors

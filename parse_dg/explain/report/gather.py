@@ -21,7 +21,7 @@ from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
 from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
-from parse_dg.explain.report.gallery import Looked, galleries
+from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.explain.report.history import read_curve
 from parse_dg.runs.compact import Comparison, compare, ignore
 from parse_dg.runs.config import RunConfig
@@ -41,7 +41,7 @@ IMAGES = 12
 """How many images of a kind are shown, unless more or fewer are asked for."""
 
 
-class Seen(NamedTuple):
+class ImageFindings(NamedTuple):
     """What was found by looking at images; nothing where there are none."""
 
     scores: tuple[DomainScore, ...] = ()
@@ -71,7 +71,7 @@ def gather_report(
         split = _split(folder, config, model, progress)
     except InputError as error:
         notes.append(f"Left out: images, and what is found by looking at them. {error}.")
-        seen = Seen()
+        seen = ImageFindings()
     else:
         predictor = Predictor(model, device_name)
         seen = _look(config, split, predictor, small[0] if small else None, images, progress)
@@ -123,7 +123,7 @@ def _look(
     small: Model | None,
     images: int,
     progress: Progress,
-) -> Seen:
+) -> ImageFindings:
     """The model, and its compact form, on every image that a run is scored or validated on: a subset at a time."""
     parts = scored_parts(config, split)
     models = [predictor.model.algorithm, *([small.algorithm.to(predictor.device)] if small else [])]
@@ -138,7 +138,7 @@ def _look(
     scores, compared, looked = [], [], {}
     for subset, words in parts:
         first, *second = (predict(model, subset, predictor.device, count) for model in models)
-        found = looked[id(subset)] = Looked.of(subset, first)
+        found = looked[id(subset)] = SubsetPredictions.of(subset, first)
         compared += [compare(subset.domain.name, first, each) for each in second]
         confusion = found.confusion(len(predictor.classes))
         role, _, which = words.partition(": ")
@@ -154,7 +154,7 @@ def _look(
         )
     held_out = [looked[id(subset)] for subset in split.validation]
     shown = tuple(galleries(predictor, looked[id(split.target)], held_out, images, progress))
-    return Seen(tuple(scores), shown, tuple(compared))
+    return ImageFindings(tuple(scores), shown, tuple(compared))
 
 
 def _disagreement(result: Result, scores: tuple[DomainScore, ...]) -> list[str]:

@@ -29,7 +29,7 @@ EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 """How `parse-dg train` says what happened."""
 
 
-class Place(NamedTuple):
+class DeviceSlot(NamedTuple):
     """Where one job runs at a time."""
 
     name: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """Variables of the process, besides those of this one."""
 
 
-def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False) -> tuple[Place, ...]:
+def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False) -> tuple[DeviceSlot, ...]:
     """Places for jobs on this machine: on its GPUs, or on the CPU if it has none or `cpu` is set.
 
     `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for every two cores.
@@ -50,13 +50,13 @@ def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool 
         if per_gpu is not None:
             raise InputError("--per-gpu needs a GPU, and there is none to be used here: give --jobs N for the CPU")
         count = jobs or max(1, default_workers() // 2)
-        return tuple(Place(f"cpu {number}", _threads(count)) for number in range(count))
+        return tuple(DeviceSlot(f"cpu {number}", _threads(count)) for number in range(count))
     room = len(gpus) * (per_gpu or 1)
     if jobs is not None and jobs > room:
         raise InputError(f"--jobs must be at most {room} on {len(gpus)} GPUs, found {jobs}: give --per-gpu N too")
     count = jobs or room
     chosen = [gpus[number % len(gpus)] for number in range(count)]
-    return tuple(Place(f"gpu {gpu}", {"CUDA_VISIBLE_DEVICES": gpu} | _threads(count)) for gpu in chosen)
+    return tuple(DeviceSlot(f"gpu {gpu}", {"CUDA_VISIBLE_DEVICES": gpu} | _threads(count)) for gpu in chosen)
 
 
 def visible_gpus() -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Child(NamedTuple):
     """A process at work on a job."""
 
     job: Job
-    place: Place
+    place: DeviceSlot
     process: subprocess.Popen[bytes]
     log: Path
     start: int
@@ -94,7 +94,7 @@ class LocalLauncher:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[DeviceSlot],
         logs: Path,
         *,
         track: Sequence[str] = (),

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.gvrt.method import Gvrt, GvrtConfig, learn_vocabulary, read_vocabulary
 from parse_dg.algorithms.gvrt.text import PAD, Tokenizer, learn_tokenizer
@@ -46,10 +46,10 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def example(tokenizer: Tokenizer) -> Example:
+def example(tokenizer: Tokenizer) -> Minibatch:
     images = torch.randn(6, 3, 32, 32, generator=generator(1), dtype=torch.float64)
     domains = torch.tensor([0, 0, 1, 1, 2, 2])
-    return Example(images, LABELS, domains, tokenizer.encode(SENTENCES))
+    return Minibatch(images, LABELS, domains, tokenizer.encode(SENTENCES))
 
 
 def build(vocabulary: Tokenizer, config: GvrtConfig = SMALL, classes: int = 3, smoothing: float = 0.0) -> Gvrt:
@@ -69,7 +69,7 @@ def build(vocabulary: Tokenizer, config: GvrtConfig = SMALL, classes: int = 3, s
 # the loss
 
 
-def slow_losses(gvrt: Gvrt, example: Example, draws: torch.Generator) -> dict[str, Tensor]:
+def slow_losses(gvrt: Gvrt, example: Minibatch, draws: torch.Generator) -> dict[str, Tensor]:
     """Every term from its definition, domain by domain and sentence by sentence, at weight one."""
     sums: dict[str, Tensor] = {}
     features = gvrt.backbone(example.images).mean((2, 3))
@@ -109,7 +109,7 @@ def spoken(gvrt: Gvrt, sentence: Tensor, about: Tensor) -> list[Tensor]:
     return list(gvrt.explainer.speak(sentence[None], gvrt.explainer.read(before), about[None]).log_probability[0])
 
 
-def test_the_terms_are_means_over_domains(tokenizer: Tokenizer, example: Example) -> None:
+def test_the_terms_are_means_over_domains(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt = build(tokenizer).double().eval()
     expected = slow_losses(gvrt, example, generator(7))
     found = gvrt.losses(example, generator(7))
@@ -118,7 +118,7 @@ def test_the_terms_are_means_over_domains(tokenizer: Tokenizer, example: Example
         assert value.item() == pytest.approx(expected[name].item(), rel=1e-9), name
 
 
-def test_their_gradients_are_those_of_the_slow_loss(tokenizer: Tokenizer, example: Example) -> None:
+def test_their_gradients_are_those_of_the_slow_loss(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt = build(tokenizer).double().eval()
     names = [name for name, _ in gvrt.named_parameters()]
     parameters = list(gvrt.parameters())
@@ -129,7 +129,7 @@ def test_their_gradients_are_those_of_the_slow_loss(tokenizer: Tokenizer, exampl
         assert torch.allclose(mine, other, atol=1e-9), name
 
 
-def test_every_weight_is_a_setting(tokenizer: Tokenizer, example: Example) -> None:
+def test_every_weight_is_a_setting(tokenizer: Tokenizer, example: Minibatch) -> None:
     weights = {"align": 0.5, "tokens": 0.25, "reinforce": 3.0, "discriminator": 2.0}
     plain = build(tokenizer).double().losses(example, generator(7))
     weighted = build(tokenizer, replace(SMALL, **weights)).double().losses(example, generator(7))
@@ -158,7 +158,7 @@ def test_the_published_weights_are_the_defaults() -> None:
     ],
 )
 def test_each_term_trains_what_it_is_about(
-    tokenizer: Tokenizer, example: Example, term: str, untouched: tuple[str, ...]
+    tokenizer: Tokenizer, example: Minibatch, term: str, untouched: tuple[str, ...]
 ) -> None:
     gvrt = build(tokenizer).double()
     gvrt.losses(example, generator())[term].backward()
@@ -167,7 +167,7 @@ def test_each_term_trains_what_it_is_about(
         assert moved == (not name.startswith(tuple(f"{part}." for part in untouched))), name
 
 
-def test_draws_come_from_the_generator_alone(tokenizer: Tokenizer, example: Example) -> None:
+def test_draws_come_from_the_generator_alone(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt = build(tokenizer).double().eval()
     torch.manual_seed(1)
     one = gvrt.losses(example, generator(3))["reinforce"].item()
@@ -176,7 +176,7 @@ def test_draws_come_from_the_generator_alone(tokenizer: Tokenizer, example: Exam
     assert gvrt.losses(example, generator(4))["reinforce"].item() != one
 
 
-def test_in_bf16_what_reads_and_writes_stays_exact(tokenizer: Tokenizer, example: Example) -> None:
+def test_in_bf16_what_reads_and_writes_stays_exact(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt, single = build(tokenizer).eval(), example._replace(images=example.images.float())
     exact = gvrt.losses(single, generator(3))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -194,7 +194,7 @@ def test_everything_but_the_backbone_is_head(tokenizer: Tokenizer) -> None:
     assert len(groups["head"]) == len(list(gvrt.parameters())) - len(list(gvrt.backbone.parameters()))
 
 
-def test_a_batch_by_domain_keeps_its_captions(example: Example) -> None:
+def test_a_batch_by_domain_keeps_its_captions(example: Minibatch) -> None:
     parts = example.by_domain(3)
     assert [part.domains.tolist() for part in parts] == [[0, 0], [1, 1], [2, 2]]
     assert torch.equal(torch.cat([part.captions for part in parts if part.captions is not None]), example.captions)
@@ -204,7 +204,7 @@ def test_a_batch_by_domain_keeps_its_captions(example: Example) -> None:
 # what cannot be
 
 
-def test_a_batch_without_captions_is_one_clear_line(tokenizer: Tokenizer, example: Example) -> None:
+def test_a_batch_without_captions_is_one_clear_line(tokenizer: Tokenizer, example: Minibatch) -> None:
     with pytest.raises(InputError, match="gvrt needs a sentence about every image"):
         build(tokenizer).losses(example._replace(captions=None), generator())
 
@@ -251,7 +251,7 @@ def test_a_clip_encoder_that_is_not_there_is_told_before_training(
 # a saved model
 
 
-def test_a_saved_model_knows_its_words(tokenizer: Tokenizer, example: Example, tmp_path: Path) -> None:
+def test_a_saved_model_knows_its_words(tokenizer: Tokenizer, example: Minibatch, tmp_path: Path) -> None:
     gvrt = build(tokenizer).eval()
     save_file(gvrt.state_dict(), tmp_path / "model.safetensors")
     state = load_file(tmp_path / "model.safetensors")
@@ -266,14 +266,14 @@ def test_a_saved_model_knows_its_words(tokenizer: Tokenizer, example: Example, t
         read_vocabulary(SMALL, {})
 
 
-def test_a_model_grounded_in_clip_is_used_without_it(tokenizer: Tokenizer, example: Example) -> None:
+def test_a_model_grounded_in_clip_is_used_without_it(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt = build(tokenizer, replace(SMALL, encoder="clip-vit-b-32")).eval()
     assert gvrt.textual.in_features == 512
     assert len(gvrt.describe(example.images.float())) == 6
     assert not any("encoder" in name for name in gvrt.state_dict())
 
 
-def test_a_description_argues_for_the_predicted_class_or_another(tokenizer: Tokenizer, example: Example) -> None:
+def test_a_description_argues_for_the_predicted_class_or_another(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt, images = build(tokenizer).eval(), example.images.float()
     with torch.no_grad():
         gvrt.explainer.writer.weight_ih_l0[:, -3:] *= 50  # so that the class matters
@@ -291,7 +291,7 @@ def blueprints() -> Benchmark:
     return open_benchmark(DataConfig(blueprints=BlueprintsConfig(images_per_class=5)))
 
 
-def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Example]:
+def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Minibatch]:
     """Endless batches of four images a domain, at half their size."""
     split = leave_one_out(benchmark, "sketch", 0)
     sampler = Sampler(
@@ -305,7 +305,7 @@ def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Example]:
     )
     for batch in TrainingBatches(sampler, benchmark.image_size, captions=vocabulary):
         images = normalise(to_unit(batch.images[..., ::2, ::2]))
-        yield Example(images, batch.labels, batch.domains, batch.captions)
+        yield Minibatch(images, batch.labels, batch.domains, batch.captions)
 
 
 def test_it_learns_to_put_blueprints_in_words(blueprints: Benchmark) -> None:

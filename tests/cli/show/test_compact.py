@@ -18,7 +18,7 @@ from parse_dg.cli.show.compact import (
     view_tables,
 )
 from parse_dg.deploy.compaction import Compaction
-from parse_dg.deploy.cost import Cost
+from parse_dg.deploy.cost import ModelCost
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import CompactionOutcome, Comparison, as_json
 from parse_dg.runs.folder import OF_A_RESULT
@@ -62,8 +62,8 @@ def outcome(
             parameters_after=2 * active,
             model_parameters_before=4_002_000,
             model_parameters_after=4_000_000 + 2 * active,
-            cost_before=Cost(features=4_000_000_000, structure=4000),
-            cost_after=Cost(features=4_000_000_000, structure=4 * active),
+            cost_before=ModelCost(features=4_000_000_000, structure=4000),
+            cost_after=ModelCost(features=4_000_000_000, structure=4 * active),
             active_per_class=(active, active),
         ),
         applications_at_start=at_start,

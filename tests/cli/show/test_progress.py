@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from parse_dg.cli.show.progress import counting_display, describe, training_display
+from parse_dg.cli.show.progress import check_line, counting_display, training_display
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 
@@ -26,7 +26,7 @@ def shown(console: Console) -> str:
 
 
 def test_a_check_in_three_lines() -> None:
-    assert describe(CHECK).splitlines() == [
+    assert check_line(CHECK).splitlines() == [
         "  step 4: source validation 62.5%",
         "  loss 1.750 = cross_entropy 1.250 + diversity 0.500",
         "  rate backbone 5.0e-05, head 1.0e-03",

@@ -12,8 +12,8 @@ from parse_dg.cli.show.sweep import SweepView, print_plan, print_report, sweep_d
 from parse_dg.config import to_dict
 from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
 from parse_dg.sweeps.jobs import Job, Outcome
-from parse_dg.sweeps.loop import Event, Standing, SweepReport
-from parse_dg.sweeps.state import Progress, is_busy, read_progress, read_state
+from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
+from parse_dg.sweeps.state import RunProgress, is_busy, read_progress, read_state
 from tests.conftest import Tiny
 
 
@@ -42,8 +42,8 @@ def check(job: Job, *lines: object) -> None:
     (job.folder / "metrics.jsonl").write_text(text + '{"step": 99, "valid')
 
 
-def standing(**places: list[Job]) -> Standing:
-    return Standing(**{name: tuple(places.get(name, ())) for name in Standing._fields})
+def standing(**places: list[Job]) -> SweepStatus:
+    return SweepStatus(**{name: tuple(places.get(name, ())) for name in SweepStatus._fields})
 
 
 def printed(terminal: bool = False, width: int = 120) -> tuple[Console, io.StringIO]:
@@ -84,9 +84,9 @@ def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
 
 def test_progress_is_that_of_the_last_whole_check(jobs: list[Job], tiny: Tiny) -> None:
     job = jobs[0]
-    assert read_progress(job) == Progress(0, 4, None)
+    assert read_progress(job) == RunProgress(0, 4, None)
     check(job, {"step": 1, "validation_mean_accuracy": 0.25}, {"step": 2, "validation_mean_accuracy": 0.5})
-    assert read_progress(job) == Progress(2, 4, 0.5)
+    assert read_progress(job) == RunProgress(2, 4, 0.5)
     assert read_progress(job).text() == "step 2 of 4, source validation 50.0%"
     check(job, {"stage": 2, "step": 1, "validation_mean_accuracy": None})
     assert read_progress(job).text() == "stage 2, step 1 of 4"

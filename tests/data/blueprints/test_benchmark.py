@@ -32,7 +32,7 @@ def unchecked() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[bp.Example]:
+def examples() -> list[bp.Creature]:
     config = BlueprintsConfig(seed=7)
     which = itertools.product(DOMAINS, range(len(CLASSES)), range(PER_CLASS))
     with unchecked():
@@ -95,7 +95,7 @@ def test_mistakes_are_named() -> None:
 # where the parts are
 
 
-def test_every_part_is_inside_the_image(examples: list[bp.Example]) -> None:
+def test_every_part_is_inside_the_image(examples: list[bp.Creature]) -> None:
     for example in examples:
         for look, place in zip(example.looks, example.places, strict=True):
             with unchecked():
@@ -105,7 +105,7 @@ def test_every_part_is_inside_the_image(examples: list[bp.Example]) -> None:
             assert points.max() <= SIZE - 0.5
 
 
-def test_parts_seldom_overlap(examples: list[bp.Example]) -> None:
+def test_parts_seldom_overlap(examples: list[bp.Creature]) -> None:
     gaps, touching = [], []
     for example in examples:
         apart = np.linalg.norm(example.places[:, None] - example.places[None], axis=-1)
@@ -145,7 +145,7 @@ def test_parts_alone_look_as_in_the_image() -> None:
         assert np.abs(whole - tile[inner]).sum(-1)[solid].mean() < 12
 
 
-def test_captions_are_true(examples: list[bp.Example]) -> None:
+def test_captions_are_true(examples: list[bp.Creature]) -> None:
     nouns = {"photo": "photo", "cartoon": "cartoon", "sketch": "sketch", "paint": "painting"}
     for example in examples:
         head, _, tail = example.caption.partition(": ")
@@ -196,12 +196,12 @@ def test_classes_differ_also_when_mirrored_or_turned() -> None:
 # nothing but the layout tells the class
 
 
-def _nuisances(example: bp.Example) -> list[float]:
+def _nuisances(example: bp.Creature) -> list[float]:
     looks = [v for look in example.looks for v in (look.radius / example.scale, look.angle - example.turn)]
     return [example.scale, example.turn, float(example.mirrored), *example.middle, *looks, *example.order]
 
 
-def test_nuisances_do_not_depend_on_the_class(examples: list[bp.Example]) -> None:
+def test_nuisances_do_not_depend_on_the_class(examples: list[bp.Creature]) -> None:
     values = np.array([_nuisances(e) for e in examples])
     labels = np.array([e.label for e in examples])
     for power in (1, 2):  # means, then spreads
@@ -234,7 +234,7 @@ def _is_chance(accuracy: float, count: int, chance: float = 1 / 8) -> bool:
 
 
 @pytest.fixture(scope="module")
-def tiles(examples: list[bp.Example]) -> Array:
+def tiles(examples: list[bp.Creature]) -> Array:
     """Every example's parts alone, shrunk to 7 by 7: (N, 6, 7, 7, 3)."""
     with unchecked():
         drawn = np.stack([bp.parts_alone(e) for e in examples])
@@ -243,20 +243,20 @@ def tiles(examples: list[bp.Example]) -> Array:
     return np.asarray(small, dtype=np.float32)
 
 
-def test_looks_of_the_parts_do_not_tell_the_class(examples: list[bp.Example], tiles: Array) -> None:
+def test_looks_of_the_parts_do_not_tell_the_class(examples: list[bp.Creature], tiles: Array) -> None:
     labels = np.array([e.label for e in examples])
     accuracy, count = _accuracy(tiles, labels)
     assert _is_chance(accuracy, count), accuracy
 
 
-def test_the_same_classifier_learns_what_the_looks_do_tell(examples: list[bp.Example], tiles: Array) -> None:
+def test_the_same_classifier_learns_what_the_looks_do_tell(examples: list[bp.Creature], tiles: Array) -> None:
     styles = np.array([DOMAINS.index(e.scene.style) for e in examples])
     assert _accuracy(tiles, styles)[0] > 0.9
     mirrored = np.array([int(e.mirrored) for e in examples])
     assert _accuracy(tiles, mirrored)[0] > 0.7
 
 
-def test_the_same_classifier_learns_the_layout(examples: list[bp.Example]) -> None:
+def test_the_same_classifier_learns_the_layout(examples: list[bp.Creature]) -> None:
     places = np.stack([e.places - e.places.mean(0) for e in examples])
     accuracy, count = _accuracy(places, np.array([e.label for e in examples]))
     assert accuracy > 0.9

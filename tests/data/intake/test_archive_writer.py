@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from parse_dg.data.intake import archive_writer
-from parse_dg.data.intake.archive_writer import Limits
+from parse_dg.data.intake.archive_writer import ArchiveLimits
 from parse_dg.data.intake.archives import extract
 from parse_dg.data.listing import Problem
 from parse_dg.errors import InputError
@@ -106,15 +106,20 @@ def test_names_that_clash(kind: str, names: tuple[str, str], reason: str, tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_size_is_limited(kind: str, tmp_path: Path, there: Path) -> None:
     archive = write(tmp_path / f"a.{kind}", {"a": NOISE, "b": NOISE[::-1], "c": b"1"})
-    extract([archive], there / "data", limits=Limits(bytes=10_001))
+    extract([archive], there / "data", limits=ArchiveLimits(bytes=10_001))
     shutil.rmtree(there / "data")
-    refused(archive, there, "(of 1 bytes makes|to 10,001 bytes,) more than the 10,000", limits=Limits(bytes=10_000))
+    refused(
+        archive,
+        there,
+        "(of 1 bytes makes|to 10,001 bytes,) more than the 10,000",
+        limits=ArchiveLimits(bytes=10_000),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_number_of_members_is_limited(kind: str, tmp_path: Path, there: Path) -> None:
     archive = write(tmp_path / f"a.{kind}", {str(n): b"" for n in range(6)})
-    refused(archive, there, "member '5' is one of more than 5 members", limits=Limits(members=5))
+    refused(archive, there, "member '5' is one of more than 5 members", limits=ArchiveLimits(members=5))
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.xz", "zip"])

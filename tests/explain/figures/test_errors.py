@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures.errors import ErrorBlock, Group, JudgedImage, errors_figure
+from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
 from parse_dg.explain.figures.page import BLUE, FORMATS, SMALL, VERMILION
 from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
 from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
@@ -39,8 +39,8 @@ def judged(predicted: str, place: torch.Tensor, collapse: float) -> JudgedImage:
 def block(name: str = "glider", said: str = "wader") -> ErrorBlock:
     return ErrorBlock(
         name=name,
-        right=Group(images=(judged(name, APART, 0.0),) * 2, count=120, collapse=0.11),
-        wrong=Group(images=(judged(said, TOGETHER, 0.5),) * 2, count=34, collapse=0.42),
+        right=ImageGroup(images=(judged(name, APART, 0.0),) * 2, count=120, collapse=0.11),
+        wrong=ImageGroup(images=(judged(said, TOGETHER, 0.5),) * 2, count=34, collapse=0.42),
         primitives=(3, 1),
     )
 
@@ -93,8 +93,8 @@ def test_a_primitive_says_what_it_coincides_with(tmp_path: Path) -> None:
 def test_many_in_one_place_are_counted(tmp_path: Path) -> None:
     many = ErrorBlock(
         name="glider",
-        right=Group(images=(judged("glider", torch.zeros(6, dtype=torch.long), 1.0),), count=1, collapse=1.0),
-        wrong=Group(images=(judged("wader", APART, 0.0),), count=1, collapse=0.0),
+        right=ImageGroup(images=(judged("glider", torch.zeros(6, dtype=torch.long), 1.0),), count=1, collapse=1.0),
+        wrong=ImageGroup(images=(judged("wader", APART, 0.0),), count=1, collapse=0.0),
         primitives=(0,),
     )
     errors_figure(tmp_path / "one.svg", [many], domain="sketch")

@@ -6,7 +6,7 @@ import torch
 
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 from tests.explain.measures.test_collapse import located
 
 PARTS = ("beak", "tail")
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 101, 51
 Place = tuple[float, float]
 
 
-def grid(places: list[list[Place]]) -> Located:
+def grid(places: list[list[Place]]) -> SubsetPrimitives:
     """Images of primitives, given in pixels."""
     pixels = torch.tensor(places, dtype=torch.float64)
     return located(2 * pixels / torch.tensor([WIDTH - 1, HEIGHT - 1]) - 1)
@@ -33,7 +33,7 @@ def marked(places: list[list[Place | None]], diagonal: float = 50.0) -> PartAnno
     )
 
 
-def measured(*domains: tuple[Located, PartAnnotations]) -> AnnotatedParts:
+def measured(*domains: tuple[SubsetPrimitives, PartAnnotations]) -> AnnotatedParts:
     places, parts = zip(*domains, strict=True)
     return annotated_parts(places, parts, torch.Generator().manual_seed(0))
 

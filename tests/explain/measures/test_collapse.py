@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.explain.measures.collapse import collapse, find_coinciding, wrong_above_right
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 CELLS = 9
 """A cell is 0.25 of the grid's units wide."""
@@ -19,11 +19,11 @@ def located(
     labels: list[int] | None = None,
     predicted: list[int] | None = None,
     cells: tuple[int, int] = (CELLS, CELLS),
-) -> Located:
+) -> SubsetPrimitives:
     """Images with primitives at these places; by default all present, of class 0 and classified right."""
     count = len(centre)
     truth = torch.tensor(labels or [0] * count)
-    return Located(
+    return SubsetPrimitives(
         domain="sketch",
         labels=truth,
         predicted=torch.tensor(predicted) if predicted else truth,

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.explain.measures.consistency import consistency, profiles
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 CLASSES, K, EACH = 5, 8, 30
 EVENLY = torch.full((CLASSES, K), 1 / K)
@@ -24,13 +24,13 @@ def domain(
     noise: float = 0.02,
     seed: int = 9,
     classes: int = CLASSES,
-) -> Located:
+) -> SubsetPrimitives:
     """Images of every class around these means (C × K and C × K × 2)."""
     labels = torch.arange(classes).repeat_interleave(EACH)
     count = len(labels)
     found = presence[labels] + noise * (random(count, K, seed=seed) - 0.5)
     centre = place[labels] + noise * (random(count, K, 2, seed=seed + 1) - 0.5)
-    return Located(
+    return SubsetPrimitives(
         domain=name,
         labels=labels,
         predicted=labels,
@@ -139,7 +139,7 @@ def test_no_shared_class_is_an_error() -> None:
     fields = {name: getattr(other, name)[kept] for name in ("labels", "predicted", "probability", "centre")}
     fields |= {name: getattr(other, name)[kept] for name in ("presence", "extent", "heat_at_centre")}
     with pytest.raises(InputError, match="photo and sketch have no class in common"):
-        consistency(one, Located(domain="sketch", cells=(9, 9), **fields), EVENLY)
+        consistency(one, SubsetPrimitives(domain="sketch", cells=(9, 9), **fields), EVENLY)
 
 
 def test_as_data() -> None:

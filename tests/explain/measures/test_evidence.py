@@ -11,7 +11,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import Subset
 from parse_dg.explain.measures.evidence import evidence
 from parse_dg.explain.measures.localisation import heat_at_centre, locate
-from parse_dg.model.primitives import describe
+from parse_dg.model.primitives import to_descriptors
 from tests.conftest import Tiny
 from tests.explain.measures.test_collapse import APART, located
 from tests.explain.test_explanation import placed_model
@@ -21,7 +21,7 @@ def heat(cells: list[list[float]]) -> float:
     """Of one map, given as weights that sum to one; its centre is the mean."""
     heatmap = torch.tensor(cells, dtype=torch.float64)
     assert float(heatmap.sum()) == pytest.approx(1)
-    z = describe((heatmap + 1e-300).log()[None, None], torch.tensor(1.0, dtype=torch.float64))
+    z = to_descriptors((heatmap + 1e-300).log()[None, None], torch.tensor(1.0, dtype=torch.float64))
     return float(heat_at_centre(z.heatmap, z.centre))
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts, within_on_grid
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 from tests.explain.measures.test_collapse import located
 
 PARTS = ("body", "head", "tail")
@@ -23,14 +23,14 @@ def truth(images: int) -> np.ndarray:
     return grid(np.broadcast_to(PLACES, (images, 3, 2)))
 
 
-def off(*pixels: list[float]) -> Located:
+def off(*pixels: list[float]) -> SubsetPrimitives:
     """An image a list: primitive k is so many pixels to the right of part k, or of the last part."""
     shift = np.array(pixels)
     places = PLACES[np.minimum(np.arange(shift.shape[1]), 2)] + shift[:, :, None] * np.array([1.0, 0.0])
     return located(torch.from_numpy(grid(places)))
 
 
-def measured(found: Located, assigned: dict[str, int]) -> FollowedParts:
+def measured(found: SubsetPrimitives, assigned: dict[str, int]) -> FollowedParts:
     images = len(found.labels)
     return followed_parts(found, truth(images), PARTS, assigned, SIZE, torch.Generator().manual_seed(0))
 

@@ -13,7 +13,7 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import name_applications
-from parse_dg.explain.measures.localisation import Located, locate
+from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
 from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
@@ -43,8 +43,8 @@ def model_of(*compositions: dict[str, float]) -> Model:
     return model
 
 
-def images(labels: Tensor, centre: Tensor, presence: Tensor) -> Located:
-    return Located(
+def images(labels: Tensor, centre: Tensor, presence: Tensor) -> SubsetPrimitives:
+    return SubsetPrimitives(
         domain="sketch",
         labels=labels,
         predicted=labels,

@@ -6,7 +6,7 @@ import torch
 
 from parse_dg.data.splits import whole
 from parse_dg.errors import InputError
-from parse_dg.explain.report.gallery import Looked, choose
+from parse_dg.explain.report.gallery import SubsetPredictions, choose
 from parse_dg.training.accuracy import Predictions
 from tests.conftest import Numbered
 
@@ -61,11 +61,11 @@ def test_none_are_chosen_of_none(order: str) -> None:
 def test_a_confusion_has_the_true_class_in_its_rows(numbered: Numbered) -> None:
     subset = whole(numbered("photo", 3))
     logits = torch.eye(4)[[1, 1, 3]] * 2
-    looked = Looked.of(subset, Predictions(logits, torch.tensor([0, 1, 2])))
+    looked = SubsetPredictions.of(subset, Predictions(logits, torch.tensor([0, 1, 2])))
     confusion = looked.confusion(4)
     assert confusion[0].tolist() == [0, 1, 0, 0]
     assert confusion[2].tolist() == [0, 0, 0, 1]
     assert confusion.trace() == 1
     assert looked.probability == pytest.approx(logits.softmax(1).max(1).values.numpy())
     with pytest.raises(InputError, match="not finite"):
-        Looked.of(subset, Predictions(logits / 0, torch.tensor([0, 1, 2])))
+        SubsetPredictions.of(subset, Predictions(logits / 0, torch.tensor([0, 1, 2])))

@@ -21,7 +21,7 @@ from parse_dg.runs.run import execute
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.launchers import cluster as module
 from parse_dg.sweeps.launchers.cluster import RayLauncher, perform, room_on
-from parse_dg.sweeps.loop import Event, Standing, run_sweep
+from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from parse_dg.sweeps.state import read_progress
 from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection_tables import selection_tables
@@ -277,7 +277,7 @@ def test_24_runs_survive_a_worker_and_a_node(cluster: Any, tiny: Tiny, tmp_path:
     ended: Counter[Path] = Counter()
     slots: list[int] = []
 
-    def strike(standing: Standing, event: Event | None) -> None:
+    def strike(standing: SweepStatus, event: Event | None) -> None:
         """Kill a worker after 3 results, remove a node after 8, both in the middle of a run; add one after 16."""
         if event is not None:
             ended[event.job.folder] += event.kind in ("done", "found")

@@ -16,12 +16,12 @@ from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
-from parse_dg.sweeps.launchers.local import LocalLauncher, Place, local_places
+from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
 from tests.conftest import Tiny
 
 SECONDS = 120.0
 """Longer than any process takes to start, on however busy a machine."""
-HERE = Place("here", {})
+HERE = DeviceSlot("here", {})
 
 Fake = Callable[..., LocalLauncher]
 
@@ -43,7 +43,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     made: list[LocalLauncher] = []
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    def build(does: str, *places: Place, **options: object) -> LocalLauncher:
+    def build(does: str, *places: DeviceSlot, **options: object) -> LocalLauncher:
         head = "import os, sys, time, json\nfrom pathlib import Path\nfolder = Path(sys.argv[5])\n"
         (tmp_path / "fake_train.py").write_text(head + does + "\n")
         made.append(LocalLauncher(places or (HERE,), tmp_path / "out" / ".sweep", module="fake_train", **options))
@@ -107,7 +107,7 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
     monkeypatch.chdir(job.folder.parent)
     Path("json.py").write_text("raise ImportError('not a module: a file of the user')")
     says = "print(json.dumps([sys.argv[1:], json.load(sys.stdin), os.environ['WHERE']]))"
-    launcher = fake(says, Place("there", {"WHERE": "there"}), track=["tensorboard", "wandb"])
+    launcher = fake(says, DeviceSlot("there", {"WHERE": "there"}), track=["tensorboard", "wandb"])
     run(launcher, job)
     arguments, config, where = json.loads(launcher.log_of(job).read_text())
     tracked = ["--track", "tensorboard", "--track", "wandb"]
@@ -127,7 +127,7 @@ def test_a_reason_is_of_the_last_attempt(fake: Fake, job: Job) -> None:
 
 
 def test_a_place_is_free_again_when_its_job_has_ended(fake: Fake, job: Job) -> None:
-    places = [Place(name, {"WHERE": name}) for name in ("a", "b")]
+    places = [DeviceSlot(name, {"WHERE": name}) for name in ("a", "b")]
     wait = "print(os.environ['WHERE'])\nwhile not (folder.parent / f'{folder.name}.go').exists(): time.sleep(0.02)"
     launcher = fake(wait, *places)
     assert launcher.slots == 2
@@ -194,9 +194,9 @@ from parse_dg.config import from_dict
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_json
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.launchers.local import LocalLauncher, Place
+from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
-launcher = LocalLauncher([Place("here", {{}})], Path({str(tmp_path)!r}) / "logs", module="fake_train")
+launcher = LocalLauncher([DeviceSlot("here", {{}})], Path({str(tmp_path)!r}) / "logs", module="fake_train")
 config = from_dict(RunConfig, read_json(Path({str(tmp_path)!r}) / "config.json"))
 launcher.start(Job(config, Path({str(job.folder)!r})))
 time.sleep(600)
