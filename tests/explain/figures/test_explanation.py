@@ -66,8 +66,11 @@ def relation(predicate: str, *primitives: int, weight: float = 0.1, satisfaction
 EVERY_KIND = tuple(
     relation(predicate, *range(arity), weight=0.1 - 0.002 * number)
     for number, (predicate, arity) in enumerate(
-        [("has", 1), *((name, 2) for name in ("above", "left", "h_align", "v_align", "near", "contains"))]
-        + [("tri", 3), ("turn", 3), ("orient", 4), ("eqdist", 4)]
+        [
+            ("has", 1),
+            *((name, 2) for name in ("above", "left", "h_align", "v_align", "near", "contains")),
+            *(("tri", 3), ("turn", 3), ("orient", 4), ("eqdist", 4)),
+        ]
     )
 )
 
