@@ -37,7 +37,7 @@ from parse_dg.algorithms.parse import Parse
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import FailedError, InputError, unknown
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
@@ -55,7 +55,7 @@ Outputs = dict[str, Tensor]
 Runner = Callable[[Tensor], Outputs]
 
 
-class ExportError(RuntimeError):
+class ExportError(FailedError):
     """The model cannot be expressed in the format, or does not say there what the original says."""
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from parse_dg.config import check_choices, require
 from parse_dg.model.host import HostCopy
+from parse_dg.model.predicate import FAMILIES
 from parse_dg.model.restricted import Lambda, restricted_sparsemax
 from parse_dg.model.sparsemax import LimitedSupport, Support, find_limited_support, find_support, sparsemax
 from parse_dg.model.vocabulary import Block, Vocabulary
@@ -229,7 +230,7 @@ def _simplex_start(
 ) -> Lambda:
     """Rows that are their own sparsemax: the support sums to one, the rest lies `start_margin` below zero."""
     start = torch.full((classes, vocabulary.size), -config.start_margin)
-    mass = dict(zip(("presence", "binary", "ternary", "quaternary"), config.start_mass, strict=True))
+    mass = dict(zip(FAMILIES, config.start_mass, strict=True))
     for row in start:
         torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
         drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}

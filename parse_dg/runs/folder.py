@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
-from parse_dg.errors import InputError
+from parse_dg.errors import BusyError, InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.wording import first_line
 
@@ -37,10 +37,6 @@ OF_A_RESULT = (
     *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
 )
 """What every result.json has."""
-
-
-class BusyError(InputError):
-    """Another process is at this run."""
 
 
 @contextmanager

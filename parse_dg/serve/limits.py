@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from math import ceil, isfinite
 
 from parse_dg.config import require
-from parse_dg.data.images import MAX_PIXELS
 
 MEBIBYTE = 2**20
 CLIENTS = 4096
@@ -38,6 +37,8 @@ class ServiceLimits:
     """Seconds in which the service finishes what it began when it is told to stop."""
 
     def __post_init__(self) -> None:
+        from parse_dg.data.images import MAX_PIXELS  # the defaults are shown by --help, which imports no numpy
+
         require(self.max_bytes >= 1, "max_bytes", self.max_bytes, "at least 1")
         require(1 <= self.max_pixels <= MAX_PIXELS, "max_pixels", self.max_pixels, f"1 to {MAX_PIXELS:,}")
         require(self.rate >= 0 and isfinite(self.rate), "rate", self.rate, "0 or more")

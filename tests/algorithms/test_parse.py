@@ -17,7 +17,8 @@ from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.vocabulary import FAMILY, SWITCHES
+from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.run import execute
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from tests.conftest import Tiny
@@ -95,7 +96,7 @@ def test_the_penalty_pulls_every_entry_of_lambda_towards_zero() -> None:
 def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families, composition__start_entries=64, angle_repulsion=0)
     moving = {name.removeprefix(PREFIX) for name in gradients(parse, example) if name.startswith(PREFIX)}
-    used = {name for name in SHAPES if FAMILY[name.split(".")[1]] in SWITCHES[families]}
+    used = {name for name in SHAPES if PREDICATES[name.split(".")[1]].family in SWITCHES[families]}
     assert moving == used
 
 

@@ -26,9 +26,9 @@ from parse_dg.explain.explanation import Relation, explain, in_words, read_image
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.paper_predicates import PAPER
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
-from parse_dg.model.vocabulary import FAMILY
 from tests.conftest import Tiny
 
 CELLS = 9
@@ -464,7 +464,7 @@ def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
         ("orient", 3, (5, 3, 11, 0)): "p5→p3 at about 130° to p11→p0",
         ("eqdist", 0, (5, 3, 11, 0)): "p5–p3 as long as p11–p0",
     }
-    assert {predicate for predicate, _, _ in sentences} == set(FAMILY)
+    assert {predicate for predicate, _, _ in sentences} == {each.name for each in PAPER}
     with torch.no_grad():
         assert {arguments: in_words(predicates, *arguments) for arguments in sentences} == sentences
 

@@ -6,11 +6,12 @@ from itertools import combinations, permutations
 import pytest
 import torch
 
-from parse_dg.model.tuples import Enumeration, count, draw_ranks, unrank
-from parse_dg.model.vocabulary import PREDICATES
+from parse_dg.model.paper_predicates import PAPER
+from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.tuples import Enumeration, draw_ranks
 
 ENUMERATIONS: list[Enumeration] = ["distinct", "paper"]
-each_predicate = pytest.mark.parametrize("predicate", PREDICATES)
+each_predicate = pytest.mark.parametrize("predicate", [each.name for each in PAPER])
 each_enumeration = pytest.mark.parametrize("enumeration", ENUMERATIONS)
 
 
@@ -50,8 +51,8 @@ def listed(predicate: str, K: int, enumeration: str) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 7])
 def test_tuples_by_rank_are_those_of_the_list(K: int, enumeration: Enumeration, predicate: str) -> None:
     expected = listed(predicate, K, enumeration)
-    assert count(predicate, K, enumeration) == len(expected)
-    found = unrank(predicate, K, enumeration, torch.arange(len(expected)))
+    assert PREDICATES[predicate].count(K, enumeration) == len(expected)
+    found = PREDICATES[predicate].unrank(K, enumeration, torch.arange(len(expected)))
     assert found.dtype == torch.long
     assert list(map(tuple, found.tolist())) == expected
 
@@ -60,8 +61,8 @@ def test_tuples_by_rank_are_those_of_the_list(K: int, enumeration: Enumeration, 
 @each_enumeration
 @pytest.mark.parametrize("K", [64, 1000])
 def test_the_first_and_the_last_where_no_list_would_fit(K: int, enumeration: Enumeration, predicate: str) -> None:
-    total = count(predicate, K, enumeration)
-    found = unrank(predicate, K, enumeration, torch.tensor([0, total - 1])).tolist()
+    total = PREDICATES[predicate].count(K, enumeration)
+    found = PREDICATES[predicate].unrank(K, enumeration, torch.tensor([0, total - 1])).tolist()
     small = listed(predicate, 6, enumeration)
     assert tuple(found[0]) == small[0]
     assert tuple(K - 1 - i for i in found[1]) == tuple(5 - i for i in small[-1])  # the same, counted from the end

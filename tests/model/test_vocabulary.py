@@ -9,9 +9,10 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig, application_name
+from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model import reference
 from tests.model.reference import Application, own_reverse, random_descriptors, read_name, shake
 
@@ -204,7 +205,7 @@ def test_paper_compares_the_two_legs_of_the_chain_of_every_triple_once() -> None
     ],
 )
 def test_a_name_reads_as_documented(predicate: str, angle: int, primitives: tuple[int, ...], expected: str) -> None:
-    assert application_name(predicate, angle, primitives) == expected
+    assert PREDICATES[predicate].application(angle, primitives) == expected
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)

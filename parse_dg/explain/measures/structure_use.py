@@ -21,9 +21,9 @@ from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
-from parse_dg.model.vocabulary import FAMILY
 
 SWAPS = 5
 """How many times geometry is swapped."""
@@ -101,7 +101,9 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
 
 def _is_presence(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> Bool[Tensor, "n"]:
     parts = structure.vocabulary.applications(columns)
-    return torch.cat([torch.full_like(part.angle, FAMILY[part.predicate] == "presence").bool() for part in parts])
+    return torch.cat(
+        [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence").bool() for part in parts]
+    )
 
 
 def _predict(

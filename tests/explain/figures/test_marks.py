@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from parse_dg.explain.figures.marks import edges_of, give_way, mark_primitives, show_faint, zoom_on
-from parse_dg.model.vocabulary import FAMILY
+from parse_dg.model.paper_predicates import PAPER
 from tests.explain.figures.test_explanation import noise
 
 
@@ -66,7 +66,7 @@ def test_zooming(places: list[list[float]], middle: tuple[float, float] | None) 
 
 def test_every_predicate_has_its_edges() -> None:
     points = [np.array([float(k), 0.0]) for k in range(4)]
-    found = {predicate: edges_of(predicate, points) for predicate in FAMILY}
+    found = {each.name: edges_of(each.name, points) for each in PAPER}
     ends = {name: [(int(a[0]), int(b[0])) for a, b, _ in edges] for name, edges in found.items()}
     assert ends == {
         "has": [],
