@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.base import Minibatch
-from parse_dg.algorithms.parse import BottleneckWeights, Parse, ParseConfig
+from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
@@ -100,6 +100,7 @@ def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: 
     assert moving == used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("families", SWITCHES)
 def test_every_choice_of_families_trains(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families).train()
@@ -115,21 +116,15 @@ def test_every_choice_of_families_trains(families: str, example: Minibatch) -> N
     assert all(p.isfinite().all() for p in parse.parameters())
 
 
-@pytest.mark.parametrize("start", ["simplex", "normal", "zeros"])
-@pytest.mark.parametrize("scale", ["learnable", "fixed", "none"])
+@pytest.mark.parametrize(
+    ("start", "scale"), [("simplex", "learnable"), ("normal", "fixed"), ("zeros", "none"), ("normal", "learnable")]
+)
 def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Minibatch) -> None:
     settings = {"composition__start": start, "composition__logit_scale": scale, "primitives__count": 5}
     found = gradients(build(**settings), example)
     assert "network.structure.composition.weight" in found
     assert ("network.structure.composition.log_scale" in found) == (scale == "learnable")
     assert "network.bottleneck.projection.weight" in found
-    assert all(gradient.isfinite().all() for gradient in found.values())
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives_train_too(count: int, example: Minibatch) -> None:
-    found = gradients(build(primitives__count=count), example)
-    assert "network.structure.composition.weight" in found
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
@@ -149,18 +144,6 @@ def test_angles_are_pushed_apart_with_their_weight(example: Minibatch) -> None:
 def test_a_weight_of_zero_leaves_its_term_out(term: str, example: Minibatch) -> None:
     assert term in build().losses(example, generator())
     assert term not in build(**{term: 0}).losses(example, generator())
-
-
-@pytest.mark.parametrize("field", ["sparsity", "angle_repulsion"])
-def test_weights_are_not_negative(field: str) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.{field} must be 0 or more, found -1"):
-        replace(ParseConfig(), **{field: -1})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("field", ["weight", "concentration"])
-def test_weights_of_the_bottleneck_are_not_negative(field: str) -> None:
-    with pytest.raises(InputError, match=rf"bottleneck\.{field} must be 0 or more, found -0.5"):
-        BottleneckWeights(**{field: -0.5})
 
 
 def test_a_compact_layer_has_the_columns_it_is_given() -> None:
@@ -233,6 +216,7 @@ def test_held_to_its_start_it_is_saved_read_and_compacted_without_its_teacher(
         assert torch.equal(small.algorithm(example.images), expected)
 
 
+@pytest.mark.slow
 def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path) -> None:
     for name in ("one", "again"):
         torch.manual_seed(random.randrange(2**32))
