@@ -18,6 +18,7 @@ from parse_dg.algorithms.parse import Parse
 from parse_dg.config import from_dict, require, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
+from parse_dg.files import whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 
@@ -94,12 +95,11 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
 
 
 def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
-    """Write the model under a temporary name, then rename: the file is whole or not there."""
+    """Write the model, whole or not at all."""
     # One entry only: the order of several would change from one writing to the next.
     metadata = {METADATA: json.dumps({"format": FORMAT, "model": to_dict(spec)}, sort_keys=True)}
-    temporary = path.with_name(f"{path.name}.writing")
-    save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
 
 
 def load_model(path: str | Path) -> Model:

@@ -88,8 +88,8 @@ def test_a_run_whose_images_are_gone_is_compared_on_noise(run: Run, erm_run: Pat
     ("arguments", "fragment"),
     [
         (["--heatmaps"], "this needs a model of parse, found one of erm"),
-        (["--out", "m.pt2"], "expected a .onnx file"),
-        (["--format", "torch", "--out", "m.onnx"], "expected a .pt2 file"),
+        (["--out", "m.pt2"], "a name that ends in .onnx"),
+        (["--format", "torch", "--out", "m.onnx"], "a name that ends in .pt2"),
         (["--out", "nowhere/m.onnx"], "in a folder that is there"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

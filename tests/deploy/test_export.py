@@ -226,7 +226,7 @@ def test_it_is_compared_on_one_image_and_on_several(count: int, sizes: list[int]
 def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(erm_run)
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"path": tmp_path / "m.pt2"}, "expected a .onnx file"),
+        ({"path": tmp_path / "m.pt2"}, "a name that ends in .onnx"),
         ({"path": tmp_path / "nowhere" / "m.onnx"}, "in a folder that is there"),
         ({"heatmaps": True}, "this needs a model of parse, found one of erm"),
         ({"images": torch.rand(2, 3, 32, 32)}, "the model's size 64 × 64, found"),
