@@ -1,22 +1,43 @@
-"""PARSE-DG: image classifiers that keep working on domains they never saw, and show why."""
+"""PARSE-DG: image classifiers that keep working on domains they never saw, and show why.
+
+A public name is imported when it is first used: `import parse_dg` and `parse-dg --help` do without PyTorch.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from parse_dg._version import __version__
 from parse_dg.config import change
-from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import load_model
-from parse_dg.deploy.predictor import Prediction, Predictor, load
 from parse_dg.errors import InputError
-from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.contrast import contrast, counterfactual
-from parse_dg.explain.explanation import Explanation, explain, read_image
-from parse_dg.runs.config import RunConfig
-from parse_dg.runs.recipes import build_config
-from parse_dg.runs.run import execute
+
+if TYPE_CHECKING:
+    from parse_dg.algorithms import ALGORITHMS, Algorithm
+    from parse_dg.data.benchmarks import DataConfig, open_benchmark
+    from parse_dg.data.domain import Benchmark, Domain
+    from parse_dg.deploy.compaction import compact
+    from parse_dg.deploy.model_file import Model, load_model
+    from parse_dg.deploy.predictor import Prediction, Predictor, load
+    from parse_dg.explain.classes import describe_classes
+    from parse_dg.explain.contrast import contrast, counterfactual
+    from parse_dg.explain.explanation import Explanation, explain, read_image
+    from parse_dg.runs.config import RunConfig
+    from parse_dg.runs.protocols import PROTOCOLS
+    from parse_dg.runs.recipes import RECIPES, build_config
+    from parse_dg.runs.run import execute
 
 __all__ = [
+    "ALGORITHMS",
+    "PROTOCOLS",
+    "RECIPES",
+    "Algorithm",
+    "Benchmark",
+    "DataConfig",
+    "Domain",
     "Explanation",
     "InputError",
+    "Model",
     "Prediction",
     "Predictor",
     "RunConfig",
@@ -34,3 +55,44 @@ __all__ = [
     "open_benchmark",
     "read_image",
 ]
+
+_NAMES = {
+    "algorithms": ("ALGORITHMS", "Algorithm"),
+    "data.benchmarks": ("DataConfig", "open_benchmark"),
+    "data.domain": ("Benchmark", "Domain"),
+    "deploy.compaction": ("compact",),
+    "deploy.model_file": ("Model", "load_model"),
+    "deploy.predictor": ("Prediction", "Predictor", "load"),
+    "explain.classes": ("describe_classes",),
+    "explain.contrast": ("contrast", "counterfactual"),
+    "explain.explanation": ("Explanation", "explain", "read_image"),
+    "runs.config": ("RunConfig",),
+    "runs.protocols": ("PROTOCOLS",),
+    "runs.recipes": ("RECIPES", "build_config"),
+    "runs.run": ("execute",),
+}
+"""Where the names are that are imported when they are used; the same as above, for Python."""
+_HOMES = {name: f"parse_dg.{module}" for module, names in _NAMES.items() for name in names}
+
+
+class _Package(ModuleType):
+    """`explain` is a room and a function; `parse_dg.explain` is the function, also once the room is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOMES):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'parse_dg' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,8 +6,6 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from parse_dg._version import __version__
 from parse_dg.cli import (
     data,
@@ -24,12 +22,7 @@ from parse_dg.cli import (
     tables,
     train,
 )
-from parse_dg.deploy.export import ExportError
-from parse_dg.errors import InputError
-from parse_dg.runs.compact import NotLosslessError
-from parse_dg.runs.folder import BusyError
-from parse_dg.sweeps.loop import SweepFailedError
-from parse_dg.training.check import NonFiniteLossError
+from parse_dg.errors import BusyError, FailedError, InputError
 from parse_dg.wording import UNPRINTABLE
 
 PARTS = (train, runs, sweep, data, tables, describe, predict, explain, figure, measure, report, serve, export)
@@ -45,13 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file may have a name that the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     options = build_parser().parse_args(arguments)
-    console = Console(highlight=False)
+    from rich.console import Console  # not before --help has been answered
+
     try:
-        options.command(options, console)
+        options.command(options, Console(highlight=False))
     except InputError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
-    except (ExportError, NonFiniteLossError, NotLosslessError, SweepFailedError) as error:
+    except FailedError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:

@@ -4,22 +4,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from parse_dg.cli.options import Commands
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from parse_dg.data.intake.report import DataReport
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.data.intake.report import DataReport
 
 KNOWN = ", ".join(DATA_SETS)
 
 
-def add(options: argparse.Namespace, console: Console) -> None:
+def add(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data add`."""
     from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.data.intake.library import add, manifest_path
@@ -38,7 +35,7 @@ def add(options: argparse.Namespace, console: Console) -> None:
     print_path(console, "added: its manifest is", manifest_path(options.name))
 
 
-def check(options: argparse.Namespace, console: Console) -> None:
+def check(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data check`: every file again, against the manifest."""
     from parse_dg.cli.show.display import progress_display
     from parse_dg.data.intake.library import check
@@ -58,8 +55,11 @@ def check(options: argparse.Namespace, console: Console) -> None:
     console.print(f"all {manifest.files:,} files are there and unchanged (size and SHA-256)")
 
 
-def list_all(options: argparse.Namespace, console: Console) -> None:
+def list_all(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data list`."""
+    from rich.markup import escape
+    from rich.table import Table
+
     from parse_dg.data.intake.library import added, manifest_path
     from parse_dg.data.intake.manifest_file import read_summary
 
@@ -81,7 +81,7 @@ def list_all(options: argparse.Namespace, console: Console) -> None:
     console.print("`parse-dg data add NAME PATH` adds one; any folder domain/class/image can be used by its path")
 
 
-def show(options: argparse.Namespace, console: Console) -> None:
+def show(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data show`."""
     from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.data.benchmarks import DataConfig
@@ -94,7 +94,7 @@ def show(options: argparse.Namespace, console: Console) -> None:
         print_path(console, "contact sheet:", sheet)
 
 
-def download(options: argparse.Namespace, console: Console) -> None:
+def download(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data download`."""
     from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.data.intake.library import download, manifest_path
@@ -106,7 +106,7 @@ def download(options: argparse.Namespace, console: Console) -> None:
     print_path(console, "added: its manifest is", manifest_path(options.name))
 
 
-def remove(options: argparse.Namespace, console: Console) -> None:
+def remove(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data remove`."""
     from parse_dg.data.intake.library import remove
 
@@ -114,8 +114,11 @@ def remove(options: argparse.Namespace, console: Console) -> None:
     console.print(f"{options.name} is forgotten; files that lay outside the data folder are untouched")
 
 
-def print_report(console: Console, report: "DataReport") -> None:
+def print_report(console: "Console", report: "DataReport") -> None:
     """Counts by domain, then what differs and what is wrong, a line each."""
+    from rich.markup import escape
+    from rich.table import Table
+
     manifest = report.manifest
     known = any(row.published is not None for row in report.domains)
     console.print(f"{manifest.name}: {manifest.layout}", markup=False, soft_wrap=True)
@@ -137,7 +140,7 @@ def print_report(console: Console, report: "DataReport") -> None:
         console.print("the counts of every domain are the published ones")
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
     group = commands.add_parser("data", help="add, check, show and download data sets")
     hint = "`parse-dg data COMMAND --help` explains each"
@@ -169,7 +172,7 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _add_add(verbs: "Commands") -> None:
+def _add_add(verbs: Commands) -> None:
     command = verbs.add_parser(
         "add",
         help="index a folder, archives or a list under a name",

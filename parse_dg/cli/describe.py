@@ -6,20 +6,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_device
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.runs.describe import Description
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.runs.describe import Description
 
 COUNT = 8
 
 
-def describe(options: argparse.Namespace, console: Console) -> None:
+def describe(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg describe`."""
     from parse_dg.runs.describe import describe_domain, describe_files
 
@@ -51,7 +50,7 @@ def in_text(each: "Description") -> str:
     return "\n".join([": ".join(map(printable, where)), *lines])
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "describe",
@@ -71,6 +70,6 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--as", dest="argued", metavar="CLASS", help="argue for this class instead of the predicted one"
     )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_device(command)
     command.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     command.set_defaults(command=describe)

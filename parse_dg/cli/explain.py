@@ -7,18 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_model
 from parse_dg.config import require
 from parse_dg.errors import InputError, unknown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from parse_dg.data.domain import Benchmark
     from parse_dg.deploy.image_batches import ImageLike
     from parse_dg.deploy.predictor import Predictor
     from parse_dg.explain.explanation import Reading
-
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 TOP = 10
 """How many relations a table lists."""
@@ -37,7 +36,7 @@ class ExplainedImage(NamedTuple):
     reading: "Reading"
 
 
-def classes(options: argparse.Namespace, console: Console) -> None:
+def classes(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain classes`."""
     from parse_dg.cli.show.explanations import print_classes
     from parse_dg.explain.classes import describe_classes
@@ -53,7 +52,7 @@ def classes(options: argparse.Namespace, console: Console) -> None:
         print_classes(console, found, options.top or TOP)
 
 
-def image(options: argparse.Namespace, console: Console) -> None:
+def image(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain image`."""
     from parse_dg.cli.show.explanations import print_explanation
 
@@ -65,7 +64,7 @@ def image(options: argparse.Namespace, console: Console) -> None:
         print_explanation(console, shown.name, explanation, options.top or TOP, shown.truth)
 
 
-def contrast(options: argparse.Namespace, console: Console) -> None:
+def contrast(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain contrast`."""
     from parse_dg.cli.show.explanations import print_contrast
     from parse_dg.explain.contrast import contrast
@@ -78,7 +77,7 @@ def contrast(options: argparse.Namespace, console: Console) -> None:
         print_contrast(console, shown.name, found, options.top or TOP)
 
 
-def counterfactual(options: argparse.Namespace, console: Console) -> None:
+def counterfactual(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain counterfactual`."""
     from parse_dg.cli.show.explanations import print_counterfactual
     from parse_dg.explain.contrast import counterfactual
@@ -91,8 +90,10 @@ def counterfactual(options: argparse.Namespace, console: Console) -> None:
         print_counterfactual(console, shown.name, found, options.top or TOP)
 
 
-def primitive(options: argparse.Namespace, console: Console) -> None:
+def primitive(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain primitive`."""
+    from rich.console import Console
+
     from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.cli.show.explanations import print_primitives
     from parse_dg.data.splits import whole
@@ -100,7 +101,7 @@ def primitive(options: argparse.Namespace, console: Console) -> None:
     from parse_dg.explain.primitive_images import strongest_images
 
     predictor = open_model(options)
-    count = predictor.model.parse().network.structure.vocabulary.primitives
+    count = predictor.model.parse_network().structure.vocabulary.primitives
     for k in options.primitives:
         if not 0 <= k < count:
             raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
@@ -130,7 +131,7 @@ def open_model(options: argparse.Namespace) -> "Predictor":
     if options.model:
         read_config(options.run)
     predictor = load(options.model or options.run, options.device)
-    predictor.model.parse()  # or an error: no other method can be explained
+    predictor.model.parse_network()  # or an error: no other method can be explained
     return predictor
 
 
@@ -152,6 +153,8 @@ def read_shown(options: argparse.Namespace) -> ExplainedImage:
 
 def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
     """The benchmark that a run is of, with the images that it had."""
+    from rich.console import Console
+
     from parse_dg.cli.show.display import open_with_display
     from parse_dg.runs.folder import read_config, require_same_images
 
@@ -167,12 +170,12 @@ def named(shown: ExplainedImage) -> dict[str, Any]:
     return {"image": shown.name, "truth": shown.truth}
 
 
-def print_json(console: Console, data: dict[str, Any]) -> None:
+def print_json(console: "Console", data: dict[str, Any]) -> None:
     """In ASCII: valid whatever the terminal's encoding and the file's name."""
     console.out(json.dumps(data, indent=2, allow_nan=False), highlight=False)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
     group = commands.add_parser(
         "explain",
@@ -193,7 +196,7 @@ def add_commands(commands: "Commands") -> None:
     _add_primitive(verbs)
 
 
-def _add_classes(verbs: "Commands") -> None:
+def _add_classes(verbs: Commands) -> None:
     command = verbs.add_parser(
         "classes",
         help="what every class is composed of, in words",
@@ -207,7 +210,7 @@ def _add_classes(verbs: "Commands") -> None:
     command.set_defaults(command=classes)
 
 
-def _add_image(verbs: "Commands") -> None:
+def _add_image(verbs: Commands) -> None:
     command = verbs.add_parser(
         "image",
         help="the score of an image as a sum of relations",
@@ -223,7 +226,7 @@ def _add_image(verbs: "Commands") -> None:
     command.set_defaults(command=image)
 
 
-def _add_contrast(verbs: "Commands") -> None:
+def _add_contrast(verbs: Commands) -> None:
     command = verbs.add_parser(
         "contrast",
         help="why this class and not that one",
@@ -237,7 +240,7 @@ def _add_contrast(verbs: "Commands") -> None:
     command.set_defaults(command=contrast)
 
 
-def _add_counterfactual(verbs: "Commands") -> None:
+def _add_counterfactual(verbs: Commands) -> None:
     command = verbs.add_parser(
         "counterfactual",
         help="which single relation would change the prediction",
@@ -250,7 +253,7 @@ def _add_counterfactual(verbs: "Commands") -> None:
     command.set_defaults(command=counterfactual)
 
 
-def _add_primitive(verbs: "Commands") -> None:
+def _add_primitive(verbs: Commands) -> None:
     command = verbs.add_parser(
         "primitive",
         help="the images of each domain where a primitive is strongest",
@@ -290,7 +293,4 @@ def _add_common(command: argparse.ArgumentParser, top: str) -> None:
     """What all of them take."""
     command.add_argument("--top", type=int, metavar="N", help=top)
     command.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)

@@ -5,24 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.deploy.export import FORMATS, SUFFIXES, TOLERANCE
+from parse_dg.cli.options import Commands
 from parse_dg.errors import InputError
 from parse_dg.wording import plural, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from torch import Tensor
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
+FORMATS = ("onnx", "torch")
+TOLERANCE = 1e-4
 IMAGES = 32
 """On how many the exported model is compared with the original."""
 
 
-def export(options: argparse.Namespace, console: Console) -> None:
+def export(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg export`."""
-    from parse_dg.deploy.export import check_place, export_model
+    from parse_dg.deploy.export import SUFFIXES, check_place, export_model
     from parse_dg.deploy.model_file import load_model
 
     run: Path = options.run
@@ -31,7 +30,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     model = load_model(run)
     check_place(path, options.format)
     if options.heatmaps:
-        model.parse()  # or says that only PARSE has them
+        model.parse_network()  # or says that only PARSE has them
     folder = run if run.is_dir() else run.parent
     images, what = check_images(folder, model.spec.image_size, console)
     done = export_model(model, images, path, options.format, heatmaps=options.heatmaps)
@@ -45,7 +44,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     console.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, str]":
+def check_images(folder: Path, size: int, console: "Console") -> "tuple[Tensor, str]":
     """Images in [0, 1] to compare on, and what they are: of the run's benchmark where it is here, else noise."""
     import torch
 
@@ -72,7 +71,7 @@ def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, st
     return noise, f"of noise ({printable(why)})"
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "export",

@@ -5,21 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.explain.figures.page import WIDTHS
-from parse_dg.training.protocol import SELECTION_NAMES
+from parse_dg.cli.options import SELECTION_NAMES, Commands, add_model
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from parse_dg.explain.figures.examples import FigureRequest
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+WIDTHS = {"column": 3.3, "page": 7.0}
+"""In inches."""
+Figure = Callable[[argparse.Namespace, "Console"], None]
 
-Figure = Callable[[argparse.Namespace, Console], None]
 
-
-def primitives(options: argparse.Namespace, console: Console) -> None:
+def primitives(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure primitives`."""
     from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_primitives
@@ -29,7 +28,7 @@ def primitives(options: argparse.Namespace, console: Console) -> None:
     _written(console, options.out, said)
 
 
-def errors(options: argparse.Namespace, console: Console) -> None:
+def errors(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure errors`."""
     from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_errors
@@ -39,7 +38,7 @@ def errors(options: argparse.Namespace, console: Console) -> None:
     _written(console, options.out, said)
 
 
-def pipeline(options: argparse.Namespace, console: Console) -> None:
+def pipeline(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure pipeline`."""
     from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_pipeline
@@ -49,7 +48,7 @@ def pipeline(options: argparse.Namespace, console: Console) -> None:
     _written(console, options.out, said)
 
 
-def against_k(options: argparse.Namespace, console: Console) -> None:
+def against_k(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure k`: the plot of `parse-dg table --view k`."""
     from parse_dg.cli.show.views import curve, view_tables
     from parse_dg.tables.curve import check_picture
@@ -75,13 +74,13 @@ def _asked(options: argparse.Namespace) -> "FigureRequest":
     )
 
 
-def _written(console: Console, path: Path, said: str) -> None:
+def _written(console: "Console", path: Path, said: str) -> None:
     console.print(
         f"{printable(said)}\nwritten to {printable(str(path))}", markup=False, emoji=False, soft_wrap=True
     )
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file, with a command of its own for every figure."""
     command = commands.add_parser(
         "figure",
@@ -105,7 +104,7 @@ def add_commands(commands: "Commands") -> None:
     _add_k(figures)
 
 
-def _add_primitives(figures: "Commands") -> None:
+def _add_primitives(figures: Commands) -> None:
     figure = _add(figures, "primitives", primitives, "heat maps of primitives over classes and domains")
     _add_classes(figure, "default: some, evenly spread")
     _add_numbers(figure, "default: those that the classes' compositions rest on most")
@@ -114,13 +113,13 @@ def _add_primitives(figures: "Commands") -> None:
     )
 
 
-def _add_errors(figures: "Commands") -> None:
+def _add_errors(figures: Commands) -> None:
     figure = _add(figures, "errors", errors, "target images classified right and wrong, and what collapsed in them")
     _add_classes(figure, "default: those with most wrong images")
     _add_numbers(figure, "whose heat maps are shown; default: those that a class rests on most")
 
 
-def _add_pipeline(figures: "Commands") -> None:
+def _add_pipeline(figures: Commands) -> None:
     figure = _add(figures, "pipeline", pipeline, "one image on its way through the network, in the model's numbers")
     figure.add_argument(
         "image",
@@ -131,7 +130,7 @@ def _add_pipeline(figures: "Commands") -> None:
     )
 
 
-def _add_k(figures: "Commands") -> None:
+def _add_k(figures: Commands) -> None:
     figure = figures.add_parser("k", help="accuracy against the number of primitives")
     figure.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="run folders, or folders that have runs below them"
@@ -140,14 +139,14 @@ def _add_k(figures: "Commands") -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{', '.join(SELECTION_NAMES)} (default: training-domain)",
+        help=f"{SELECTION_NAMES} (default: training-domain)",
     )
     figure.add_argument("--spread", default="se", metavar="NAME", help="what the bars are: se or std (default: se)")
     _add_out(figure, "k")
     figure.set_defaults(command=against_k)
 
 
-def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.ArgumentParser:
+def _add(figures: Commands, name: str, draw: Figure, what: str) -> argparse.ArgumentParser:
     figure = figures.add_parser(name, help=what, description=f"Draw {what}.")
     figure.add_argument("run", type=Path, metavar="RUN", help="the folder of a run of parse")
     _add_out(figure, name)
@@ -155,10 +154,7 @@ def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.Ar
     figure.add_argument(
         "--width", choices=tuple(WIDTHS), default="page", help=f"how wide: {widths} (default: page)"
     )
-    figure.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    figure.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(figure)
     figure.set_defaults(command=draw)
     return figure
 

@@ -7,24 +7,22 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_model
 from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
 
-DEFAULT = ServiceLimits()
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
 WARNING = "other machines can reach this service, and there is no authentication: whoever reaches it may ask"
 RATE = 20.0
 """Uploads a second and client, unless something else is asked for, where other machines can reach the service."""
 
 
-def serve(options: argparse.Namespace, console: Console) -> None:
+def serve(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg serve`."""
     _require_packages()
     from parse_dg.deploy.predictor import load
@@ -70,7 +68,7 @@ def _limits(options: argparse.Namespace, shared: bool) -> ServiceLimits:
     )
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "serve",
@@ -90,12 +88,9 @@ def add_commands(commands: "Commands") -> None:
         "  curl -F image=@drawing.png 'http://127.0.0.1:8000/predict?top=1'",
     )
     command.add_argument("run", type=Path, metavar="RUN", help="the run's folder, or a model file")
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
     command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     command.add_argument("--port", type=int, default=8000, metavar="N", help="0: a free one (default: 8000)")
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)
     _add_limits(command)
     command.set_defaults(command=serve)
 
@@ -105,16 +100,16 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--max-upload",
         type=float,
-        default=DEFAULT.max_bytes / MEBIBYTE,
+        default=ServiceLimits.max_bytes / MEBIBYTE,
         metavar="MB",
-        help=f"of one upload, in MiB (default: {DEFAULT.max_bytes / MEBIBYTE:g})",
+        help=f"of one upload, in MiB (default: {ServiceLimits.max_bytes / MEBIBYTE:g})",
     )
     limits.add_argument(
         "--max-pixels",
         type=int,
-        default=DEFAULT.max_pixels,
+        default=ServiceLimits.max_pixels,
         metavar="N",
-        help=f"of one image (default: {DEFAULT.max_pixels:,})",
+        help=f"of one image (default: {ServiceLimits.max_pixels:,})",
     )
     limits.add_argument(
         "--rate",
@@ -126,22 +121,22 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--timeout",
         type=float,
-        default=DEFAULT.timeout,
+        default=ServiceLimits.timeout,
         metavar="S",
-        help=f"seconds in which a request must have arrived (default: {DEFAULT.timeout:g})",
+        help=f"seconds in which a request must have arrived (default: {ServiceLimits.timeout:g})",
     )
     limits.add_argument(
         "--max-batch",
         type=int,
-        default=DEFAULT.max_batch,
+        default=ServiceLimits.max_batch,
         metavar="N",
-        help=f"images in one pass of the network (default: {DEFAULT.max_batch})",
+        help=f"images in one pass of the network (default: {ServiceLimits.max_batch})",
     )
     limits.add_argument(
         "--max-wait",
         type=float,
-        default=1000 * DEFAULT.max_wait,
+        default=1000 * ServiceLimits.max_wait,
         metavar="MS",
         help="milliseconds that an image waits for others that are being decoded "
-        f"(default: {1000 * DEFAULT.max_wait:g})",
+        f"(default: {1000 * ServiceLimits.max_wait:g})",
     )

@@ -7,21 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from parse_dg.cli.options import Commands
 from parse_dg.cli.tables import show_runs
 from parse_dg.cli.train import parse_settings
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from parse_dg.sweeps.config import SweepConfig
     from parse_dg.sweeps.jobs import Job, Launcher
     from parse_dg.sweeps.launchers.local import DeviceSlot
-
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 MEASURED_STEPS = 5
 """How many steps `--measure` times of each kind of run."""
@@ -37,7 +34,7 @@ ONLY = {
 """Options that not every launcher has."""
 
 
-def sweep(options: argparse.Namespace, console: Console) -> None:
+def sweep(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg sweep`."""
     from parse_dg.cli.show.sweep import print_report, sweep_display
     from parse_dg.sweeps.loop import SweepFailedError, run_sweep
@@ -119,7 +116,7 @@ def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[De
     return local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
 
 
-def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
+def show_plan(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], slots: int) -> None:
     """What there is to run, what is finished already, what the rest will cost and how that is known."""
     from parse_dg.cli.show.sweep import print_plan
     from parse_dg.sweeps.cost import estimate_cost
@@ -156,7 +153,7 @@ def build_launcher(
     return LocalLauncher(places, out / ".sweep", track=options.track)
 
 
-def write_script(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], out: Path) -> None:
+def write_script(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], out: Path) -> None:
     """Scripts for SLURM, which the user looks through and hands in."""
     from parse_dg.sweeps.launchers.slurm import write_slurm
 
@@ -194,7 +191,7 @@ def has_gpu() -> bool:
 
 
 def show_results(
-    options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig"
+    options: argparse.Namespace, console: "Console", jobs: "Sequence[Job]", chosen: "SweepConfig"
 ) -> None:
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
@@ -228,8 +225,11 @@ def _can_plot() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def list_presets(console: Console) -> None:
+def list_presets(console: "Console") -> None:
     """`parse-dg sweep --list`."""
+    from rich.markup import escape
+    from rich.table import Table
+
     from parse_dg.sweeps.presets import PRESETS
 
     table = Table()
@@ -241,7 +241,7 @@ def list_presets(console: Console) -> None:
     console.print("Run one with `parse-dg sweep --preset NAME`, on any other data with --data.", markup=False)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "sweep",

@@ -6,19 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.algorithms import ALGORITHMS
+from parse_dg.cli.options import Commands
 from parse_dg.config import change, from_dict, require
-from parse_dg.data.intake.library import added, domain_names, find_path
 from parse_dg.errors import InputError
-from parse_dg.runs.config import RunConfig
-from parse_dg.runs.keeper import EVERY
-from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
-from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
+
+    from parse_dg.runs.config import RunConfig
 
 DEFAULTS = {
     "algorithm": "parse",
@@ -31,7 +26,7 @@ DEFAULTS = {
 """The options of `parse-dg train` that make a configuration."""
 
 
-def train(options: argparse.Namespace, console: Console) -> None:
+def train(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train`."""
     from parse_dg.cli.show.display import default_folder, print_result, run_with_display
     from parse_dg.training.launch import form_team
@@ -49,8 +44,12 @@ def train(options: argparse.Namespace, console: Console) -> None:
             print_result(console, result, folder)
 
 
-def configure(options: argparse.Namespace) -> RunConfig:
+def configure(options: argparse.Namespace) -> "RunConfig":
     """The recipe for the data, then the options, then the protocol; or `--config`. Then every `--set`."""
+    from parse_dg.data.intake.library import domain_names
+    from parse_dg.runs.protocols import apply_protocol
+    from parse_dg.runs.recipes import build_config, default_recipe
+
     changes = parse_settings(options.set)
     if "data.benchmark" in changes:
         changes["data.benchmark"] = data_name(str(changes["data.benchmark"]))
@@ -68,8 +67,10 @@ def configure(options: argparse.Namespace) -> RunConfig:
     return change(apply_protocol(options.protocol, config), changes)
 
 
-def read_configuration(source: str) -> RunConfig:
+def read_configuration(source: str) -> "RunConfig":
     """The configuration in a file, or in standard input for `-`, exactly as it is there."""
+    from parse_dg.runs.config import RunConfig
+
     name = "standard input" if source == "-" else source
     try:
         data = json.loads(sys.stdin.read() if source == "-" else Path(source).read_text())
@@ -94,6 +95,8 @@ def _require_alone(options: argparse.Namespace) -> None:
 
 def data_name(data: str) -> str:
     """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
+    from parse_dg.data.intake.library import added, find_path
+
     path = None if data in ("blueprints", *added()) else find_path(data)
     return data if path is None else str(path)
 
@@ -109,7 +112,7 @@ def parse_settings(pairs: list[str]) -> dict[str, object]:
     return settings
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "train",
@@ -127,7 +130,8 @@ def add_commands(commands: "Commands") -> None:
         "--algorithm",
         default=DEFAULTS["algorithm"],
         metavar="NAME",
-        help=f"{', '.join(ALGORITHMS)} (default: parse)",
+        help="erm, dann, cdann, group_dro, mixup, sagnet, coral, gvrt, miro, erm_plus_plus, no_relations, parse "
+        "(default: parse)",
     )
     command.add_argument(
         "--data",
@@ -149,13 +153,14 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--recipe",
         metavar="NAME",
-        help=f"{', '.join(RECIPES)} (default: blueprints for blueprints, pretrained for anything else)",
+        help="blueprints, pretrained, fine_grained, domainbed, paper (default: blueprints for blueprints, "
+        "fine_grained for cub-dg, pretrained for anything else)",
     )
     command.add_argument(
         "--protocol",
         default=DEFAULTS["protocol"],
         metavar="NAME",
-        help=f"{', '.join(PROTOCOLS)}: how long, checked how often, scored on which images (default: parse)",
+        help="parse, domainbed, swad: how long, checked how often, scored on which images (default: parse)",
     )
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
@@ -182,7 +187,7 @@ def _add_how(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--checkpoint-every",
         type=float,
-        default=EVERY,
+        default=60.0,
         metavar="SECONDS",
         help="how often it is written where the run stands, 0: after every step (default: 60)",
     )

@@ -10,7 +10,7 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import unknown
 from parse_dg.explain.explanation import model_of, name_applications, plain
-from parse_dg.model.vocabulary import FAMILY
+from parse_dg.model.predicate import PREDICATES
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ClassComposition:
         """The share of the weight on presence, binary, ternary and quaternary relations, where it is not 0."""
         shares: dict[str, float] = {}
         for term in self.terms:
-            family = FAMILY[term.predicate]
+            family = PREDICATES[term.predicate].family
             shares[family] = shares.get(family, 0.0) + term.weight
         return shares
 
@@ -72,7 +72,7 @@ class ClassComposition:
 def describe_classes(model: Model | Predictor) -> tuple[ClassComposition, ...]:
     """The compositions of all classes, in their order."""
     model = model_of(model)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     applications = name_applications(structure, active.applications)
     compositions = []

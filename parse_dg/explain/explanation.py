@@ -5,7 +5,7 @@ Letters: B images, C classes, n applications that some class uses.
 """
 
 from dataclasses import dataclass
-from math import acos, cos, degrees, fsum, pi
+from math import fsum
 from typing import Any, NamedTuple
 
 import torch
@@ -16,10 +16,10 @@ from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError, unknown
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer
-from parse_dg.model.vocabulary import application_name
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
 def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
     """The readings of some RGB images, values 0 to 255 and of the model's size, in one pass of the network."""
     model = model_of(model)
-    network = model.parse().network
+    network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
     if not output.logits.isfinite().all():
@@ -226,7 +226,7 @@ def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> 
     """The names of ascending columns of the vocabulary, and what they say."""
     return tuple(
         Application(
-            application_name(part.predicate, angle, tuple(primitives)),
+            PREDICATES[part.predicate].application(angle, tuple(primitives)),
             in_words(structure.predicates, part.predicate, angle, tuple(primitives)),
             part.predicate,
             tuple(primitives),
@@ -245,45 +245,10 @@ def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     )
 
 
-def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tuple[int, ...]) -> str:
+def in_words(predicates: Predicates, name: str, angle: int, primitives: tuple[int, ...]) -> str:
     """A relation as one would say it, with its learned target angle where it has one."""
-    p = [f"p{i}" for i in primitives]
-    target = ""
-    if predicate in predicates.target_angle:
-        target = f"{target_degrees(predicates, predicate, angle):.0f}°"
-    match predicate:
-        case "has":
-            return f"{p[0]} is there"
-        case "above":
-            return f"{p[0]} above {p[1]}"
-        case "left":
-            return f"{p[0]} left of {p[1]}"
-        case "h_align":
-            return f"{p[0]} level with {p[1]}"
-        case "v_align":
-            return f"{p[0]} straight above or below {p[1]}"
-        case "near":
-            return f"{p[0]} near {p[1]}"
-        case "contains":
-            return f"{p[0]} around {p[1]}"
-        case "tri":
-            return f"{p[1]} and {p[2]} seen from {p[0]} about {target} apart"
-        case "turn":
-            return f"{p[0]}→{p[1]}→{p[2]} turns by about {target}"
-        case "orient":
-            return f"{p[0]}→{p[1]} at about {target} to {p[2]}→{p[3]}"
-        case _:
-            return f"{p[0]}–{p[1]} as long as {p[2]}–{p[3]}"
-
-
-def target_degrees(predicates: Predicates, predicate: str, angle: int) -> float:
-    """A learned target angle as an angle that edges can have, 0 to 180 degrees.
-
-    Training leaves targets free: orient looks at the cosine alone, which an angle beyond 180° shares with one
-    below; the others come closest to a target out of reach at the nearer end.
-    """
-    target = predicates.target_angle[predicate][angle].item()
-    return degrees(acos(cos(target)) if predicate == "orient" else min(max(target, 0.0), pi))
+    targets = predicates.target_angle
+    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None)
 
 
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:

@@ -8,9 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from parse_dg.config import Config
 from parse_dg.model import fused
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig, PendingSupport
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, presence_shares
+from parse_dg.model.predicate import Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig, presence_shares
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.selection import looking
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
@@ -22,7 +24,7 @@ PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructureConfig:
+class StructureConfig(Config):
     """The structural scoring layer: which relations, of which shape, composed how."""
 
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
@@ -66,6 +68,9 @@ class StructuralLayer(nn.Module):
         self.vocabulary = Vocabulary(primitives, config.vocabulary)
         self.predicates = Predicates(self.vocabulary, config.predicates)
         self.composition = Composition(classes, self.vocabulary, config.composition, generator, columns)
+        others = (block.start for block in self.vocabulary.blocks if block.predicate not in fused.PREDICATES)
+        self._without_kernel = next(others, self.vocabulary.size)
+        """From this column on, predicates are evaluated by the plain code, on CUDA too."""
         self._chosen: _Chosen | None = None
 
     def forward(
@@ -99,10 +104,18 @@ class StructuralLayer(nn.Module):
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""
-        if fused.usable(z.centre):
-            from parse_dg.model.fused.predicates import evaluate
+        if not fused.usable(z.centre):
+            return self._plain(z, columns)
+        from parse_dg.model.fused.predicates import evaluate
 
+        if self._without_kernel == self.vocabulary.size:
             return evaluate(self.predicates, self.vocabulary, z, columns)
+        known = int((columns < self._without_kernel).sum())
+        parts = [evaluate(self.predicates, self.vocabulary, z, columns[:known])]
+        parts += [self._plain(z, columns[known:])] if known < len(columns) else []
+        return torch.cat(parts, 1)
+
+    def _plain(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         chosen = self._choose(columns, z.centre.dtype)
         activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
         return activations.T
@@ -121,7 +134,8 @@ class StructuralLayer(nn.Module):
         The fused kernels keep nothing but the activations, so they need no parts.
         """
         images = z.centre.shape[0]
-        if images * len(columns) <= AT_ONCE or fused.usable(z.centre):
+        kept = fused.usable(z.centre) and self._without_kernel == self.vocabulary.size
+        if kept or images * len(columns) <= AT_ONCE:
             return self.evaluate(z, columns) @ weights.T
         size = max(1, PART // images)
         scores = z.centre.new_zeros(images, len(weights))

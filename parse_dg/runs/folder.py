@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
-from parse_dg.errors import InputError
+from parse_dg.errors import BusyError, InputError
 from parse_dg.files import locked, read_json, write_json, writing
 from parse_dg.runs.config import RunConfig
 
@@ -34,10 +34,6 @@ OF_A_RESULT = (
     *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
 )
 """What every result.json has."""
-
-
-class BusyError(InputError):
-    """Another process is at this run."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from parse_dg.errors import InputError
+from parse_dg.errors import FailedError, InputError
 from parse_dg.sweeps.jobs import Job, Launcher, Outcome
 from parse_dg.sweeps.state import JobState, read_state
 
@@ -62,7 +62,7 @@ class SweepReport(NamedTuple):
         return 1 if self.failed else 0
 
 
-class SweepFailedError(Exception):
+class SweepFailedError(FailedError):
     """Some runs of a sweep failed; all the others are done."""
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.intake.library import added
+from parse_dg.data.public.catalogue import SUITE_DATA_SETS
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
-from parse_dg.tables.published import SUITE_DATA_SETS
 
 THREE_SEEDS, ONE_SEED = (0, 1, 2), (0,)
 METHODS = (

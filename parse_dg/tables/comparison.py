@@ -5,12 +5,11 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import unknown
 from parse_dg.tables.published import (
     AVERAGE,
     SUITE,
-    SUITE_DATA_SETS,
     PrintedAccuracy,
     Publication,
     Published,

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parse_dg.data.public.catalogue import DATA_SETS, spelling
+from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS, spelling
 from parse_dg.errors import InputError, unknown
 from parse_dg.tables.domainbed import ENVIRONMENTS
 
@@ -21,7 +21,6 @@ FILE = Path(__file__).with_name("published.json")
 AVERAGE = "average"
 SUITE = "domainbed"
 """Stands for the five data sets of DomainBed, where a table has them as columns."""
-SUITE_DATA_SETS = tuple(name for name, data_set in DATA_SETS.items() if data_set.title in ENVIRONMENTS)
 ERRORS = ("standard error", "standard deviation", "not stated", "none")
 """What is printed after a ±."""
 VALUE = re.compile(r"(\d{1,3}\.\d)(?:±(\d{1,2}\.\d))?")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from parse_dg.errors import FailedError
 from parse_dg.training.accuracy import Accuracy
 
 StateDict = dict[str, torch.Tensor]
@@ -69,7 +70,7 @@ class Best(NamedTuple):
     state: StateDict
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(FailedError):
     """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
 
     def __init__(self, step: int, losses: dict[str, float], best: Best | None):

@@ -11,11 +11,20 @@ import pytest
 import torch
 
 from parse_dg._version import __version__
-from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli import build_parser, main
+from parse_dg.algorithms import ALGORITHMS, register_algorithm
+from parse_dg.algorithms.erm import ErmConfig
+from parse_dg.cli import build_parser, figure, main
+from parse_dg.cli import export as cli_export
+from parse_dg.cli.options import SELECTION_NAMES
 from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.deploy import export, predictor
+from parse_dg.explain.figures import page
+from parse_dg.explain.measures import collapse, structure_use
+from parse_dg.explain.report import gather
+from parse_dg.runs import keeper
 from parse_dg.runs.protocols import PROTOCOLS
 from parse_dg.runs.recipes import RECIPES
+from parse_dg.training import protocol
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
@@ -84,15 +93,17 @@ def test_algorithms_are_those_of_the_table(run: Run) -> None:
     assert (said.code, said.err) == (0, "")
     header, *rows = table(said.out)
     assert header == ["algorithm", "what it does", "published"]
-    assert rows == [[name, method.summary, method.reference] for name, (method, _) in ALGORITHMS.items()]
+    assert rows == [[name, method.summary, method.reference] for name, method in ALGORITHMS.items()]
 
 
 def test_a_new_algorithm_appears_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Newest(ALGORITHMS["erm"][0]):  # type: ignore[misc, name-defined]
+    class Newest(ErmConfig):
+        name = "newest"
         summary = "does [all] of it"
         reference = "Nobody 2030"
 
-    monkeypatch.setitem(ALGORITHMS, "newest", (Newest, ALGORITHMS["erm"][1]))
+    monkeypatch.setattr(ALGORITHMS, "_things", dict(ALGORITHMS))
+    register_algorithm(Newest)
     assert table(run("algorithms").out)[-1] == ["newest", "does [all] of it", "Nobody 2030"]
 
 
@@ -137,6 +148,19 @@ def test_help_of_train_names_what_can_be_chosen(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     for name in (*ALGORITHMS, "blueprints", *RECIPES, *PROTOCOLS, "config.json", "result.json"):
         assert name in text
+
+
+def test_the_defaults_that_help_says_are_those_of_the_code() -> None:
+    """Commands do not import what has them, as `--help` would wait for PyTorch."""
+    read = build_parser().parse_args
+    predict, measure = read(["predict", "RUN", "IMAGE"]), read(["measure", "RUN"])
+    assert (predict.top, predict.batch) == (predictor.TOP, predictor.BATCH)
+    assert (measure.within, measure.swaps) == (collapse.WITHIN, structure_use.SWAPS)
+    assert read(["report", "RUN"]).images == gather.IMAGES
+    assert read(["train"]).checkpoint_every == keeper.EVERY
+    assert SELECTION_NAMES.split(", ") == list(protocol.SELECTION_NAMES)
+    assert figure.WIDTHS == page.WIDTHS
+    assert (cli_export.FORMATS, cli_export.TOLERANCE) == (export.FORMATS, export.TOLERANCE)
 
 
 @pytest.mark.parametrize(

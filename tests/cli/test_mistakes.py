@@ -25,10 +25,13 @@ TRAINING_MISTAKES = {
         "split.validation_domain=DOMAIN",
     ),
     "an unknown domain": (["--target", "sketchy"], "'sketchy': valid are photo, cartoon, sketch, paint"),
-    "an unknown field": (["--set", "training.step=3"], "unknown configuration field 'training.step': valid are"),
+    "an unknown field": (
+        ["--set", "training.step=3"],
+        "unknown configuration field 'training.step': did you mean training.steps?",
+    ),
     "an unknown section": (
         ["--set", "trainer.steps=3"],
-        "'trainer.steps': valid are data, split, sampling, augment,",
+        "'trainer.steps': did you mean training.steps?",
     ),
     "a section": (["--set", "training=3"], "training is a section, not a field: its fields are training.steps,"),
     "a field of a field": (["--set", "training.steps.first=3"], "training.steps is a single value"),
@@ -36,7 +39,10 @@ TRAINING_MISTAKES = {
     "no field": (["--set", "=3"], "--set takes section.field=value"),
     "text for a number": (["--set", "training.steps=many"], "training.steps must be a whole number, found 'many'"),
     "a fraction of a step": (["--set", "training.steps=1.5"], "training.steps must be a whole number, found '1.5'"),
-    "a choice that is none": (["--set", "optimizer.schedule=linear"], "'linear': valid are constant, cosine"),
+    "a choice that is none": (
+        ["--set", "optimizer.schedule=linear"],
+        "optimizer.schedule must be one of constant, cosine, found 'linear'",
+    ),
     "a value out of range": (["--set", "training.steps=0"], "training.steps must be at least 1, found 0"),
     "no number": (["--set", "optimizer.head_rate=nan"], "optimizer.head_rate must be a number, found 'nan'"),
     "another method's field": (["--algorithm", "erm", "--set", "algorithm.sparsity=1"], "'algorithm.sparsity'"),

@@ -12,13 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.runs.config import RunConfig
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -384,13 +382,6 @@ def test_the_state_of_another_subset_is_refused() -> None:
 
 
 # configurations
-
-
-def test_a_wrong_setting_is_named() -> None:
-    with pytest.raises(InputError, match=r"unknown sampling.balance 'domains': valid are images, classes"):
-        change(RunConfig(), {"sampling.balance": "domains"})
-    with pytest.raises(InputError, match=r"sampling.replacement must be true or false, found 'maybe'"):
-        change(RunConfig(), {"sampling.replacement": "maybe"})
 
 
 def test_by_default_every_image_once_a_pass() -> None:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from parse_dg.model import fused, structure
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
+from parse_dg.model.predicate import Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import (
     PrimitiveBottleneck,
     PrimitiveDescriptors,

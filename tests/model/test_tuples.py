@@ -7,11 +7,12 @@ from math import comb
 import pytest
 import torch
 
-from parse_dg.model.tuples import Enumeration, count, draw_ranks, unrank
-from parse_dg.model.vocabulary import PREDICATES
+from parse_dg.model.paper_predicates import PAPER
+from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.tuples import Enumeration, draw_ranks
 
 ENUMERATIONS: list[Enumeration] = ["distinct", "paper"]
-each_predicate = pytest.mark.parametrize("predicate", PREDICATES)
+each_predicate = pytest.mark.parametrize("predicate", [each.name for each in PAPER])
 each_enumeration = pytest.mark.parametrize("enumeration", ENUMERATIONS)
 
 
@@ -51,8 +52,8 @@ def listed(predicate: str, K: int, enumeration: str) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("K", range(1, 9))
 def test_tuples_by_rank_are_those_of_the_list(K: int, enumeration: Enumeration, predicate: str) -> None:
     expected = listed(predicate, K, enumeration)
-    assert count(predicate, K, enumeration) == len(expected)
-    found = unrank(predicate, K, enumeration, torch.arange(len(expected)))
+    assert PREDICATES[predicate].count(K, enumeration) == len(expected)
+    found = PREDICATES[predicate].unrank(K, enumeration, torch.arange(len(expected)))
     assert found.dtype == torch.long
     assert list(map(tuple, found.tolist())) == expected
 
@@ -62,17 +63,17 @@ def test_tuples_by_rank_are_those_of_the_list(K: int, enumeration: Enumeration, 
 def test_ranks_in_any_order_and_number(enumeration: Enumeration, predicate: str) -> None:
     expected = listed(predicate, 7, enumeration)
     ranks = torch.randint(len(expected), (100,), generator=torch.Generator().manual_seed(4))
-    found = unrank(predicate, 7, enumeration, ranks)
+    found = PREDICATES[predicate].unrank(7, enumeration, ranks)
     assert list(map(tuple, found.tolist())) == [expected[rank] for rank in ranks.tolist()]
-    assert unrank(predicate, 7, enumeration, ranks[:0]).shape == (0, len(expected[0]))
+    assert PREDICATES[predicate].unrank(7, enumeration, ranks[:0]).shape == (0, len(expected[0]))
 
 
 @each_predicate
 @each_enumeration
 @pytest.mark.parametrize("K", [64, 1000])
 def test_the_first_and_the_last_where_no_list_would_fit(K: int, enumeration: Enumeration, predicate: str) -> None:
-    total = count(predicate, K, enumeration)
-    found = unrank(predicate, K, enumeration, torch.tensor([0, total - 1])).tolist()
+    total = PREDICATES[predicate].count(K, enumeration)
+    found = PREDICATES[predicate].unrank(K, enumeration, torch.tensor([0, total - 1])).tolist()
     small = listed(predicate, 6, enumeration)
     assert tuple(found[0]) == small[0]
     assert tuple(K - 1 - i for i in found[1]) == tuple(5 - i for i in small[-1])  # the same, counted from the end
@@ -89,8 +90,8 @@ def test_the_first_and_the_last_where_no_list_would_fit(K: int, enumeration: Enu
     ],
 )
 def test_counts_at_64_primitives(predicate: str, distinct: int, paper: int) -> None:
-    assert count(predicate, 64, "distinct") == distinct
-    assert count(predicate, 64, "paper") == paper
+    assert PREDICATES[predicate].count(64, "distinct") == distinct
+    assert PREDICATES[predicate].count(64, "paper") == paper
 
 
 # --- drawn ----------------------------------------------------------------------------------------

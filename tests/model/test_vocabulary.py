@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.paper_predicates import PAPER
+from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import FAMILY, Vocabulary, VocabularyConfig, application_name
+from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model import reference
 from tests.model.reference import Application, own_reverse, random_descriptors, read_name, shake
 
@@ -151,7 +152,7 @@ def test_with_few_primitives_the_impossible_relations_are_simply_missing(K: int,
 
 def test_every_predicate_belongs_to_the_family_of_its_arity() -> None:
     expected = {p.replace("-", "_"): reference.FAMILY_OF_ARITY[a] for p, a in reference.PREDICATES.items()}
-    assert expected == FAMILY
+    assert expected == {each.name: each.family for each in PAPER}
 
 
 # --- which tuples ---------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def test_names_are_unique(enumeration: str) -> None:
     ],
 )
 def test_a_name_reads_as_documented(predicate: str, angle: int, primitives: tuple[int, ...], expected: str) -> None:
-    assert application_name(predicate, angle, primitives) == expected
+    assert PREDICATES[predicate].application(angle, primitives) == expected
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)
@@ -331,10 +332,3 @@ def test_merging_the_weights_of_equal_columns_leaves_every_score_unchanged() -> 
         merged[:, place[of_paper[column].key]] += weights[:, column]
     torch.testing.assert_close(merged.sum(1), torch.ones(3, dtype=torch.float64))
     torch.testing.assert_close(merged @ distinct, weights @ paper, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("field", ["triangle_angles", "turning_angles", "orientation_angles"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_fewer_than_one_angle_is_refused_by_name_and_value(field: str, value: int) -> None:
-    with pytest.raises(InputError, match=rf"vocabulary\.{field} must be at least 1, found {value}"):
-        VocabularyConfig(**{field: value})  # type: ignore[arg-type]

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from parse_dg.cli import main
+from parse_dg.cli.show.views import view_tables
 from parse_dg.cli.sweep import row_fields
 from parse_dg.config import change
 from parse_dg.errors import InputError
-from parse_dg.tables.selection import Case, select
-from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import execute
+from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.tables.records import read_run, read_runs
-from parse_dg.runs.run import execute
-from parse_dg.cli.show.views import view_tables
-from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
+from parse_dg.tables.selection import Case, select
+from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.training.averaging import AveragingConfig
 from tests.conftest import Tiny
 from tests.runs.helpers import PLAIN, checks, hashes, quiet, read

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from parse_dg.cli.show.display import print_compaction
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import compact_run
-from parse_dg.cli.show.display import print_compaction
 from parse_dg.runs.run import execute
 from tests.conftest import Tiny
 from tests.runs.helpers import quiet, read

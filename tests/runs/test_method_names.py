@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.config import change
-from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.cli.show.display import default_folder
+from parse_dg.config import change
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.recipes import build_config
-from parse_dg.tables.records import read_runs
 from parse_dg.runs.run import execute
+from parse_dg.tables.records import read_runs
+from parse_dg.tables.selection_tables import selection_tables
 from tests.conftest import FinishedRun, Tiny
 from tests.runs.helpers import quiet
 

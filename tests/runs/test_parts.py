@@ -9,9 +9,9 @@ import pytest
 
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, leave_one_out
-from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.parts import describe_split, leakage, scored_subsets, target_part, validation_part
+from parse_dg.training.protocol import ProtocolConfig
 from tests.conftest import Numbered
 
 SIZES = {"art": 13, "cartoon": 20, "photo": 5, "sketch": 41}

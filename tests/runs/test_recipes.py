@@ -9,9 +9,9 @@ from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
+from parse_dg.model.vocabulary import Vocabulary
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
-from parse_dg.model.vocabulary import Vocabulary
 
 EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
 
@@ -19,7 +19,7 @@ EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
 @pytest.mark.parametrize(("recipe", "algorithm"), EVERY)
 def test_every_recipe_is_there_for_every_method(recipe: str, algorithm: str) -> None:
     config = build_config(recipe, algorithm)
-    assert type(config.algorithm) is ALGORITHMS[algorithm][1]
+    assert type(config.algorithm) is ALGORITHMS[algorithm]
     assert config.algorithm.name == algorithm
     assert config.seed == 0
     assert build_config(recipe, algorithm) == config

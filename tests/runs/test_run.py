@@ -12,10 +12,10 @@ from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
-from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import count_steps, execute, prepare
+from parse_dg.training.accuracy import Accuracy, accuracy
 from tests.conftest import FinishedRun, Tiny
 from tests.runs.helpers import CPU, REPEATED, checks, quiet, read
 
@@ -102,7 +102,7 @@ def test_the_step_selected_is_the_best_of_the_metrics(algorithm: str, finished_r
 
 def test_the_result_of_parse_counts_the_applications_in_use(parse_run: Path, erm_run: Path) -> None:
     result = read(parse_run / "result.json")
-    composition = load_model(parse_run).parse().network.structure.composition
+    composition = load_model(parse_run).parse_network().structure.composition
     weights = composition.active().weights.detach()
     assert result["active_applications"] == int((weights > 0).any(0).sum())
     assert result["active_applications_per_class"] == [int((row > 0).sum()) for row in weights]

@@ -10,9 +10,9 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import accuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
+from parse_dg.training.accuracy import accuracy
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
@@ -56,7 +56,7 @@ def test_parse_is_averaged_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
     config = configured(tiny, "parse", "swad")
     result = execute(config, tmp_path / "run", quiet)
     assert_of_its_file(config, tmp_path / "run")
-    weights = load_model(tmp_path / "run").parse().network.structure.composition.active().weights
+    weights = load_model(tmp_path / "run").parse_network().structure.composition.active().weights
     assert result["active_applications"] == weights.shape[1]
     assert torch.allclose(weights.sum(1), torch.ones(len(weights)), atol=1e-5)
 

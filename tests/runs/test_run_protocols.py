@@ -14,23 +14,22 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from parse_dg.cli.show.display import print_accuracies, print_result
 from parse_dg.config import change
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
-from parse_dg.runs import compact
-from parse_dg.runs import evaluate
+from parse_dg.runs import compact, evaluate
 from parse_dg.runs.compact import compact_run
 from parse_dg.runs.config import RunConfig
-from parse_dg.cli.show.display import print_accuracies, print_result
 from parse_dg.runs.evaluate import NamedAccuracy, evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
+from parse_dg.training.accuracy import Accuracy, accuracy
+from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.runs.helpers import REPEATED, checks, quiet, read, repeated

@@ -13,7 +13,6 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
 from parse_dg.runs.two_stage import (
@@ -21,9 +20,9 @@ from parse_dg.runs.two_stage import (
     StageSchedule,
     Steering,
     all_of_sources,
-    has_two_stages,
     name_whole,
 )
+from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.check import Best, Check, Observer
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Numbered, Tiny
@@ -241,7 +240,7 @@ def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, t
 
 def test_a_single_stage_is_a_run_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm_plus_plus", **{**SETTINGS, "algorithm__stages": 1})
-    assert not has_two_stages(config)
+    assert not config.algorithm.trains_twice
     result = execute(config, tmp_path / "run", quiet)
     assert "stages" not in result
     assert result["selection"].startswith("training-domain validation")

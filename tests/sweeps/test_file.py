@@ -155,7 +155,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "a seed that is no number": ('methods = "erm"\nseeds = ["0"]', "seeds must be a whole number, found '0'"),
     "a seed that is true": ('methods = "erm"\nseeds = [true]', "seeds must be a whole number, found True"),
     "seeds that are no list": ('methods = "erm"\nseeds = 3', "seeds must be a list, found 3"),
-    "a negative seed": ('methods = "erm"\nseeds = [-1]', "seeds must be 0 or more, found -1"),
+    "a negative seed": ('methods = "erm"\nseeds = [-1]', r"seeds must be 0 or more, found \(-1,\)"),
     "a seed twice": ('methods = "erm"\nseeds = [1, 1]', "seeds must be different from each other, found 1 twice"),
     "no data": ('methods = "erm"\ndata = []', "data must be a list of one or more"),
     "blank data": ('methods = "erm"\ndata = [" "]', "data must be a name or a path"),

@@ -337,9 +337,9 @@ def test_draws_of_domainbed_with_settings_of_its_fields_are_refused() -> None:
         ),
         (
             {"settings": {"training.step": 1}},
-            "unknown configuration field 'training.step': valid are training.steps",
+            "unknown configuration field 'training.step': did you mean training.steps",
         ),
-        ({"grid": {"trainer.steps": (1,)}}, "'trainer.steps': valid are data, split"),
+        ({"grid": {"trainer.steps": (1,)}}, "'trainer.steps': did you mean training.steps"),
         ({"settings": {"training": 1}}, "erm on blueprints: training is a section, not a field"),
         (
             {"grid": {"training.steps": (5, 0)}},

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from parse_dg.cli.show.compact import as_csv, read_row
 from parse_dg.cli.show.compact import view_tables as compact_tables
-from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import read_config, read_result
 from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread
 from parse_dg.tables.missing import fill_commands
-from parse_dg.tables.published import AVERAGE, SUITE_DATA_SETS, Published, find_domain, find_name, published
+from parse_dg.tables.published import AVERAGE, Published, find_domain, find_name, published
 from parse_dg.tables.records import find_runs, read_comparable
 from parse_dg.tables.selection_tables import SelectionTables, selection_tables
 from parse_dg.tables.text_table import TextTable
@@ -119,7 +119,7 @@ def compaction_tables(folders: Sequence[Path]) -> Compactions:
     """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them."""
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
-        if read_config(folder).algorithm.name != "parse":
+        if not read_config(folder).algorithm.explains:
             others.append(folder)
         elif read_result(folder) is None:
             log.warning("%s is not finished: left out", folder)

@@ -244,3 +244,5 @@ DATA_SETS: dict[str, DataSet] = {
     ),
 }
 """Every public benchmark that can be added by name."""
+SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")
+"""Those that are in DomainBed's tables."""

@@ -5,7 +5,7 @@ from parse_dg.explain.report.curve import curve_figures
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.tables import MATRIX_CLASSES, confusion_table, score_table, text_table
-from parse_dg.model.vocabulary import FAMILY
+from parse_dg.model.predicate import FAMILIES, PREDICATES
 from parse_dg.wording import percent, plural
 
 OPEN_CLASSES = 12
@@ -130,8 +130,7 @@ def repeat(report: Report) -> Html:
 
 def _key() -> Html:
     """Which colour is which family."""
-    names = dict.fromkeys(FAMILY.values())
-    items = [element("li", element("span", class_=f"dot pv-{name}"), name) for name in names]
+    items = [element("li", element("span", class_=f"dot pv-{name}"), name) for name in FAMILIES]
     return element("ul", *items, class_="key families", aria_label="Families of relations")
 
 
@@ -143,7 +142,7 @@ def _card(composition: ClassSummary, opened: bool) -> Html:
             "li",
             element("span", term.words, class_="said"),
             element("span", _weight(term.weight), class_="number"),
-            _bar(term.weight / widest, FAMILY[term.predicate]),
+            _bar(term.weight / widest, PREDICATES[term.predicate].family),
         )
         for term in terms
     ]
@@ -174,7 +173,7 @@ def _bar(share: float, family: str) -> Html:
 def _shares(composition: ClassSummary) -> Html:
     """How the weight is divided among the families."""
     parts, start, families = [], 0.0, composition.families
-    for family in dict.fromkeys(FAMILY.values()):
+    for family in FAMILIES:
         width = 100 * families.get(family, 0.0)
         if width:
             parts.append(

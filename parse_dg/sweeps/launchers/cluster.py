@@ -21,9 +21,8 @@ from typing import Any
 
 from parse_dg._version import __version__
 from parse_dg.config import from_dict, require, to_dict
-from parse_dg.errors import InputError
+from parse_dg.errors import BusyError, InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import BusyError
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.jobs import Job, Outcome, log_path
 from parse_dg.training.check import NonFiniteLossError
