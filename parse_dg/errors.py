@@ -15,6 +15,17 @@ class FailedError(RuntimeError):
     """What was asked for was tried and could not be done, through no fault of what was given; exit code 1."""
 
 
+class FieldError(InputError):
+    """A value that cannot be used, with the path of its field or the name of its option."""
+
+    def __init__(self, path: str, found: object, expected: str) -> None:
+        super().__init__(path, found, expected)
+        self.path, self.found, self.expected = path, found, expected
+
+    def __str__(self) -> str:
+        return f"{self.path} must be {self.expected}, found {self.found!r}"
+
+
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:
     """The error for a name that is not in a table: `unknown method 'emr': valid are erm, parse`."""
     return InputError(f"unknown {kind} {str(found)!r}: valid are {', '.join(str(v) for v in valid)}")

@@ -11,52 +11,40 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Count, NotNegative, Share, at_least
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialConfig:
+class AdversarialConfig(PooledConfig):
     """Settings of DANN and CDANN."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
     of the classes; 0.1 is milder."""
-    discriminator_steps: int = 1
+    discriminator_steps: Count = 1
     """Steps of the discriminator for each step of the network; the batches are shared out between them."""
-    gradient_penalty: float = 0.0
+    gradient_penalty: NotNegative = 0.0
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: float = 0.5
+    beta1: Share = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
-    width: int = 256
+    width: Count = 256
     """Of the discriminator's hidden layers."""
-    depth: int = 3
+    depth: Annotated[int, at_least(2)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
-    discriminator_rate: float = 1.0
+    discriminator_rate: NotNegative = 1.0
     """The discriminator's learning rate, times that of the head."""
-    discriminator_decay: float = 0.0
+    discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        for name in ("weight", "gradient_penalty", "discriminator_rate", "discriminator_decay"):
-            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
-        for name, least in (("discriminator_steps", 1), ("width", 1), ("depth", 2)):
-            require(getattr(self, name) >= least, f"algorithm.{name}", getattr(self, name), f"at least {least}")
-        for name in ("beta1", "dropout"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"algorithm.{name}", value, "between 0 and 1")
 
 
 class Adversarial(Pooled):
@@ -64,21 +52,12 @@ class Adversarial(Pooled):
 
     update_count: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: AdversarialConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config: AdversarialConfig = config
-        self.discriminator = perceptron(backbone.channels, config.width, config.depth, domains, generator)
+    config: AdversarialConfig
+
+    def __init__(self, config: AdversarialConfig, context: BuildContext):
+        super().__init__(config, context)
+        channels, domains = context.backbone.channels, context.domains
+        self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
         self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]

@@ -4,40 +4,43 @@ MIRO's regulariser of the backbone can be added; the paper has it not.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, GroupSettings, LossTerms, Minibatch, grouped
-from parse_dg.config import require
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    Group,
+    GroupSettings,
+    LossTerms,
+    Minibatch,
+    grouped,
+)
+from parse_dg.config import Config, NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import SWITCHES
+from parse_dg.model.vocabulary import SWITCHES, check_budget
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BottleneckWeights:
+class BottleneckWeights(Config):
     """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
-    concentration: float = 0.1
+    concentration: NotNegative = 0.1
     """λ_conc."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            require(value >= 0, f"bottleneck.{name}", value, "0 or more")
 
     def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
         """λ_bn · L_bn in its two parts."""
@@ -49,54 +52,55 @@ class BottleneckWeights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParseConfig(StructureConfig):
+class ParseConfig(StructureConfig, AlgorithmConfig):
     """Settings of PARSE: the primitives, the structural layer, and the weights of the regularisers."""
 
-    name: ClassVar[str] = "parse"
+    name = "parse"
+    explains = True
+    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
+    reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    sparsity: float = 0.01
+    sparsity: NotNegative = 0.01
     """λ_sparse, on the mean ℓ1 norm of Λ."""
-    angle_repulsion: float = 0.001
+    angle_repulsion: NotNegative = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
     training alone; no score depends on it."""
-    probe: float = 0.0
+    probe: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
-    def __post_init__(self) -> None:
-        require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
-        require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
-        require(self.probe >= 0, "algorithm.probe", self.probe, "0 or more")
+    def check(self) -> None:
+        check_budget(self.primitives.count, self.vocabulary)
+
+    @property
+    def ablation(self) -> str:
+        return self.vocabulary.families
+
+    def for_scoring(self) -> "ParseConfig":
+        return replace(self, guidance=0.0, probe=0.0, miro=replace(self.miro, weight=0.0))
+
+    def build(self, context: BuildContext) -> "Parse":
+        return Parse(self, context)
 
 
 class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
-    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
-    reference = "Nguyen & Nguyen 2026"
+    config: ParseConfig
+    for_training = ("guide.", "probe.", "mutual_information.")
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: ParseConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-        columns: Int[Tensor, "M"] | None = None,
-    ):
-        super().__init__(label_smoothing)
-        self.config = config
+    def __init__(self, config: ParseConfig, context: BuildContext):
+        super().__init__(config, context)
+        backbone, classes, generator = context.backbone, context.classes, context.generator
         self.network = ParseNetwork(
             backbone,
             PrimitiveBottleneck(backbone.channels, config.primitives, generator),
-            StructuralLayer(config.primitives.count, classes, config, generator, columns),
+            StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
         self.look = 0
@@ -104,6 +108,10 @@ class Parse(Algorithm):
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
         self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
+
+    @property
+    def parse_network(self) -> ParseNetwork:
+        return self.network
 
     def advance(self, step: int, steps: int) -> None:
         progress = (step - 1) / steps
@@ -122,7 +130,7 @@ class Parse(Algorithm):
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
-            **self.guided(self.guide, self.config.guidance, output.features, example.labels),
+            **self.guidance(self.config.guidance, output.features, example.labels),
         }
         if self.probe is not None:
             probed = self.cross_entropy(self.probe(output.descriptors.flat()), example.labels)

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
@@ -22,30 +22,29 @@ from parse_dg.errors import InputError
 
 log = logging.getLogger(__name__)
 
+Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]
+
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Config):
     """Which benchmark, which domain is held out, at what size."""
 
-    benchmark: str = "blueprints"
+    benchmark: Annotated[str, Rule("a name or a path", lambda value: bool(value.strip()))] = "blueprints"
     """`blueprints`, the name of a data set that was added, or the path of a folder domain/class/image or a list."""
     target: str = "sketch"
     """The domain that is held out."""
-    image_size: int = 224
+    image_size: Side = 224
     """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
-    crop_from: int | None = None
+    crop_from: Side | None = None
     """Side of the images training crops are cut from; none: image_size."""
     store: Literal["auto", "always", "never"] = "auto"
     """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
     fit (`auto`)."""
     blueprints: BlueprintsConfig = field(default_factory=BlueprintsConfig)
 
-    def __post_init__(self) -> None:
-        check_choices(self, "data")
-        require(bool(self.benchmark.strip()), "data.benchmark", self.benchmark, "a name or a path")
-        require(1 <= self.image_size <= 4096, "data.image_size", self.image_size, "from 1 to 4096")
-        larger = self.crop_from is None or self.image_size <= self.crop_from <= 4096
-        require(larger, "data.crop_from", self.crop_from, "from data.image_size to 4096, or none")
+    def check(self) -> None:
+        larger = self.crop_from is None or self.image_size <= self.crop_from
+        self.require(larger, "crop_from", "from data.image_size to 4096, or none")
 
 
 def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benchmark:

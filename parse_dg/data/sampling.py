@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, require
 from parse_dg.data.augment.batches import AugmentConfig, AugmentDraws, draw_augment
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
@@ -23,7 +23,7 @@ SamplerState = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingConfig:
+class SamplingConfig(Config):
     """How the images of a source domain are drawn; every batch has as many of each domain."""
 
     replacement: bool = False
@@ -31,9 +31,6 @@ class SamplingConfig:
     balance: Literal["images", "classes"] = "images"
     """`images`: every image equally often. `classes`: every class of a domain equally often. Then, without
     replacement, a pass shows every image of the largest class once, and those of the others as often as needed."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "sampling")
 
 
 class Plan(NamedTuple):

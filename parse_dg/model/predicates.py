@@ -8,44 +8,38 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative, Positive
 from parse_dg.model.predicate import PREDICATES, Activation, Bound, Primitives
 from parse_dg.model.vocabulary import Applications, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredicatesConfig:
+class PredicatesConfig(Config):
     """Where the learnable shape of each predicate starts, and whether relations are gated."""
 
     gate: bool = True
     """An addition to the paper: a relation is multiplied by the geometric mean of its primitives' presence, since
     a relation between parts that are not there is noise. False is the paper's text."""
-    edge_softness: float = 0.4
+    edge_softness: NotNegative = 0.4
     """An addition to the paper that changes no value: the gradient that reaches a primitive through the direction
     or the relative length of an edge v (in tri, turn, orient, eqdist) is multiplied by ‖v‖²/(‖v‖² + ε²). Edges much
     shorter than a cell of the map would drown every other gradient in noise. ε is in the grid's units; 0 is off."""
-    edge_fade: float = 0.02
+    edge_fade: NotNegative = 0.02
     """An addition to the paper: tri, turn, orient and eqdist are multiplied by ‖v‖²/(‖v‖² + ε²) of both edges,
     since the direction of an edge of no length is decided by rounding, and so would be the prediction. ε is in the
     grid's units, a fraction of a cell; 0 is the paper's text."""
-    steepness: float = 5.0
+    steepness: Positive = 5.0
     """κ of above, left and contains."""
-    alignment_tolerance: float = 0.2
+    alignment_tolerance: Positive = 0.2
     """τ_h and τ_v."""
-    near_tolerance: float = 0.3
+    near_tolerance: Positive = 0.3
     """ρ."""
-    distance_tolerance: float = 0.3
+    distance_tolerance: Positive = 0.3
     """τ_d of eqdist, on the logarithm of the ratio."""
-    angle_tolerance: float = 0.4
+    angle_tolerance: Positive = 0.4
     """β of tri and η of turn, in radians."""
-    orientation_tolerance: float = 0.3
+    orientation_tolerance: Positive = 0.3
     """γ of orient, on the cosine."""
-
-    def __post_init__(self) -> None:
-        for name in ("edge_softness", "edge_fade"):
-            require(getattr(self, name) >= 0, f"predicates.{name}", getattr(self, name), "0 or more")
-        for name in ("steepness", *(name for name in vars(self) if name.endswith("_tolerance"))):
-            require(getattr(self, name) > 0, f"predicates.{name}", getattr(self, name), "positive")
 
 
 KINDS = ("log_steepness", "margin", "log_tolerance", "target_angle")

@@ -3,16 +3,15 @@
 Letters: B images, K primitives, C channels, H W cells of the feature map.
 """
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import require
+from parse_dg.config import Config, Count, Positive, Share, at_least
 from parse_dg.model import fused
 from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
@@ -40,28 +39,21 @@ class PrimitiveDescriptors(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrimitivesConfig:
+class PrimitivesConfig(Config):
     """How features become primitives."""
 
-    count: int = 16
+    count: Count = 16
     """K, the number of primitives."""
     presence_bias: float = -3.0
     """Start of the projection's bias. At 0 the maximum over a whole map starts near certainty and presence
     carries no information."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
-    window: float | None = None
+    window: Annotated[float, at_least(MIN_WINDOW)] | None = None
     """An addition: the radius, in cells at the end of training, of the window around a map's peak under which its
     mean is taken. None: the mean of the whole map, as in the paper."""
-    window_from: float = 0.5
+    window_from: Share = 0.5
     """The share of training after which the window begins to close in; half of the rest later it has."""
-
-    def __post_init__(self) -> None:
-        require(self.count >= 1, "primitives.count", self.count, "at least 1")
-        require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
-        ok = self.window is None or MIN_WINDOW <= self.window < math.inf
-        require(ok, "primitives.window", self.window, f"{MIN_WINDOW} cells or more, or none")
-        require(0 <= self.window_from < 1, "primitives.window_from", self.window_from, "0 or more and below 1")
 
     def focus(self, progress: float) -> float:
         """The focus when this share of training is done: 0, then linear, then 1/(2r²) for a window of radius r."""

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from parse_dg.config import Config
 from parse_dg.model import fused
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig, PendingSupport
 from parse_dg.model.predicate import Primitives
@@ -23,7 +24,7 @@ PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructureConfig:
+class StructureConfig(Config):
     """The structural scoring layer: which relations, of which shape, composed how."""
 
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, Whole, require
 from parse_dg.model.paper_predicates import PAPER
 from parse_dg.model.predicate import PREDICATES, Family
 from parse_dg.model.tuples import Enumeration, Tuples, draw_ranks
@@ -33,37 +33,32 @@ SWITCHES: dict[str, tuple[Family, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyConfig:
+class VocabularyConfig(Config):
     """Which applications are enumerated."""
 
     enumeration: Enumeration = "distinct"
     families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all"] = "all"
     """`none` leaves presence alone."""
-    triangle_angles: int = 3
+    triangle_angles: Count = 3
     """n, target angles of tri."""
-    turning_angles: int = 1
+    turning_angles: Count = 1
     """ℓ, target angles of turn."""
-    orientation_angles: int = 4
+    orientation_angles: Count = 4
     """m, target angles of orient."""
-    budget: int | None = None
+    budget: Count | None = None
     """At most so many applications of each predicate: all of them where they fit, else tuples of primitives that
     are drawn, each with every target angle. None: no limit."""
-    draw: int = 0
+    draw: Whole = 0
     """Where a budget leaves some out, another number draws others."""
     predicates: tuple[str, ...] = ()
     """Predicates beside the paper's eleven, by the names they were registered with (docs/extend.md). Their columns
     follow, and `families` switches them by how many primitives they bind."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "vocabulary")
-        require(self.budget is None or self.budget >= 1, "vocabulary.budget", self.budget, "none or at least 1")
-        require(self.draw >= 0, "vocabulary.draw", self.draw, "at least 0")
-        for name in ("triangle_angles", "turning_angles", "orientation_angles"):
-            require(getattr(self, name) >= 1, f"vocabulary.{name}", getattr(self, name), "at least 1")
+    def check(self) -> None:
         for name in self.predicates:
             PREDICATES.find(name)
         once = len(set(self.known)) == len(self.known)
-        require(once, "vocabulary.predicates", self.predicates, "names other than the paper's, each once")
+        self.require(once, "predicates", "names other than the paper's, each once")
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -109,7 +104,7 @@ class Vocabulary:
 
     def __init__(self, primitives: int, config: VocabularyConfig):
         self.primitives, self.config = primitives, config
-        _check_budget(primitives, config)
+        check_budget(primitives, config)
         blocks, start = [], 0
         for predicate in config.known:
             if PREDICATES[predicate].family in SWITCHES[config.families]:
@@ -147,7 +142,8 @@ class Vocabulary:
         ]
 
 
-def _check_budget(K: int, config: VocabularyConfig) -> None:
+def check_budget(K: int, config: VocabularyConfig) -> None:
+    """Raise if a budget has no room for so many primitives."""
     if config.budget is not None:
         least = max(K, *map(config.angles, config.known))
         room = f"at least {least}, for the presence of {K} primitives and for every target angle"

@@ -3,23 +3,22 @@
 from dataclasses import dataclass, field
 
 from parse_dg.algorithms import AlgorithmConfig
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.parse import ParseConfig
-from parse_dg.config import require
+from parse_dg.config import Config, Whole
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.benchmarks import DataConfig
 from parse_dg.data.sampling import SamplingConfig
 from parse_dg.data.splits import SplitConfig
-from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.model.backbones.backbone import BackboneConfig
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(Config):
     """Everything that is needed to repeat a run."""
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -33,34 +32,33 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     averaging: AveragingConfig = field(default_factory=AveragingConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
-    seed: int = 0
+    seed: Whole = 0
     """Of the hold-out, the start, the batches and every draw."""
 
-    def __post_init__(self) -> None:
-        require(self.seed >= 0, "seed", self.seed, "0 or more")
+    def check(self) -> None:
         self.protocol.check_against(self.split)
         if self.averaging.kind == "swad":
-            found, expected = self.protocol.selection, "training-domain or leave-one-domain-out"
-            hint = "as averaging.kind=swad chooses its steps by validation"
-            require(found != "oracle", "protocol.selection", found, f"{expected}, {hint}")
-        if isinstance(self.algorithm, ErmPlusPlusConfig) and self.algorithm.stages == 2:
+            expected = (
+                "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
+            )
+            self.require(self.protocol.selection != "oracle", "protocol.selection", expected)
+        if self.algorithm.trains_twice:
             self._check_two_stages()
 
     def _check_two_stages(self) -> None:
         """Stage 2 holds no image of the sources out: nothing can be chosen by such."""
-        found, kind = self.protocol.selection, self.averaging.kind
         hint = "as algorithm.stages=2 trains on all images of the source domains (1: trained once)"
-        require(found != "leave-one-domain-out", "protocol.selection", found, f"training-domain or oracle, {hint}")
-        require(kind != "swad", "averaging.kind", kind, f"sma, ema or none, {hint}")
-        also_plain = self.averaging.also_plain  # what the averages lose decides how long both stages are
-        require(not also_plain, "averaging.also_plain", also_plain, f"false, {hint}")
+        chosen_inside = self.protocol.selection != "leave-one-domain-out"
+        self.require(chosen_inside, "protocol.selection", f"training-domain or oracle, {hint}")
+        self.require(self.averaging.kind != "swad", "averaging.kind", f"sma, ema or none, {hint}")
+        # what the averages lose decides how long both stages are
+        self.require(not self.averaging.also_plain, "averaging.also_plain", f"false, {hint}")
 
     @property
     def method(self) -> str:
         """The name in tables: averaged weights make a method another, except where they are part of it."""
-        own = "sma" if self.algorithm.name == "erm_plus_plus" else "none"
         kind = self.averaging.kind
-        return self.algorithm.name if kind == own else f"{self.algorithm.name}+{kind}"
+        return self.algorithm.name if kind == self.algorithm.averaging else f"{self.algorithm.name}+{kind}"
 
     @property
     def trial(self) -> int:

@@ -10,13 +10,13 @@ from parse_dg._version import __version__
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut
 from parse_dg.deploy.model_file import ModelSpec, build_model
-from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import Result
 from parse_dg.runs.parts import leakage, target_part, validation_part
+from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.averaging import SCORED
 from parse_dg.training.check import Best, Check
+from parse_dg.training.protocol import SELECTION_NAMES, protocol_sentences
 from parse_dg.training.trainer import Trainer
 
 
@@ -70,8 +70,8 @@ def score_weights(
     }
     if split.target_held_out and config.protocol.selection == "oracle":
         result["oracle"] = as_json(accuracy(model.algorithm, split.target_held_out, device))
-    if config.algorithm.name == "parse":
-        weights = model.parse().network.structure.composition.active().weights
+    if model.explains:
+        weights = model.parse_network().structure.composition.active().weights
         result["active_applications"] = weights.shape[1]
         result["active_applications_per_class"] = (weights > 0).sum(1).tolist()
     return result

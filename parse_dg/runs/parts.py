@@ -4,8 +4,8 @@ from typing import Any
 
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, Subset, leaked
-from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.runs.config import RunConfig
+from parse_dg.training.protocol import ProtocolConfig
 
 
 def target_part(split: SplitConfig) -> str:

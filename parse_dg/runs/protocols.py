@@ -10,8 +10,8 @@ from dataclasses import replace
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.sampling import SamplingConfig
 from parse_dg.errors import unknown
-from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.runs.config import RunConfig
+from parse_dg.training.protocol import ProtocolConfig
 
 OF_DOMAINBED = ("pacs", "vlcs", "officehome", "terraincognita")
 """DomainBed's data sets of photographs, DomainNet apart."""

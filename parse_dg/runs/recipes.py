@@ -12,13 +12,13 @@ from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import BottleneckWeights, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.errors import unknown
-from parse_dg.runs.config import RunConfig
 from parse_dg.model.backbones.backbone import BackboneConfig
-from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
+from parse_dg.runs.config import RunConfig
 from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import TrainingConfig
@@ -172,9 +172,7 @@ def _on_photographs(base: RunConfig, algorithm: str) -> RunConfig:
 
 
 def _default(algorithm: str) -> AlgorithmConfig:
-    if algorithm not in ALGORITHMS:
-        raise unknown("algorithm", algorithm, ALGORITHMS)
-    return ALGORITHMS[algorithm][1]()
+    return ALGORITHMS.find(algorithm)()
 
 
 RECIPES: dict[str, Callable[[str], RunConfig]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.config import require
+from parse_dg.config import Config, Whole, require
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.protocols import PROTOCOLS
 from parse_dg.runs.recipes import RECIPES
@@ -46,7 +46,7 @@ def _require_distinct(what: str, values: Sequence[Any]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweptData:
+class SweptData(Config):
     """A data set of a sweep."""
 
     name: str
@@ -56,7 +56,7 @@ class SweptData:
     settings: Settings = field(default_factory=dict)
     """For its runs only."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(bool(self.name.strip()), "data", self.name, "a name or a path")
         if self.targets is not None:
             _require_distinct(f"targets of {self.name}", self.targets)
@@ -64,7 +64,7 @@ class SweptData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class Variant(Config):
     """Some methods under settings of their own: a row with a name."""
 
     name: str
@@ -72,7 +72,7 @@ class Variant:
     methods: tuple[str, ...] | None = None
     """None: all of the sweep."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         ok = bool(self.name.strip()) and self.name == self.name.strip() and self.name not in (".", "..")
         require(ok and not set(self.name) & set("/\\\n"), "name of a variant", self.name, "one word or a few")
         if self.methods is not None:
@@ -81,7 +81,7 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepConfig:
+class SweepConfig(Config):
     """Everything that is needed to plan a sweep."""
 
     out: Path
@@ -89,7 +89,7 @@ class SweepConfig:
     methods: tuple[str, ...]
     """Algorithms; with `+ema`, `+sma` or `+swad` their weights are averaged."""
     data: tuple[SweptData, ...] = (SweptData(name="blueprints"),)
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Whole, ...] = (0,)
     recipe: str | None = None
     """None: that of each data set, as in `parse-dg train`."""
     protocol: str = "parse"
@@ -104,14 +104,12 @@ class SweepConfig:
     leave_one_domain_out: bool = False
     """Whether to plan also the runs with a second domain held out, by which leave-one-domain-out selects."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         _require_distinct("methods", self.methods)
         for method in self.methods:
             split_method(method)
         _require_distinct("data", [data.name for data in self.data])
         _require_distinct("seeds", self.seeds)
-        for seed in self.seeds:
-            require(seed >= 0, "seeds", seed, "0 or more")
         if self.recipe is not None and self.recipe not in RECIPES:
             raise unknown("recipe", self.recipe, RECIPES)
         if self.protocol not in PROTOCOLS:
@@ -173,7 +171,7 @@ class Method(NamedTuple):
 def split_method(method: str) -> Method:
     """`erm+swad` → erm, swad; refuses what is no method."""
     algorithm, plus, kind = method.partition("+")
-    own = "sma" if algorithm == "erm_plus_plus" else "none"  # what a method has without saying so
+    own = ALGORITHMS[algorithm].averaging if algorithm in ALGORITHMS else "none"  # without saying so
     kinds = [kind for kind in get_args(AveragingKind) if kind != own]
     if algorithm not in ALGORITHMS:
         raise unknown("method", method, (*ALGORITHMS, *(f"METHOD+{kind}" for kind in kinds)))

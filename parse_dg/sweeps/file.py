@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.config import require
+from parse_dg.config import SCALARS, require
 from parse_dg.errors import InputError, unknown
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
@@ -179,6 +179,5 @@ def _names(found: Any, where: str) -> tuple[str, ...]:
 
 
 def _typed(found: Any, kind: type, where: str) -> Any:
-    words = {str: "text", bool: "true or false", int: "a whole number"}[kind]
-    require(type(found) is kind, where, found, words)
+    require(type(found) is kind, where, found, SCALARS[kind])
     return found

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, require
 from parse_dg.data.splits import seed_hash
 from parse_dg.errors import InputError, unknown
 from parse_dg.sweeps.draws import random_hparams
@@ -29,7 +29,7 @@ class SearchPoint(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range:
+class Range(Config):
     """What a random value is drawn from."""
 
     kind: Literal["log", "uniform", "choice"]
@@ -39,8 +39,7 @@ class Range:
     whole: bool = False
     """Only whole numbers, both ends included."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "range")
+    def check(self) -> None:
         found = list(self.values)
         if self.kind == "choice":
             require(bool(found) and not self.whole, "choice", found, "a list of one value or more, without whole")
@@ -63,7 +62,7 @@ class Range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomSearch:
+class RandomSearch(Config):
     """Random hyper-parameters."""
 
     draws: int
@@ -71,7 +70,7 @@ class RandomSearch:
     ranges: Mapping[str, Range]
     """By dotted path of the field."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.draws >= 1, "[random] draws", self.draws, "at least 1")
         require(bool(self.ranges), "[random]", "no field", "given a field, such as optimizer.head_rate")
 
@@ -86,7 +85,7 @@ class RandomSearch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainBedSearch:
+class DomainBedSearch(Config):
     """DomainBed's random search (draws.py): number 0 is its defaults."""
 
     draws: int
@@ -94,7 +93,7 @@ class DomainBedSearch:
     ignore: tuple[str, ...] = ()
     """Hyper-parameters that are left as they are here, as our networks lack them."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.draws >= 1, "[domainbed] draws", self.draws, "at least 1")
         for name in self.ignore:
             if name not in OURS_ARE:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from parse_dg.algorithms.base import Algorithm
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, NotNegative, Share
 from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
@@ -36,37 +36,31 @@ SCHEDULED = "bottleneck.focus"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AveragingConfig:
+class AveragingConfig(Config):
     """What is averaged; every setting but `kind` belongs to one kind."""
 
     kind: AveragingKind = "none"
-    decay: float = 0.99
+    decay: Share = 0.99
     """`ema`: how much of the average a step leaves as it was."""
-    start: int = 600
+    start: Count = 600
     """`sma`: the first step that is averaged; before it, the average is a copy (ERM++: 600)."""
-    n_converge: int = 3
+    n_converge: Count = 3
     """`swad`: the loss has stopped falling when the oldest of this many checks has the lowest."""
-    n_tolerance: int = 6
+    n_tolerance: Count = 6
     """`swad`: the valley is left when the loss of this many checks is above the threshold."""
-    tolerance_ratio: float = 0.3
+    tolerance_ratio: NotNegative = 0.3
     """`swad`: how far above the mean loss at its beginning the threshold lies; SWAD's authors take 0.2 on VLCS."""
-    statistics_batches: int = 500
+    statistics_batches: Count = 500
     """`swad`: over how many batches BatchNorm statistics that are not frozen are estimated for the average."""
     also_plain: bool = False
     """`ema`, `sma`: checks also score the weights of the step themselves, and the best of them by their own
     validation are kept beside the averaged ones: the result of the same run without averaging, at no further
     training."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "averaging")
-        require(0 <= self.decay < 1, "averaging.decay", self.decay, "0 or more and below 1")
-        for name in ("start", "n_converge", "n_tolerance", "statistics_batches"):
-            require(getattr(self, name) >= 1, f"averaging.{name}", getattr(self, name), "at least 1")
-        ok = self.tolerance_ratio >= 0
-        require(ok, "averaging.tolerance_ratio", self.tolerance_ratio, "0 or more")
-        ok = not self.also_plain or self.kind in ("ema", "sma")
+    def check(self) -> None:
+        fits = not self.also_plain or self.kind in ("ema", "sma")
         hint = f"false with averaging.kind={self.kind}: only ema and sma leave training as it is without them"
-        require(ok, "averaging.also_plain", self.also_plain, hint)
+        self.require(fits, "also_plain", hint)
 
 
 class Averaging(ABC):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from parse_dg.config import check_choices
+from parse_dg.config import Config
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
 
@@ -21,7 +21,7 @@ SELECTION_NAMES: dict[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtocolConfig:
+class ProtocolConfig(Config):
     """How a run is scored; `split` says on which images."""
 
     name: str = "parse"
@@ -32,9 +32,6 @@ class ProtocolConfig:
     checks: Literal["validation", "target", "everything"] = "validation"
     """`target`: every check also scores the target, `everything`: and the images that train. Recorded, never used
     to choose; tables that select over several runs need it."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "protocol")
 
     def check_against(self, split: SplitConfig) -> None:
         """Raise if a run could not be scored this way on that split."""

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Minibatch, Turn
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, Positive, Share, Whole
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
@@ -29,18 +29,18 @@ from parse_dg.training.team import ALONE, OF_A_SHARE, Team
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(Config):
     """How long, in what batches, how exactly."""
 
-    steps: int = 600
-    epochs: float | None = None
+    steps: Count = 600
+    epochs: Positive | None = None
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
-    batch_per_domain: int = 32
-    check_every: int = 50
+    batch_per_domain: Count = 32
+    check_every: Count = 50
     """Steps between two checks on the held-out images of the source domains."""
-    check_from: int = 0
+    check_from: Whole = 0
     """The step that checks are counted from; 1: the first step is a check, as in DomainBed."""
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     device: str = "auto"
     """`auto` takes CUDA where there is one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -48,15 +48,6 @@ class TrainingConfig:
     cuda_graph: bool = True
     """On CUDA the backbone's work is recorded once and replayed, which makes a step faster and changes nothing
     else."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "training")
-        for name in ("steps", "batch_per_domain", "check_every"):
-            require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "at least 1")
-        require(self.epochs is None or self.epochs > 0, "training.epochs", self.epochs, "positive, or none")
-        require(self.check_from >= 0, "training.check_from", self.check_from, "0 or more")
-        ok = 0 <= self.label_smoothing < 1
-        require(ok, "training.label_smoothing", self.label_smoothing, "between 0 and 1")
 
     def checks_at(self, step: int) -> bool:
         """Whether a check is due after a step."""

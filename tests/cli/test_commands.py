@@ -76,7 +76,7 @@ def test_algorithms_are_those_of_the_table(run: Run) -> None:
     assert (said.code, said.err) == (0, "")
     header, *rows = table(said.out)
     assert header == ["algorithm", "what it does", "published"]
-    assert rows == [[name, method.summary, method.reference] for name, (method, _) in ALGORITHMS.items()]
+    assert rows == [[name, method.summary, method.reference] for name, method in ALGORITHMS.items()]
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:
@@ -135,7 +135,20 @@ def test_the_defaults_that_help_says_are_those_of_the_code() -> None:
     assert (cli_export.FORMATS, cli_export.TOLERANCE) == (export.FORMATS, export.TOLERANCE)
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["train", "--seed", "x"], ["compact"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["train", "--nothing"],
+        ["train", "--seed", "x"],
+        ["evaluate"],
+        ["compact"],
+        ["compact", "a", "--threshold", "b"],
+        ["compact", "a", "--format", "html"],
+    ],
+    ids=" ".join,
+)
 def test_what_is_no_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)

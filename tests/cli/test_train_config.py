@@ -67,7 +67,12 @@ def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path)
     [
         ("{", "config.json is not valid JSON"),
         ("[]", "config.json: the configuration must be a section, found []"),
-        ('{"training": {"step": 1}}', "config.json: unknown configuration field 'training.step': valid are"),
+        (
+            '{"training": {"step": 1}}',
+            "config.json: unknown configuration field 'training.step': did you mean training.steps?",
+        ),
+        ('{"training": {"steps": 0}}', "config.json: training.steps must be at least 1, found 0"),
+        ('{"algorithm": {"name": "emr"}}', "config.json: unknown algorithm 'emr': valid are erm"),
     ],
 )
 def test_a_configuration_that_is_none(text: str, message: str, run: Run, tmp_path: Path) -> None:

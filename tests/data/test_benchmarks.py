@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.config import change
 from parse_dg.data import benchmarks, store
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.blueprints import benchmark as blueprints
@@ -213,26 +212,3 @@ def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_ow
 
 
 # configurations
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"benchmark": " "}, "data.benchmark must be a name or a path, found ' '"),
-        ({"image_size": 0}, "data.image_size must be from 1 to 4096, found 0"),
-        (
-            {"image_size": 224, "crop_from": 223},
-            "data.crop_from must be from data.image_size to 4096, or none, found 223",
-        ),
-    ],
-)
-def test_a_wrong_setting_is_named(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        DataConfig(**settings)
-    assert str(caught.value) == message
-
-
-def test_a_wrong_choice_is_named(tiny: Tiny) -> None:
-    with pytest.raises(InputError, match=r"unknown data.store 'sometimes': valid are auto, always, never"):
-        change(tiny(), {"data.store": "sometimes"})
-    assert change(tiny(), {"data.crop_from": "none"}).data.crop_from is None

@@ -9,13 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.runs.config import RunConfig
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -294,13 +292,6 @@ def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
 
 
 # configurations
-
-
-def test_a_wrong_setting_is_named() -> None:
-    with pytest.raises(InputError, match=r"unknown sampling.balance 'domains': valid are images, classes"):
-        change(RunConfig(), {"sampling.balance": "domains"})
-    with pytest.raises(InputError, match=r"sampling.replacement must be true or false, found 'maybe'"):
-        change(RunConfig(), {"sampling.replacement": "maybe"})
 
 
 @pytest.mark.parametrize("sampling", MODES, ids=str)

@@ -2,12 +2,10 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from parse_dg.config import change
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, Subset, hold_out, leaked, leave_one_out, seed_hash, whole
 from parse_dg.errors import InputError
@@ -97,23 +95,6 @@ def test_training_and_validation_are_disjoint_and_complete(benchmark: Benchmark,
 def test_an_unknown_target_is_refused_with_the_domains_there_are(benchmark: Benchmark) -> None:
     with pytest.raises(InputError, match="unknown domain of four 'skech': valid are art, cartoon, photo, sketch"):
         leave_one_out(benchmark, "skech", 0)
-
-
-@pytest.mark.parametrize("holdout", [0.0, 1.0, -0.2, float("nan")])
-def test_the_held_out_fraction_lies_between_0_and_1(holdout: float) -> None:
-    with pytest.raises(InputError, match=r"split\.holdout must be between 0 and 1, found"):
-        SplitConfig(holdout=holdout)
-
-
-@pytest.mark.parametrize(("field", "valid"), [("scheme", "holdout20, gvrt-split"), ("target_images", "all, in")])
-def test_an_unknown_choice_is_refused_with_those_there_are(field: str, valid: str) -> None:
-    with pytest.raises(InputError, match=f"unknown {field} 'other': valid are {valid}"):
-        change(SplitConfig(), {field: "other"})
-
-
-def test_a_seed_below_0_is_refused() -> None:
-    with pytest.raises(InputError, match=r"split\.seed must be 0 or more, or none, found -1"):
-        SplitConfig(seed=-1)
 
 
 # the target's own hold-out
@@ -246,23 +227,6 @@ def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -
 def test_a_benchmark_without_lists_is_refused(benchmark: Benchmark) -> None:
     with pytest.raises(InputError, match=r"needs the list train0 of cartoon; lists found: none: its folder has no"):
         leave_one_out(benchmark, "art", 0, LISTS)
-
-
-@pytest.mark.parametrize(
-    ("field", "message"),
-    [
-        (
-            {"target_images": "in"},
-            "split.target_images must be all, as gvrt-split has lists of its own, found 'in'",
-        ),
-        ({"validation_domain": "art"}, "split.validation_domain must be none, as gvrt-split has"),
-        ({"seed": 0}, "split.seed must be none, as gvrt-split has lists of its own, found 0"),
-    ],
-)
-def test_lists_leave_nothing_else_to_choose(field: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        SplitConfig(scheme="gvrt-split", **field)
-    assert str(error.value).startswith(message)
 
 
 # the same picture on both sides

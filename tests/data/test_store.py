@@ -250,7 +250,7 @@ def test_after_a_process_was_killed_the_next_goes_on(
         time.sleep(0.01)
     process.kill()
     process.join()
-    assert names(store_folder(manifest, SIZE)) == {"0.npy", "1.npy.making"}
+    assert names(store_folder(manifest, SIZE)) == {"0.npy", "1.npy.writing"}
     assert holds(open_store(manifest, SIZE), manifest)
     assert decoded == {image.path: 1 for image in manifest.images if image.domain > 0}
     assert names(store_folder(manifest, SIZE)) == WHOLE
@@ -333,9 +333,8 @@ def fail_writing(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after:
     monkeypatch.setattr(Path, "open", open_file)
 
 
-@pytest.mark.parametrize(
-    ("number", "name", "after"), [(errno.ENOSPC, "0.npy.making", 0), (errno.EDQUOT, "1.npy.making", 4)]
-)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(("name", "after"), [("0.npy.writing", 0), ("1.npy.writing", 0), ("1.npy.writing", 4)])
 def test_a_disk_that_fills_up_is_no_room(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path, number: int, name: str, after: int
 ) -> None:
@@ -354,7 +353,7 @@ def test_a_disk_that_fills_up_is_no_room(
 
 
 def test_a_disk_that_fails_is_one_line(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_writing(monkeypatch, "1.npy.making", errno.EIO, 3)
+    fail_writing(monkeypatch, "1.npy.writing", errno.EIO, 3)
     with pytest.raises(InputError) as caught:
         open_store(manifest, SIZE)
     folder = store_folder(manifest, SIZE)

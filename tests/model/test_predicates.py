@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig, spread_angles
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -281,27 +280,3 @@ def test_positive_parameters_stay_positive_wherever_training_takes_them() -> Non
 def test_target_angles_start_evenly_spread_inside_0_to_pi(count: int) -> None:
     angles = spread_angles(count).tolist()
     assert angles == pytest.approx([math.pi * (2 * i + 1) / (2 * count) for i in range(count)])
-
-
-@pytest.mark.parametrize("field", ["edge_softness", "edge_fade"])
-@pytest.mark.parametrize("value", [-0.5, math.nan])
-def test_a_negative_softness_is_refused_by_name_and_value(field: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"predicates\.{field} must be 0 or more, found {value}"):
-        PredicatesConfig(**{field: value})
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        "steepness",
-        "alignment_tolerance",
-        "near_tolerance",
-        "distance_tolerance",
-        "angle_tolerance",
-        "orientation_tolerance",
-    ],
-)
-@pytest.mark.parametrize("value", [0.0, -0.5, math.nan])
-def test_a_shape_that_is_not_positive_is_refused_by_name_and_value(field: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"predicates\.{field} must be positive, found {value}"):
-        PredicatesConfig(**{field: value})  # type: ignore[arg-type]

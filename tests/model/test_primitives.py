@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.primitives import (
     PrimitiveBottleneck,
     PrimitiveDescriptors,
@@ -157,11 +156,3 @@ def test_the_projection_is_the_convolution_it_is_kept_as(memory: torch.memory_fo
     expected = to_descriptors(bottleneck.projection(features), bottleneck.log_temperature.exp())
     for part, wanted in zip(bottleneck(features), expected, strict=True):
         torch.testing.assert_close(part, wanted, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("count", 0), ("count", -3), ("temperature", 0.0), ("temperature", -1.0)]
-)
-def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"primitives\.{field} must be .*found {value}"):
-        PrimitivesConfig(**{field: value})  # type: ignore[arg-type]

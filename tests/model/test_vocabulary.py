@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.predicates import PredicatesConfig
@@ -299,10 +298,3 @@ def test_merging_the_weights_of_equal_columns_leaves_every_score_unchanged() -> 
         merged[:, place[of_paper[column].key]] += weights[:, column]
     torch.testing.assert_close(merged.sum(1), torch.ones(3, dtype=torch.float64))
     torch.testing.assert_close(merged @ distinct, weights @ paper, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("field", ["triangle_angles", "turning_angles", "orientation_angles"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_fewer_than_one_angle_is_refused_by_name_and_value(field: str, value: int) -> None:
-    with pytest.raises(InputError, match=rf"vocabulary\.{field} must be at least 1, found {value}"):
-        VocabularyConfig(**{field: value})  # type: ignore[arg-type]

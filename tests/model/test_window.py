@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.primitives import (
     PrimitiveBottleneck,
     PrimitiveDescriptors,
@@ -188,15 +187,3 @@ def test_the_focus_travels_with_the_weights() -> None:
         assert torch.equal(part, wanted)
     assert trained.state_dict().keys() - bottleneck_of(None).state_dict().keys() == {"focus"}
     assert bottleneck_of(None).state_dict().keys() == {"projection.weight", "projection.bias", "log_temperature"}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("window", value) for value in (0.0, -1.5, 1e-30, math.inf, math.nan)),
-        *(("window_from", value) for value in (-0.1, 1.0, 2.0, math.nan)),
-    ],
-)
-def test_impossible_windows_are_refused_by_name_and_value(field: str, value: float) -> None:
-    with pytest.raises(InputError, match=rf"primitives\.{field} must be .*found {value}"):
-        PrimitivesConfig(**{field: value})  # type: ignore[arg-type]

@@ -148,6 +148,12 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "no list of methods": ("methods = 3", "methods must be a list, found 3"),
     "no seed": ('methods = "erm"\nseeds = []', "seeds must be a list of one or more"),
     "a seed that is true": ('methods = "erm"\nseeds = [true]', "seeds must be a whole number, found True"),
+    "seeds that are no list": ('methods = "erm"\nseeds = 3', "seeds must be a list, found 3"),
+    "a negative seed": ('methods = "erm"\nseeds = [-1]', r"seeds must be 0 or more, found \(-1,\)"),
+    "a seed twice": ('methods = "erm"\nseeds = [1, 1]', "seeds must be different from each other, found 1 twice"),
+    "no data": ('methods = "erm"\ndata = []', "data must be a list of one or more"),
+    "blank data": ('methods = "erm"\ndata = [" "]', "data must be a name or a path"),
+    "data twice": ('methods = "erm"\ndata = ["pacs", "pacs"]', "data must be different from each other"),
     "no target": ('methods = "erm"\ntargets = []', "targets of blueprints must be a list of one or more"),
     "an unknown key of data": ('methods = "erm"\n[data.pacs]\ntarget = "a"', "'target': valid are targets, set"),
     "data that is no table": (

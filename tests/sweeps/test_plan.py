@@ -313,6 +313,11 @@ def test_draws_of_domainbed_with_settings_of_its_fields_are_refused() -> None:
             {"settings": {"algorithm.dropout": 0.1}},
             r"algorithm.dropout in \[set\] is a field of erm and not of parse,",
         ),
+        (
+            {"settings": {"training.step": 1}},
+            "unknown configuration field 'training.step': did you mean training.steps",
+        ),
+        ({"grid": {"trainer.steps": (1,)}}, "'trainer.steps': did you mean training.steps"),
         ({"settings": {"training": 1}}, "erm on blueprints: training is a section, not a field"),
         (
             {"grid": {"training.steps": (5, 0)}},

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from parse_dg.config import change
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
 from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
@@ -55,18 +54,6 @@ def test_what_does_not(protocol: ProtocolConfig, split: SplitConfig, message: st
         protocol.check_against(split)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("field", "valid"),
-    [
-        ("selection", "training-domain, leave-one-domain-out, oracle"),
-        ("checks", "validation, target, everything"),
-    ],
-)
-def test_an_unknown_rule_is_refused_with_those_there_are(field: str, valid: str) -> None:
-    with pytest.raises(InputError, match=f"unknown {field} 'best': valid are {valid}"):
-        change(ProtocolConfig(), {field: "best"})
 
 
 # in words

@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from parse_dg.config import Config, Probability, Rule, Whole
 from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, RandAugmentDraws, draw_randaugment, randaugment
 from parse_dg.errors import InputError
 
@@ -31,39 +32,36 @@ CPU_PIXELS = 4 * 224 * 224
 _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4, 4/3]
 
 
+AREA = Rule("two shares that ascend, above 0 and at most 1", lambda shares: 0 < shares[0] <= shares[1] <= 1)
+MAGNITUDE = Rule(f"from 0 to {MAGNITUDE_BINS - 1}", lambda value: 0 <= value < MAGNITUDE_BINS)
+
+
 @dataclass(frozen=True, kw_only=True)
-class AugmentConfig:
+class AugmentConfig(Config):
     """What is done to a training batch; each step has a value that turns it off.
 
     Jitter of strength j draws the factors of brightness, contrast and saturation from [1 - j, 1 + j], and the
     shift of hue from [-j, j] turns of the colour circle.
     """
 
-    crop_scale: tuple[float, float] = (0.7, 1.0)  # the crop's share of the area, in (0, 1]; (1, 1): no crop
-    flip: float = 0.5  # probability of a horizontal flip
-    jitter: float = 0.3  # strength, in [0, 1]; 0: none
-    grayscale: float = 0.1  # probability of losing all colour
-    randaugment_ops: int = 0  # RandAugment operations on each image; 0: none
-    randaugment_magnitude: int = 9  # of them all, from 0 to 30
-    per_image: bool = False  # the classic path: one original after another, by Pillow, on the CPU
+    crop_scale: Annotated[tuple[float, float], AREA] = (0.7, 1.0)
+    """The smallest and the largest share of the area that a crop has; (1, 1): no crop."""
+    flip: Probability = 0.5
+    """Probability of a horizontal flip."""
+    jitter: Probability = 0.3
+    """Strength; 0: none."""
+    grayscale: Probability = 0.1
+    """Probability of losing all colour."""
+    randaugment_ops: Whole = 0
+    """RandAugment operations on each image; 0: none."""
+    randaugment_magnitude: Annotated[int, MAGNITUDE] = 9
+    """Of all RandAugment operations."""
+    per_image: bool = False
+    """The classic path: one original after another, by Pillow, on the CPU."""
 
-    def __post_init__(self) -> None:
-        low, high = self.crop_scale
-        if not 0 < low <= high <= 1:
-            raise InputError(f"crop_scale is {self.crop_scale}: expected (low, high) with 0 < low <= high <= 1")
-        for name in ("flip", "jitter", "grayscale"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise InputError(f"{name} is {value}: expected a number in [0, 1]")
-        if self.randaugment_ops < 0:
-            raise InputError(f"randaugment_ops is {self.randaugment_ops}: expected a whole number >= 0")
-        if not 0 <= self.randaugment_magnitude < MAGNITUDE_BINS:
-            raise InputError(
-                f"randaugment_magnitude is {self.randaugment_magnitude}: "
-                f"expected a whole number in [0, {MAGNITUDE_BINS - 1}]"
-            )
-        if self.per_image and self.randaugment_ops:
-            raise InputError("RandAugment works on whole batches: with per_image=true, randaugment_ops must be 0")
+    def check(self) -> None:
+        whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
+        self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
 
 
 class AugmentDraws(NamedTuple):

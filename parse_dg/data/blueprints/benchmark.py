@@ -9,11 +9,13 @@ does not depend on how many others are made.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, radians, sin
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from parse_dg.config import Config, Count, Rule
 from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
 from parse_dg.data.blueprints.drawing import parts_alone as draw_parts_alone
 from parse_dg.errors import InputError, unknown
@@ -103,18 +105,13 @@ _NOUNS = {"photo": "photo", "cartoon": "cartoon", "sketch": "sketch", "paint": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlueprintsConfig:
-    """Which images: `seed` in [0, 2^32), `images_per_class` for every class in every domain."""
+class BlueprintsConfig(Config):
+    """Which images are drawn."""
 
-    seed: int = 0
-    images_per_class: int = 240
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise InputError(f"seed is {self.seed!r}: valid are whole numbers from 0 to {2**32 - 1}")
-        count = self.images_per_class
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError(f"images_per_class is {count!r}: valid are whole numbers from 1")
+    seed: Annotated[int, Rule(f"from 0 to {2**32 - 1}", lambda value: 0 <= value < 2**32)] = 0
+    """Of every draw: other layouts, sizes and colours."""
+    images_per_class: Count = 240
+    """For every class in every domain."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from parse_dg.config import Config, Rule
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import SHAPES, Backbone, Bottleneck, ResNet, StrideAt
@@ -31,12 +32,12 @@ HEADS = ("fc.", "head.", "classifier.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackboneConfig:
+class BackboneConfig(Config):
     """Which network, from which weights."""
 
     name: str = "small"
     """`small` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME` or `timm:NAME`."""
-    weights: str | None = None
+    weights: Annotated[str, Rule("a file or imagenet", bool)] | None = None
     """None: a random start. A `.safetensors`, `.pth` or `.pt` file. `imagenet`: torchvision's published
     IMAGENET1K_V1 file, for `resnet18` and `resnet50`; that ResNet-50 is v1.5 (`stride_at="3x3"`)."""
     stride_at: StrideAt = "3x3"
@@ -47,27 +48,15 @@ class BackboneConfig:
     freeze_batchnorm: bool = False
     """BatchNorm statistics stay as loaded, also in training; weight and bias still train."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         library, _, model = self.name.partition(":")
         adapted = library in ADAPTERS and bool(model)
         if self.name not in SHAPES and not adapted:
             raise unknown("backbone", self.name, [*SHAPES, *(f"{library}:NAME" for library in ADAPTERS)])
-        if self.stride_at not in get_args(StrideAt):
-            raise unknown("backbone.stride_at", self.stride_at, get_args(StrideAt))
-        if self.last_stride not in (1, 2):
-            raise InputError(f"backbone.last_stride must be 1 or 2, found {self.last_stride}")
-        if self.stride_at != "3x3" and (adapted or SHAPES[self.name].block is not Bottleneck):
-            raise InputError(
-                f"backbone.stride_at={self.stride_at!r} is for the bottleneck blocks of resnet50, "
-                f"not for {self.name}: leave it at '3x3'"
-            )
-        if self.last_stride != 2 and adapted:
-            raise InputError(
-                f"backbone.last_stride={self.last_stride} is for {', '.join(SHAPES)}, "
-                f"not for {self.name}: leave it at 2"
-            )
-        if self.weights == "":
-            raise InputError("backbone.weights is empty: give a file, 'imagenet' or nothing (a random start)")
+        fits = self.stride_at == "3x3" or (not adapted and SHAPES[self.name].block is Bottleneck)
+        self.require(fits, "stride_at", f"3x3 for {self.name}: first_1x1 is for the bottleneck blocks of resnet50")
+        fits = self.last_stride == 2 or not adapted
+        self.require(fits, "last_stride", f"2 for {self.name}: 1 is for {', '.join(SHAPES)}")
 
 
 def build_backbone(

@@ -9,14 +9,16 @@ Letters: B batch, C channels, H W map.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.errors import InputError, unknown
+from parse_dg.config import Config, Positive, Probability, Rule
+from parse_dg.errors import InputError
 
+STAGES = Rule("different stages out of 1 to 4", lambda stages: len(stages) == len(set(stages) & {1, 2, 3, 4}))
 Mode = Literal["random", "crossdomain"]
 Draw = tuple[Tensor, Tensor] | None
 """λ and the partner of each sample of a batch; None leaves the batch alone."""
@@ -25,27 +27,17 @@ Everyone = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixStyleConfig:
+class MixStyleConfig(Config):
     """Where and how strongly styles are mixed; the defaults are the authors' advice for one fixed setting."""
 
-    stages: tuple[int, ...] = (1, 2)
+    stages: Annotated[tuple[int, ...], STAGES] = (1, 2)
     """After which residual stages, out of 1 to 4; () turns it off."""
-    probability: float = 0.5
+    probability: Probability = 0.5
     """Chance that a batch is mixed at all, drawn anew at every stage; in [0, 1]."""
-    alpha: float = 0.1
+    alpha: Positive = 0.1
     """λ ~ Beta(alpha, alpha), one a sample; a small alpha keeps λ near 0 or 1."""
     mode: Mode = "random"
     """`random`: any partner. `crossdomain`: one from the other half, for batches [domain a | domain b]."""
-
-    def __post_init__(self) -> None:
-        if len(set(self.stages)) != len(self.stages) or not set(self.stages) <= {1, 2, 3, 4}:
-            raise InputError(f"mixstyle.stages must be different stages out of 1 to 4, found {self.stages}")
-        if not 0 <= self.probability <= 1:
-            raise InputError(f"mixstyle.probability must be between 0 and 1, found {self.probability}")
-        if not 0 < self.alpha < float("inf"):
-            raise InputError(f"mixstyle.alpha must be positive and finite, found {self.alpha}")
-        if self.mode not in get_args(Mode):
-            raise unknown("mixstyle.mode", self.mode, get_args(Mode))
 
 
 class MixStyle(nn.Module):

@@ -75,12 +75,6 @@ def test_global_randomness_is_neither_used_nor_touched() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="unknown domain 'clipart': valid are photo, cartoon, sketch, paint"):
         bp.generate_domain("clipart", BlueprintsConfig(images_per_class=1))
-    for bad in (0, -1):
-        with pytest.raises(InputError, match="images_per_class"):
-            BlueprintsConfig(images_per_class=bad)
-    for bad in (-1, 2**32):
-        with pytest.raises(InputError, match="seed"):
-            BlueprintsConfig(seed=bad)
     with pytest.raises(InputError, match="label is 8: valid are 0 to 7"):
         bp.sample_example("photo", 8, 0, BlueprintsConfig())
     with pytest.raises(InputError, match="index is -1"):

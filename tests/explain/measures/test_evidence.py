@@ -70,7 +70,7 @@ def test_a_window_moves_the_centre_and_not_the_map_it_is_held_against(tiny: Tiny
     maps[1, :, 4:], maps[1, 4, 0] = 40.0, 41.0
     subset = Subset(open_benchmark(tiny().data).domain("photo"), np.arange(2))
     model = placed_model(maps, window=1.0)
-    bottleneck = model.parse().network.bottleneck
+    bottleneck = model.parse_network().bottleneck
     whole = locate(placed_model(maps), subset)
     before = locate(model, subset)
     assert torch.equal(before.heat_at_centre, whole.heat_at_centre)  # the window has not begun to close in

@@ -186,13 +186,15 @@ def test_frozen_statistics_stay_and_affine_trains() -> None:
         ),
         ({"name": "timm:"}, "unknown backbone 'timm:'"),
         ({"name": "small:x"}, "unknown backbone"),
-        ({"stride_at": "first_1x1"}, "bottleneck blocks of resnet50, not for small"),
-        ({"name": "timm:x", "stride_at": "first_1x1"}, "not for timm:x"),
+        (
+            {"stride_at": "first_1x1"},
+            "^stride_at must be 3x3 for small: first_1x1 is for the bottleneck blocks of resnet50",
+        ),
+        ({"name": "timm:x", "stride_at": "first_1x1"}, "3x3 for timm:x"),
         (
             {"name": "timm:x", "last_stride": 1},
-            "last_stride=1 is for small, local, resnet18, resnet50, not for timm:x",
+            "last_stride must be 2 for timm:x: 1 is for small, local, resnet18, resnet50, found 1",
         ),
-        ({"weights": ""}, "backbone.weights is empty"),
     ],
 )
 def test_configuration_is_checked(options: dict[str, object], message: str) -> None:

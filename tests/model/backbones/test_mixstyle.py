@@ -140,18 +140,3 @@ def test_draws_in_the_documented_order() -> None:
 def test_training_needs_a_generator() -> None:
     with pytest.raises(ValueError, match=r"needs a CPU torch.Generator while training, found none"):
         MixStyle(MixStyleConfig())(batch(2, 1, 2, 2), None)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stages": (0,)}, "stages out of 1 to 4, found"),
-        ({"stages": (1, 1)}, "different stages"),
-        ({"probability": 1.5}, "between 0 and 1, found 1.5"),
-        ({"alpha": 0.0}, "positive and finite, found 0"),
-        ({"alpha": math.nan}, "positive and finite, found nan"),
-    ],
-)
-def test_configuration_is_checked(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        MixStyleConfig(**options)
