@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Count, NotNegative, Share, at_least
+from parse_dg.config import Config, Count, Fraction, NotNegative, at_least
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
@@ -36,7 +36,7 @@ class AdversarialConfig(Config):
     """Steps of the discriminator for each step of the network; the batches are shared out between them."""
     gradient_penalty: NotNegative = 0.0
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: Share = 0.5
+    beta1: Fraction = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
     width: Count = 256
     """Of the discriminator's hidden layers."""
@@ -46,7 +46,7 @@ class AdversarialConfig(Config):
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
+from parse_dg.config import Config, Fraction, NotNegative
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 
@@ -27,7 +27,7 @@ class CoralConfig(Config):
     name: ClassVar[str] = "coral"
     gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

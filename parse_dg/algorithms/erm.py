@@ -11,7 +11,7 @@ import torch
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Share
+from parse_dg.config import Config, Fraction
 from parse_dg.model.backbones.backbone import Backbone
 
 
@@ -20,7 +20,7 @@ class ErmConfig(Config):
     """Settings of ERM."""
 
     name: ClassVar[str] = "erm"
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Share, Whole
+from parse_dg.config import Config, Fraction, Whole
 from parse_dg.model.backbones.backbone import Backbone
 
 
@@ -22,7 +22,7 @@ class ErmPlusPlusConfig(Config):
     """Settings of ERM++."""
 
     name: ClassVar[str] = "erm_plus_plus"
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
     linear_steps: Whole = 500
     """The head alone moves in the first steps: in one more than this, as in the authors' program."""

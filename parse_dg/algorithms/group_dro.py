@@ -16,7 +16,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
+from parse_dg.config import Config, Fraction, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 
 
@@ -30,7 +30,7 @@ class GroupDroConfig(Config):
     divide: bool = False
     """Whether the loss is divided by the number of domains once more, as the first published code did. Adam hardly
     notices; weight decay weighs more."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

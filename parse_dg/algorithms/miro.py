@@ -12,7 +12,7 @@ from torch import nn
 
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import NotNegative, Share
+from parse_dg.config import Fraction, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
@@ -45,7 +45,7 @@ class MiroConfig(MutualInformationConfig):
     name: ClassVar[str] = "miro"
     weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Positive, Share
+from parse_dg.config import Config, Fraction, Positive
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import draw_beta
 
@@ -27,7 +27,7 @@ class MixupConfig(Config):
     name: ClassVar[str] = "mixup"
     alpha: Positive = 0.2
     """λ ~ Beta(alpha, alpha), one a pair of domains; a small alpha keeps λ near 0 or 1."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

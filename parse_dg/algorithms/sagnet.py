@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Group, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
+from parse_dg.config import Config, Fraction, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
@@ -31,7 +31,7 @@ class SagNetConfig(Config):
     name: ClassVar[str] = "sagnet"
     weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

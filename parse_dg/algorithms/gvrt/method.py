@@ -19,7 +19,7 @@ from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikel
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Count, NotNegative, Share, at_least
+from parse_dg.config import Config, Count, Fraction, NotNegative, at_least
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
@@ -32,7 +32,7 @@ class GvrtConfig(Config):
     """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
 
     name: ClassVar[str] = "gvrt"
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
     encoder: EncoderName = "trained"
     """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
