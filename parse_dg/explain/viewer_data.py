@@ -15,6 +15,7 @@ from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
 from parse_dg.explain.explanation import Reading, Relation, places_of
+from parse_dg.model.predicate import PREDICATES
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""
@@ -78,6 +79,12 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
     }
 
 
+def drawing_of(predicate: str, primitives: tuple[int, ...]) -> dict[str, Any]:
+    """What the viewer draws of a relation, in the colour of its family: marks such as ["arrow", 3, 11]."""
+    found = PREDICATES[predicate]
+    return {"family": found.family, "marks": [list(mark) for mark in found.draw(primitives)]}
+
+
 def data_uri(pixels: Pixels) -> str:
     """An image as `data:`: PNG where that is short, so that no pixel of a small image changes; else JPEG."""
     image, png = Image.fromarray(pixels), io.BytesIO()
@@ -118,6 +125,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         "score": _short(float(contributions.sum())),
         "relations": [
             {field: _short(value) if field in numbers else value for field, value in each.to_dict().items()}
+            | drawing_of(each.predicate, each.primitives)
             for each in shown
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},

@@ -94,11 +94,20 @@ class CaseRest(ResponseModel):
     contribution: float
 
 
+class DrawnRelation(RelationData):
+    """One relation, with what the viewer draws of it."""
+
+    family: str = Field(description="presence, binary, ternary or quaternary", examples=["binary"])
+    marks: list[list[str | int]] = Field(
+        description="what to draw: its kind, then the primitives", examples=[[["arrow", 3, 11]]]
+    )
+
+
 class CaseExplanation(ResponseModel):
     """The score of one class as a sum: the largest relations, and the rest."""
 
     score: float
-    relations: list[RelationData]
+    relations: list[DrawnRelation]
     rest: CaseRest
 
 

@@ -12,7 +12,7 @@ import pytest
 from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
-from parse_dg.explain.viewer_data import data_uri
+from parse_dg.explain.viewer_data import data_uri, drawing_of
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -50,6 +50,7 @@ def relation(predicate: str, *primitives: int, words: str = "words") -> dict[str
         "name": predicate,
         "predicate": predicate,
         "primitives": list(primitives),
+        **drawing_of(predicate, primitives),
         **numbers,
     }
 

@@ -88,8 +88,8 @@ def test_a_run_whose_images_are_gone_is_compared_on_noise(run: Run, erm_run: Pat
     ("arguments", "fragment"),
     [
         (["--heatmaps"], "this needs a model of parse, found one of erm"),
-        (["--out", "m.pt2"], "expected a .onnx file"),
-        (["--format", "torch", "--out", "m.onnx"], "expected a .pt2 file"),
+        (["--out", "m.pt2"], "a name that ends in .onnx"),
+        (["--format", "torch", "--out", "m.onnx"], "a name that ends in .pt2"),
         (["--out", "nowhere/m.onnx"], "in a folder that is there"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -106,7 +106,7 @@ def test_what_differs_is_said_and_not_written(run: Run, parse_copy: Path, monkey
     def damaged(*given: Any) -> Any:
         small, report = original(*given)
         with torch.no_grad():
-            small.parse().network.structure.composition.weight[0, 0] += 5
+            small.parse_network().structure.composition.weight[0, 0] += 5
         return small, report
 
     before = snapshot(parse_copy)

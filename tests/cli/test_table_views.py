@@ -235,6 +235,6 @@ def test_help_names_every_view(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mistakes_in_views(run: Run, runs: Path) -> None:
     assert_refused(run("table", "runs", "--view", "best"), "unknown view 'best': valid are main, ablation, k, comp")
     assert_refused(run("table", "runs", "--plot", "k.png"), "it goes with --view k, found --view main")
-    assert_refused(run("table", "runs", "--view", "k", "--plot", "k.gif"), "ends in .png, .svg or .pdf")
+    assert_refused(run("table", "runs", "--view", "k", "--plot", "k.gif"), "ends in .png or .svg or .pdf")
     assert_refused(run("table", "runs", "--view", "compaction", "--compare"), "goes without --compare")
     assert_refused(run("table", "--published", "--view", "k"), "ways to look at runs")

@@ -233,8 +233,8 @@ def test_an_interruption_before_the_index_costs_nothing(manifest: Manifest, deco
 def test_leftovers_are_removed(manifest: Manifest) -> None:
     folder = store_folder(manifest, SIZE)
     folder.mkdir(parents=True)
-    (folder / "1.npy.making").write_bytes(b"half")
-    (folder / "index.json.making").write_bytes(b"{")
+    (folder / "1.npy.writing").write_bytes(b"half")
+    (folder / "index.json.writing").write_bytes(b"{")
     assert holds(open_store(manifest, SIZE), manifest)
     assert names(folder) == WHOLE
 
@@ -298,7 +298,7 @@ def test_after_a_process_was_killed_the_next_goes_on(
         time.sleep(0.01)
     process.kill()
     process.join()
-    assert names(store_folder(manifest, SIZE)) == {"0.npy", "1.npy.making"}
+    assert names(store_folder(manifest, SIZE)) == {"0.npy", "1.npy.writing"}
     assert holds(open_store(manifest, SIZE), manifest)
     assert decoded == {image.path: 1 for image in manifest.images if image.domain > 0}
     assert names(store_folder(manifest, SIZE)) == WHOLE
@@ -407,7 +407,7 @@ def fail_writing(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize(("name", "after"), [("0.npy.making", 0), ("1.npy.making", 0), ("1.npy.making", 4)])
+@pytest.mark.parametrize(("name", "after"), [("0.npy.writing", 0), ("1.npy.writing", 0), ("1.npy.writing", 4)])
 def test_a_disk_that_fills_up_is_no_room(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path, number: int, name: str, after: int
 ) -> None:
@@ -438,7 +438,7 @@ def test_a_disk_that_is_found_full_at_the_end_is_no_room(
 
 
 def test_a_disk_that_fails_is_one_line(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_writing(monkeypatch, "1.npy.making", errno.EIO, 3)
+    fail_writing(monkeypatch, "1.npy.writing", errno.EIO, 3)
     with pytest.raises(InputError) as caught:
         open_store(manifest, SIZE)
     folder = store_folder(manifest, SIZE)
@@ -463,13 +463,13 @@ def test_a_lock_that_cannot_be_made_is_one_line(manifest: Manifest) -> None:
         open_store(manifest, SIZE)
 
 
-@pytest.mark.parametrize("name", ["unlink", "mkdir", "rename"])
+@pytest.mark.parametrize("name", ["unlink", "mkdir", "replace"])
 def test_a_folder_one_may_not_write_is_one_line(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = store_folder(manifest, SIZE)
     folder.mkdir(parents=True)
-    (folder / "1.npy.making").touch()
+    (folder / "1.npy.writing").touch()
 
     def denied(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")

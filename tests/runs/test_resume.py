@@ -16,8 +16,9 @@ import torch
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.files import write_json
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import BusyError, hold, write_json
+from parse_dg.runs.folder import BusyError, hold
 from parse_dg.runs.run import execute
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint

@@ -8,7 +8,8 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
-from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
+from parse_dg.files import write_json
+from parse_dg.runs.folder import OF_A_RESULT, hold
 from parse_dg.sweeps import loop as sweep
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep

@@ -67,10 +67,12 @@ def as_json(found: Sequence[Section]) -> str:
 
 
 def as_page() -> str:
-    """docs/configuration.md: the sections of every run, then those of every method."""
+    """docs/configuration.md: the sections of every run, then those of every method of the package."""
     common = [section for section in sections(RunConfig()) if section.path.partition(".")[0] != "algorithm"]
     parts = [INTRODUCTION, *(_as_markdown(section, section.path or ITSELF) for section in common)]
-    for name, (_, kind) in ALGORITHMS.items():
+    for name, kind in ALGORITHMS.items():
+        if not kind.__module__.startswith("parse_dg."):  # a plug-in's
+            continue
         own = below("algorithm", list(sections(replace(RunConfig(), algorithm=kind()))))
         parts += [_as_markdown(section, f"{section.path} of {name}") for section in own]
     return "\n".join(parts)

@@ -5,12 +5,6 @@
 "use strict";
 
 window.ParseViewer = (() => {
-  const FAMILY = {
-    has: "presence",
-    above: "binary", left: "binary", h_align: "binary", v_align: "binary", near: "binary", contains: "binary",
-    tri: "ternary", turn: "ternary",
-    orient: "quaternary", eqdist: "quaternary",
-  };
   const AT_REST = 3; // so many relations are drawn while none is chosen
   const CLASSES = 5; // so many classes are listed, and those that are explained
 
@@ -176,7 +170,7 @@ window.ParseViewer = (() => {
       const list = group("pv-relations", "Relations, the largest contribution first", "ol");
       const widest = Math.max(...relations.map((each) => each.weight), 1e-9);
       this.relations = relations.map((relation, index) => {
-        const button = make("button", `pv-relation pv-${FAMILY[relation.predicate] || "binary"}`);
+        const button = make("button", `pv-relation pv-${relation.family}`);
         button.type = "button";
         button.dataset.index = index;
         button.append(make("span", "pv-said", relation.words));
@@ -267,7 +261,7 @@ window.ParseViewer = (() => {
       this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
       this.root.classList.toggle("pv-heated", place !== null);
       ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, FAMILY });
+      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size });
       this.say(relation, place, drawn.length, measured);
     }
 

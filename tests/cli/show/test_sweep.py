@@ -10,10 +10,11 @@ from rich.console import Console
 from parse_dg.cli.show import sweep as display
 from parse_dg.cli.show.sweep import SweepView, clock, print_plan, print_report, sweep_display
 from parse_dg.config import to_dict
-from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
+from parse_dg.files import is_locked, write_json
+from parse_dg.runs.folder import LOCK, OF_A_RESULT, hold
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
-from parse_dg.sweeps.state import RunProgress, is_busy, read_progress, read_state
+from parse_dg.sweeps.state import RunProgress, read_progress, read_state
 from tests.conftest import Tiny
 
 
@@ -81,9 +82,9 @@ def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
     assert read_state(job) == "unfinished"
     assert not job.folder.exists()  # looking leaves nothing behind
     with hold(job.folder):
-        assert is_busy(job.folder)
+        assert is_locked(job.folder / LOCK)
         assert read_state(job) == "busy"
-    assert not is_busy(job.folder)
+    assert not is_locked(job.folder / LOCK)
     assert read_state(job) == "unfinished"
     finish(job, 1)
     assert read_state(job) == "finished"

@@ -14,6 +14,7 @@ from parse_dg.data.blueprints import benchmark as blueprints
 from parse_dg.data.blueprints import store
 from parse_dg.data.blueprints.benchmark import DOMAINS, BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.blueprints.store import StoredBlueprints, open_blueprints
+from parse_dg.errors import InputError
 from parse_dg.files import cache_folder
 
 SMALL = BlueprintsConfig(seed=0, images_per_class=1)
@@ -85,7 +86,7 @@ def test_a_reader_that_changes_its_labels_changes_nobody_elses() -> None:
 # whole or not there
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("domain", [DOMAINS[0], DOMAINS[-1]])
 def test_an_interrupted_build_leaves_nothing(
     interruption: type[BaseException], domain: str, own: Path, draw_with: Patch
@@ -108,7 +109,7 @@ def test_a_build_that_fails_while_writing_leaves_nothing(own: Path, monkeypatch:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(InputError, match=r"\(no space left on device\): set PARSE_DG_CACHE"):
         open_blueprints(SMALL)
     assert list(own.iterdir()) == []
 
@@ -117,7 +118,7 @@ def test_nothing_can_be_read_before_the_build_is_complete(own: Path, draw_with: 
     seen: list[list[Path]] = []
 
     def watched(*arguments: Any) -> BlueprintsDomain:
-        seen.append([path for path in own.iterdir() if "making" not in path.name])
+        seen.append([path for path in own.iterdir() if "writing" not in path.name])
         return generate_domain(*arguments)
 
     draw_with(watched)

@@ -360,8 +360,8 @@ def test_nothing_can_be_read_before_all_is_there(tmp_path: Path, there: Path) ->
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path, there: Path) -> None:
-    (there / "data.unpacking/old").mkdir(parents=True)
-    (there / "data.unpacking/old/file").write_text("half")
+    (there / "data.writing/old").mkdir(parents=True)
+    (there / "data.writing/old/file").write_text("half")
     (there / "data.unpacking.lock").touch()
     extract([write(tmp_path / "a.tar")], there / "data")
     assert {path.name for path in there.iterdir()} == {"data"}

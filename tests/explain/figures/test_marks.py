@@ -5,7 +5,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from parse_dg.explain.figures.marks import edges_of, give_way, mark_primitives, pixels_of, show_faint, zoom_on
+from parse_dg.explain.explanation import Relation
+from parse_dg.explain.figures.marks import give_way, mark_primitives, mark_relation, pixels_of, show_faint, zoom_on
 from parse_dg.model.paper_predicates import PAPER
 from tests.explain.figures.test_explanation import noise
 
@@ -76,9 +77,13 @@ def test_corners_are_aligned() -> None:
 
 
 def test_every_predicate_has_its_edges() -> None:
-    points = [np.array([float(k), 0.0]) for k in range(4)]
-    found = {each.name: edges_of(each.name, points) for each in PAPER}
-    ends = {name: [(int(a[0]), int(b[0])) for a, b, _ in edges] for name, edges in found.items()}
+    places, found = np.array([[float(k), 0.0] for k in range(4)]), {}
+    for each in PAPER:
+        axes = Figure((2, 2)).add_axes((0, 0, 1, 1))
+        mark_relation(axes, Relation("", "", each.name, tuple(range(each.arity)), 1.0, 1.0), places, "red")
+        found[each.name] = axes.texts
+        assert len(axes.lines) == (each.name == "has")  # the ring
+    ends = {name: [(round(e.xyann[0]), round(e.xy[0])) for e in edges] for name, edges in found.items()}
     assert ends == {
         "has": [],
         **{name: [(0, 1)] for name in ("above", "left", "h_align", "v_align", "near", "contains")},
@@ -87,5 +92,5 @@ def test_every_predicate_has_its_edges() -> None:
         "orient": [(0, 1), (2, 3)],
         "eqdist": [(0, 1), (2, 3)],
     }
-    headed = {name for name, edges in found.items() if any(style == "-|>" for *_, style in edges)}
+    headed = {name for name, edges in found.items() if any("-|>" in e.arrowprops["arrowstyle"] for e in edges)}
     assert headed == {"above", "left", "contains", "turn", "orient"}

@@ -209,7 +209,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing(report: Report, tmp_path: 
 @pytest.mark.parametrize("name", ["config.json", "report", "folder.html", "missing/report.html"])
 def test_a_bad_place_is_refused_before_any_work(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(InputError, match=r"expected a name that ends in \.html, in a folder"):
+    with pytest.raises(InputError, match=r"expected a name that ends in \.html or \.htm, in a folder"):
         check_place(tmp_path / name)
     check_place(tmp_path / "report.html")
 

@@ -191,8 +191,8 @@ def test_processes_save_and_end_when_the_launcher_is_killed(fake: Fake, job: Job
 import signal, time
 from pathlib import Path
 from parse_dg.config import from_dict
+from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_json
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
