@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.config import Config, Positive, from_dict, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
+from parse_dg.files import whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.network import ParseNetwork
@@ -51,7 +52,7 @@ class Model:
     """A trained classifier in evaluation mode, and what it was built from."""
 
     spec: ModelSpec
-    algorithm: Algorithm
+    algorithm: Algorithm = field(repr=False)
 
     @property
     def compact(self) -> bool:
@@ -95,12 +96,11 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
 
 
 def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
-    """Write the model under a temporary name, then rename: the file is whole or not there."""
+    """Write the model, whole or not at all."""
     # One entry only: the order of several would change from one writing to the next.
     metadata = {METADATA: json.dumps({"format": FORMAT, "model": with_needs(to_dict(spec))}, sort_keys=True)}
-    temporary = path.with_name(f"{path.name}.writing")
-    save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
 
 
 def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:

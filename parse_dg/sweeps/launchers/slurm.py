@@ -19,8 +19,9 @@ from shlex import join, quote
 
 from parse_dg.config import require, to_dict
 from parse_dg.errors import InputError
+from parse_dg.files import whole_file, write_json
 from parse_dg.plugins import as_options, handed_on
-from parse_dg.runs.folder import read_finished, write_json, writing_to
+from parse_dg.runs.folder import read_finished, writing_to
 from parse_dg.sweeps.jobs import Job
 from parse_dg.wording import plural
 
@@ -183,8 +184,6 @@ def _write_config(job: Job, configs: Path) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole, or not at all."""
-    temporary = path.with_name(f"{path.name}.writing")
-    temporary.write_text(text, errors="surrogateescape")
-    temporary.chmod(0o755)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_text(text, errors="surrogateescape")
+        temporary.chmod(0o755)
