@@ -179,7 +179,7 @@ class Reading:
 
 def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -> Explanation:
     """Explain the score of class `of` (default: the predicted one) on one image: a path, a Pillow image, an array
-    H × W × 3 or a tensor 3 × H × W of uint8, of any size.
+    H × W × 3 or a tensor 3 × H × W, uint8 or floats in [0, 1], of any size.
     """
     return read_image(model, image).explain(of)
 
@@ -194,7 +194,7 @@ def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
 def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
     """The readings of some RGB images, values 0 to 255 and of the model's size, in one pass of the network."""
     model = model_of(model)
-    network = model.parse().network
+    network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
     if not output.logits.isfinite().all():

@@ -15,6 +15,7 @@ from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
 from parse_dg.explain.explanation import Reading, Relation, places_of
+from parse_dg.model.predicate import PREDICATES
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""
@@ -47,7 +48,7 @@ def parse_case(
         "image": data_uri(pixels),
         "truth": truth,
         "predicted": reading.predicted,
-        "classes": [
+        "top": [
             {"name": reading.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
             for c in ranked
             if c in named
@@ -67,8 +68,8 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
         "title": title,
         "image": data_uri(pixels),
         "truth": truth,
-        "predicted": prediction.class_name,
-        "classes": [
+        "predicted": prediction.predicted,
+        "top": [
             {"name": name, "probability": _short(probability), "score": None}
             for name, probability in prediction.top
         ],
@@ -76,6 +77,12 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
         "places": [],
         "heatmaps": None,
     }
+
+
+def drawing_of(predicate: str, primitives: tuple[int, ...]) -> dict[str, Any]:
+    """What the viewer draws of a relation, in the colour of its family: marks such as ["arrow", 3, 11]."""
+    found = PREDICATES[predicate]
+    return {"family": found.family, "marks": [list(mark) for mark in found.draw(primitives)]}
 
 
 def data_uri(pixels: Pixels) -> str:
@@ -118,6 +125,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         "score": _short(float(contributions.sum())),
         "relations": [
             {field: _short(value) if field in numbers else value for field, value in each.to_dict().items()}
+            | drawing_of(each.predicate, each.primitives)
             for each in shown
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from parse_dg.algorithms.gvrt.method import Gvrt
 from parse_dg.config import require
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
@@ -34,10 +33,10 @@ class Description:
     """Its domain, where it is of the run's benchmark."""
     index: int | None = None
     """Its position in the domain."""
-    true_class: str | None = None
+    truth: str | None = None
     """None: not known."""
-    predicted_class: str
-    argued_class: str
+    predicted: str
+    argued: str
     """The class that the sentence argues for: the predicted one, unless another was asked for."""
     sentence: str
     """What the model writes."""
@@ -92,13 +91,12 @@ class _Writer:
     """The model of a run, asked about one batch after another."""
 
     def __init__(self, folder: Path, config: RunConfig, argued: str | None, device_name: str):
-        if config.algorithm.name != "gvrt":
+        if not config.algorithm.writes_sentences:
             raise InputError(
                 f"{folder} is a run of {config.algorithm.name}: only gvrt puts images in words, train it with "
                 "`parse-dg train --algorithm gvrt`"
             )
         model = load_model(folder)
-        assert isinstance(model.algorithm, Gvrt)
         self.model, self.algorithm = model, model.algorithm
         self.classes, self.image_size = model.spec.classes, model.spec.image_size
         self.argued = None if argued is None else _number(argued, self.classes)
@@ -111,11 +109,9 @@ class _Writer:
         with torch.no_grad():
             predicted = self.algorithm(prepared).argmax(1)
         labels = predicted if self.argued is None else torch.full_like(predicted, self.argued)
-        sentences = self.algorithm.describe(prepared, labels)
+        sentences = self.algorithm.sentences(prepared, labels)
         for one, other, sentence in zip(predicted.tolist(), labels.tolist(), sentences, strict=True):
-            yield Description(
-                predicted_class=self.classes[one], argued_class=self.classes[other], sentence=sentence
-            )
+            yield Description(predicted=self.classes[one], argued=self.classes[other], sentence=sentence)
 
 
 def _images(folder: Path, config: RunConfig, domain: str | None) -> Subset:
@@ -135,7 +131,7 @@ def _with_known(words: Description, subset: Subset, index: int, classes: Sequenc
         file=str(domain.files.root / domain.files.paths[index]) if domain.files else None,
         domain=domain.name,
         index=index,
-        true_class=classes[int(domain.labels[index])],
+        truth=classes[int(domain.labels[index])],
         captions=domain.captions[index] if domain.captions else (),
     )
 

@@ -91,8 +91,8 @@ def score_weights(
     oracle, active = None, None
     if split.target_held_out and config.protocol.selection == "oracle":
         oracle = accuracy(model.algorithm, split.target_held_out, device)
-    if config.algorithm.name == "parse":
-        active = model.parse().network.structure.composition.active().weights > 0
+    if model.explains:
+        active = model.parse_network().structure.composition.active().weights > 0
     return ScoredWeights(
         target=TargetAccuracy(
             domain=config.data.target,

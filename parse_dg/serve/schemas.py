@@ -72,7 +72,7 @@ class PredictionData(ResponseModel):
 
     predicted: str = Field(description="the most probable class", examples=["house"])
     probability: float = Field(ge=0, le=1, description="of the predicted class", examples=[0.93])
-    classes: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
+    top: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
     probability_is: str = Field(examples=["softmax of the model's logits over all 8 classes"])
     model: str = Field(description="the model's file, below its run's name", examples=["seed0/model.safetensors"])
     method: str = Field(description="how it was trained", examples=["parse"])
@@ -94,11 +94,20 @@ class CaseRest(ResponseModel):
     contribution: float
 
 
+class DrawnRelation(RelationData):
+    """One relation, with what the viewer draws of it."""
+
+    family: str = Field(description="presence, binary, ternary or quaternary", examples=["binary"])
+    marks: list[list[str | int]] = Field(
+        description="what to draw: its kind, then the primitives", examples=[[["arrow", 3, 11]]]
+    )
+
+
 class CaseExplanation(ResponseModel):
     """The score of one class as a sum: the largest relations, and the rest."""
 
     score: float
-    relations: list[RelationData]
+    relations: list[DrawnRelation]
     rest: CaseRest
 
 
@@ -118,7 +127,7 @@ class CaseData(ResponseModel):
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
-    classes: list[CaseClass]
+    top: list[CaseClass]
     explanations: dict[str, CaseExplanation] = Field(description="by class; empty unless the method is parse")
     places: list[PlaceData]
     heatmaps: HeatMaps | None

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from parse_dg._version import __version__
-from parse_dg.algorithms.parse import Parse
 from parse_dg.data.parallel import default_workers
 from parse_dg.deploy.predictor import Prediction, Predictor
 from parse_dg.explain.explanation import Reading
@@ -55,7 +54,7 @@ class Service:
     @property
     def explains(self) -> bool:
         """Whether it can say why: only PARSE can."""
-        return isinstance(self.predictor.model.algorithm, Parse)
+        return self.predictor.model.explains
 
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""
@@ -80,9 +79,9 @@ class Service:
             assert isinstance(asked.found, Reading)
             explanation = await self._in_thread(explanation_data, asked.found, of)
         return {
-            "predicted": classes[0][0],
-            "probability": classes[0][1],
-            "classes": [{"name": name, "probability": share} for name, share in classes[:top]],
+            "predicted": classes[0].name,
+            "probability": classes[0].probability,
+            "top": [each._asdict() for each in classes[:top]],
             "probability_is": f"softmax of the model's logits over all {plural(len(classes), 'class')}",
             "model": self.name,
             "method": self.method,

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.training.averaging import AveragingConfig, MovingAverage
+from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.algorithms.golden import FlatBackbone, Trace, assert_same, constant, load, renamed
@@ -47,7 +47,7 @@ def names(network: str) -> dict[str, str]:
 def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     settings = trace.hparams
     config = ErmPlusPlusConfig(linear_steps=settings["linear_steps"])
-    algorithm = ErmPlusPlus(trace.backbone(), trace.classes, config)
+    algorithm = ErmPlusPlus(config, BuildContext(trace.backbone(), trace.classes))
     algorithm.load_state_dict(renamed(trace.initial(), names("network")), strict=False)
     rates = constant(settings["lr"], settings["weight_decay"])
     run = trainer(algorithm, rates, kind="sma", start=settings["sma_start_iter"])
@@ -69,7 +69,9 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
 
 def small(**settings: Any) -> ErmPlusPlus:
     torch.manual_seed(0)
-    return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
+    return ErmPlusPlus(
+        ErmPlusPlusConfig(**settings), BuildContext(FlatBackbone(), 5, generator=torch.Generator().manual_seed(1))
+    )
 
 
 def example(seed: int = 0) -> Minibatch:
@@ -130,15 +132,6 @@ def test_loaded_weights_go_on_where_they_were() -> None:
     (turn,) = other.turns(example(), torch.Generator())
     assert turn.groups is None
     assert turn.afresh
-
-
-def test_the_average_counts_the_steps_of_the_network() -> None:
-    algorithm = small(linear_steps=1)
-    run = trainer(algorithm, constant(0.01), kind="sma", start=2)
-    for step in range(1, 5):
-        run.update(step, example(step))
-    assert isinstance(run.averaging, MovingAverage)
-    assert int(run.averaging.network.state_dict()["update_count"]) == 4
 
 
 # settings

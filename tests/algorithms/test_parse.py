@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
@@ -44,7 +44,7 @@ def build(**settings: Any) -> Parse:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     config = change(ParseConfig(), {name.replace("__", "."): value for name, value in settings.items()})
-    return Parse(backbone, 3, config, generator=start)
+    return Parse(config, BuildContext(backbone, 3, generator=start))
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,7 @@ def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: 
     assert moving == used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("families", SWITCHES)
 def test_every_choice_of_families_trains(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families).train()
@@ -114,21 +115,15 @@ def test_every_choice_of_families_trains(families: str, example: Minibatch) -> N
     assert all(p.isfinite().all() for p in parse.parameters())
 
 
-@pytest.mark.parametrize("start", ["simplex", "normal", "zeros"])
-@pytest.mark.parametrize("scale", ["learnable", "fixed", "none"])
+@pytest.mark.parametrize(
+    ("start", "scale"), [("simplex", "learnable"), ("normal", "fixed"), ("zeros", "none"), ("normal", "learnable")]
+)
 def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Minibatch) -> None:
     settings = {"composition__start": start, "composition__logit_scale": scale, "primitives__count": 5}
     found = gradients(build(**settings), example)
     assert "network.structure.composition.weight" in found
     assert ("network.structure.composition.log_scale" in found) == (scale == "learnable")
     assert "network.bottleneck.projection.weight" in found
-    assert all(gradient.isfinite().all() for gradient in found.values())
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives_train_too(count: int, example: Minibatch) -> None:
-    found = gradients(build(primitives__count=count), example)
-    assert "network.structure.composition.weight" in found
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
@@ -154,7 +149,7 @@ def test_a_compact_layer_has_the_columns_it_is_given() -> None:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     columns = torch.tensor([0, 5, 40])
-    parse = Parse(backbone, 3, ParseConfig(), generator=start, columns=columns)
+    parse = Parse(ParseConfig(), BuildContext(backbone, 3, generator=start, columns=columns))
     assert parse.groups()["composition"][0].shape == (3, 3)
     assert torch.equal(parse.state_dict()["network.structure.composition.columns"], columns)
     assert parse(torch.zeros(2, 3, 32, 32)).shape == (2, 3)
@@ -220,6 +215,7 @@ def test_held_to_its_start_it_is_saved_read_and_compacted_without_its_teacher(
         assert torch.equal(small.algorithm(example.images), expected)
 
 
+@pytest.mark.slow
 def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path) -> None:
     for name in ("one", "again"):
         torch.manual_seed(random.randrange(2**32))

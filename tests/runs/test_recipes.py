@@ -19,7 +19,7 @@ EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
 @pytest.mark.parametrize(("recipe", "algorithm"), EVERY)
 def test_every_recipe_is_there_for_every_method(recipe: str, algorithm: str) -> None:
     config = build_config(recipe, algorithm)
-    assert type(config.algorithm) is ALGORITHMS[algorithm][1]
+    assert type(config.algorithm) is ALGORITHMS[algorithm]
     assert config.algorithm.name == algorithm
     assert config.seed == 0
     assert build_config(recipe, algorithm) == config
@@ -33,11 +33,6 @@ def test_every_configuration_survives_its_file(recipe: str, algorithm: str) -> N
     assert again == config
     assert type(again.algorithm) is type(config.algorithm)
     assert json.dumps(to_dict(again)) == text
-
-
-def test_configurations_of_different_recipes_and_methods_differ() -> None:
-    found = [build_config(recipe, algorithm) for recipe, algorithm in EVERY]
-    assert all(one != other for n, one in enumerate(found) for other in found[:n])
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -108,10 +103,9 @@ def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
         build_config("papr", "erm")
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_an_unknown_method_is_refused_with_those_there_are(recipe: str) -> None:
+def test_an_unknown_method_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=f"unknown algorithm 'emr': valid are {', '.join(ALGORITHMS)}"):
-        build_config(recipe, "emr")
+        build_config("blueprints", "emr")
 
 
 def test_a_negative_seed_is_refused() -> None:

@@ -58,7 +58,7 @@ def test_parse_is_averaged_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
     config = configured(tiny, "parse", "swad")
     result = execute(config, tmp_path / "run", quiet)
     assert_of_its_file(config, tmp_path / "run")
-    weights = load_model(tmp_path / "run").parse().network.structure.composition.active().weights
+    weights = load_model(tmp_path / "run").parse_network().structure.composition.active().weights
     assert result.active_applications == weights.shape[1]
     assert torch.allclose(weights.sum(1), torch.ones(len(weights)), atol=1e-5)
 
@@ -74,14 +74,6 @@ def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
     assert sum(averaged.segment_multiplicity) == averaged.segments
     assert read_result(tmp_path / "run") == result
     assert len(averaged.segment_multiplicity) == len(checks(tmp_path / "run"))
-
-
-def test_averaging_is_not_the_plain_run(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
-    execute(configured(tiny, "erm", "ema"), tmp_path / "run", quiet)
-    found, plain = load_model(tmp_path / "run").algorithm, load_model(erm_run).algorithm
-    assert not torch.equal(found.state_dict()["classifier.weight"], plain.state_dict()["classifier.weight"])
-    assert "averaging" not in read(erm_run / "result.json")
-    assert all("weights" not in line for line in checks(erm_run))
 
 
 def test_swad_cannot_be_selected_by_the_target(tiny: Tiny) -> None:

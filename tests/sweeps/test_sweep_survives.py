@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import to_dict
+from parse_dg.files import is_locked
+from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.state import is_busy
 from tests.conftest import Tiny
 from tests.runs.helpers import result_of
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 180.0
 """Longer than anything here takes, on however busy a machine."""
@@ -53,6 +56,8 @@ from pathlib import Path
 from parse_dg.config import from_dict
 from parse_dg.sweeps import loop as sweep
 from parse_dg.runs.config import RunConfig
+from parse_dg.files import is_locked
+from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
 sweep.LOOK_AGAIN = 0.2
@@ -127,7 +132,7 @@ def test_a_sweep_that_was_killed_goes_on(
     end: signal.Signals, jobs: list[Job], start: Start, tmp_path: Path
 ) -> None:
     first = start("first")
-    wait_for(lambda: results(jobs) >= 1 and any(is_busy(job.folder) for job in jobs))
+    wait_for(lambda: results(jobs) >= 1 and any(is_locked(job.folder / LOCK) for job in jobs))
     os.kill(first.pid, end)
     assert first.wait(SECONDS) == (130 if end == signal.SIGINT else -end)
     assert results(jobs) < len(jobs)
@@ -135,7 +140,7 @@ def test_a_sweep_that_was_killed_goes_on(
     assert results(jobs) == len(jobs)
     assert [attempts(job).count("finished") for job in jobs] == [1] * len(jobs)
     assert reported(tmp_path, "second") == sorted(str(job.folder) for job in jobs)
-    assert not any(is_busy(job.folder) for job in jobs)
+    assert not any(is_locked(job.folder / LOCK) for job in jobs)
 
 
 def test_two_sweeps_at_once_share_the_work(jobs: list[Job], start: Start, tmp_path: Path) -> None:
