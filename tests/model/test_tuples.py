@@ -7,8 +7,7 @@ from math import comb
 import pytest
 import torch
 
-from parse_dg.model.paper_predicates import PAPER
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.tuples import Enumeration, draw_ranks
 
 ENUMERATIONS: list[Enumeration] = ["distinct", "paper"]

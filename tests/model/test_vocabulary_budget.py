@@ -18,7 +18,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.explanation import explain
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 
 each_enumeration = pytest.mark.parametrize("enumeration", ["distinct", "paper"])
