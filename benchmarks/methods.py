@@ -6,7 +6,6 @@ at 224 pixels takes half a minute there.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
@@ -14,9 +13,8 @@ from benchmarks.report import Row, Side, Skipped
 from benchmarks.setting import Setting
 from benchmarks.step import STILL, resnet
 from benchmarks.timing import Call, in_turns, peak_memory
-from parse_dg.algorithms import ALGORITHMS, build_algorithm
+from parse_dg.algorithms import ALGORITHMS, BuildContext
 from parse_dg.algorithms.base import Minibatch
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
@@ -61,18 +59,9 @@ def _example(setting: Setting) -> Minibatch:
 
 def _steps(setting: Setting, name: str, example: Minibatch, *, recorded: bool = True) -> Call:
     """Two steps of a method, so that whoever takes turns has had both."""
-    config = ALGORITHMS[name][1]()
-    if isinstance(config, ErmPlusPlusConfig):
-        config = replace(config, linear_steps=0)
-    generator = torch.Generator().manual_seed(0)
-    algorithm = build_algorithm(
-        resnet(setting),
-        setting.sizes.classes[0],
-        config,
-        generator=generator,
-        domains=DOMAINS,
-        vocabulary=WORDS,
-    )
+    classes, generator = setting.sizes.classes[0], torch.Generator().manual_seed(0)
+    context = BuildContext(resnet(setting), classes, generator=generator, domains=DOMAINS, vocabulary=WORDS)
+    algorithm = ALGORITHMS[name]().without_beginning().build(context)
     trainer = Trainer(
         algorithm,
         iter(()),

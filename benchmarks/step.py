@@ -19,7 +19,7 @@ from benchmarks.report import Goal, Row, Side
 from benchmarks.setting import ENUMERATIONS, INITIAL, TRAINED, Enumeration, Setting, make_trained
 from benchmarks.structural_layer import active_columns, descriptors
 from benchmarks.timing import Budget, Call, Laps, in_turns
-from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
+from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
@@ -101,7 +101,7 @@ class Comparison:
 
     def _algorithm(self, classes: int, config: AlgorithmConfig) -> Algorithm:
         generator = torch.Generator().manual_seed(0)
-        return build_algorithm(copy.deepcopy(self.backbone), classes, config, generator=generator)
+        return config.build(BuildContext(copy.deepcopy(self.backbone), classes, generator=generator))
 
     def _row(
         self, what: str, layer: StructuralLayer, calls: tuple[Call, Call], goal: Goal | None, steps: int = 1
@@ -201,7 +201,7 @@ def update(setting: Setting, algorithm: Algorithm, batch: Minibatch) -> Call:
 def _whole_erm_step(setting: Setting, backbone: Backbone) -> Laps:
     """One or two steps, after one on a few images: each may take half a minute."""
     classes = setting.sizes.classes[0]
-    erm = build_algorithm(backbone, classes, ErmConfig())
+    erm = ErmConfig().build(BuildContext(backbone, classes))
     batch = example(setting, classes)
     update(setting, erm, Minibatch(*(part[:8] for part in batch[:3])))()
     budget = Budget(rounds=2, least=1, seconds=20, warm_up=False)

@@ -1,7 +1,8 @@
 """Configurations as frozen dataclasses: checked when built, written to and read from JSON, changed field by field.
 
 A configuration is a frozen, keyword-only dataclass whose fields are booleans, numbers, strings, `Literal`s,
-tuples, `None`, other configurations, or a union of configurations told apart by their class variable `name`.
+tuples, `None`, other configurations, or one of a family of configurations, which are told apart by their class
+variable `name` and found in the class variable `family` of their common base.
 What else a value must be is a `Rule` in the field's type. A check knows its own fields only; whoever reads or
 changes a whole configuration puts the section before them, so that an error names what can be typed.
 """
@@ -103,7 +104,7 @@ def within(where: str, build: Callable[[], C]) -> C:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A configuration as plain JSON data; a member of a union carries its `name`."""
+    """A configuration as plain JSON data; a member of a family carries its `name`."""
     data: dict[str, Any] = {"name": config.name} if _is_named(type(config)) else {}
     for field in fields(config):
         value = getattr(config, field.name)
@@ -148,10 +149,11 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
 
 
 def field_paths(config: Any, where: str = "") -> Iterator[str]:
-    """The path of every section and field of a configuration or, with all members of unions, of a type of them."""
+    """The path of every section and field of a configuration, or of a type of them with all members of families."""
     for name, kind in _fields(config if isinstance(config, type) else type(config)).items():
         yield where + name
-        inside = (kind, *get_args(kind)) if isinstance(config, type) else (getattr(config, name),)
+        of_type = (kind, *get_args(kind), *(_family(kind) or {}).values())
+        inside = of_type if isinstance(config, type) else (getattr(config, name),)
         for section in filter(is_dataclass, inside):
             yield from field_paths(section, f"{where}{name}.")
 
@@ -219,8 +221,13 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _is_named(kind: type) -> bool:
-    """Whether `kind` belongs to a union of configurations, that is, has a class variable `name`."""
+    """Whether `kind` belongs to a family of configurations, that is, has a class variable `name`."""
     return isinstance(getattr(kind, "name", None), str) and "name" not in _fields(kind)
+
+
+def _family(kind: Any) -> Mapping[str, type] | None:
+    """The members by name, of the common base of a family."""
+    return vars(kind).get("family") if isinstance(kind, type) else None
 
 
 def _find_fields(kind: type, rules: bool = False) -> dict[str, Any]:
@@ -236,30 +243,33 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     """`value`, from JSON or typed as text, as the declared type `kind`."""
     origin, options = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
-        return from_dict(kind, value, f"{where}.")
+        family = _family(kind)
+        return from_dict(kind if family is None else _member(family, value, where), value, f"{where}.")
     if origin is Literal:
         for option in options:
             if str(option) == str(value):
                 return option
         raise FieldError(where, value, f"one of {', '.join(map(str, options))}")
     if origin in (typing.Union, types.UnionType):
-        return _convert_union(options, value, where)
+        return _convert_optional(options, value, where)
     if origin is tuple:
         return _convert_tuple(options, value, where)
     return _convert_scalar(kind, value, where)
 
 
-def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
-    if type(None) in options:
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
-            return None
-        (inner,) = (option for option in options if option is not type(None))
-        return _convert(inner, value, where)
-    members = {option.name: option for option in options}
+def _convert_optional(options: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        return None
+    (inner,) = (option for option in options if option is not type(None))
+    return _convert(inner, value, where)
+
+
+def _member(family: Mapping[str, type], value: Any, where: str) -> type:
+    """The member that `value` names."""
     name = value.get("name") if isinstance(value, Mapping) else value
-    if not isinstance(value, Mapping) or str(name) not in members:
-        raise unknown(where, name, members)
-    return from_dict(members[str(name)], value, f"{where}.")
+    if not isinstance(value, Mapping) or str(name) not in family:
+        raise unknown(where, name, family)
+    return family[str(name)]
 
 
 def _convert_tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:

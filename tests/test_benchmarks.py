@@ -17,7 +17,7 @@ from benchmarks.report import Goal, Row, Side, Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
 from benchmarks.timing import MEBIBYTE, Budget, Laps, in_turns, peak_memory
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import Parse
 from parse_dg.model.sparsemax import sparsemax
 
@@ -106,7 +106,7 @@ def test_a_composed_step_replaces_one_head_by_the_other() -> None:
 def test_the_support_stays_while_steps_are_timed() -> None:
     """At ordinary rates Λ would be another after a few repeats."""
     backbone = step.FixedFeatures(torch.rand(QUICK.images, 8, 3, 3))
-    parse = build_algorithm(backbone, 4, step.parse_config(QUICK.primitives))
+    parse = step.parse_config(QUICK.primitives).build(BuildContext(backbone, 4))
     assert isinstance(parse, Parse)
     make_trained(parse.network.structure, QUICK)
     weight = parse.network.structure.composition.weight

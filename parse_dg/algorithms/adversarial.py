@@ -18,15 +18,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Count, NotNegative, Share, at_least
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Count, NotNegative, Share, at_least
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialConfig(Config):
+class AdversarialConfig(PooledConfig):
     """Settings of DANN and CDANN."""
 
     weight: NotNegative = 1.0
@@ -46,8 +45,6 @@ class AdversarialConfig(Config):
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: Share = 0.0
-    """Dropout after pooling."""
 
 
 class Adversarial(Pooled):
@@ -55,21 +52,12 @@ class Adversarial(Pooled):
 
     update_count: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: AdversarialConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config: AdversarialConfig = config
-        self.discriminator = perceptron(backbone.channels, config.width, config.depth, domains, generator)
+    config: AdversarialConfig
+
+    def __init__(self, config: AdversarialConfig, context: BuildContext):
+        super().__init__(config, context)
+        channels, domains = context.backbone.channels, context.domains
+        self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
         self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]

@@ -7,28 +7,29 @@ Letters: B batch, D features, S source domains, N images of one domain.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import LossTerms, Minibatch
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.errors import InputError
-from parse_dg.model.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoralConfig(Config):
+class CoralConfig(PooledConfig):
     """Settings of CORAL."""
 
-    name: ClassVar[str] = "coral"
+    name = "coral"
+    summary = "features of the same mean and covariance in every source domain"
+    reference = "Sun & Saenko 2016, arXiv:1607.01719"
     gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""
-    dropout: Share = 0.0
-    """Dropout after pooling."""
+
+    def build(self, context: BuildContext) -> "Coral":
+        return Coral(self, context)
 
 
 class Coral(Pooled):
@@ -38,23 +39,7 @@ class Coral(Pooled):
     through the network together: with frozen BatchNorm statistics that is the same as one pass for each.
     """
 
-    summary = "features of the same mean and covariance in every source domain"
-    reference = "Sun & Saenko 2016, arXiv:1607.01719"
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: CoralConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
+    config: CoralConfig
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.features(example.images, generator)

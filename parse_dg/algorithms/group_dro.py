@@ -8,30 +8,31 @@ Letters: S source domains.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import LossTerms, Minibatch, Turn
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupDroConfig(Config):
+class GroupDroConfig(PooledConfig):
     """Settings of GroupDRO."""
 
-    name: ClassVar[str] = "group_dro"
+    name = "group_dro"
+    summary = "cross-entropy in which the domain that does worst counts most"
+    reference = "Sagawa et al. 2020, arXiv:1911.08731"
     eta: NotNegative = 0.01
     """η: how fast the weight of a domain grows with its loss."""
     divide: bool = False
     """Whether the loss is divided by the number of domains once more, as the first published code did. Adam hardly
     notices; weight decay weighs more."""
-    dropout: Share = 0.0
-    """Dropout after pooling."""
+
+    def build(self, context: BuildContext) -> "GroupDro":
+        return GroupDro(self, context)
 
 
 class GroupDro(Pooled):
@@ -41,26 +42,13 @@ class GroupDro(Pooled):
     each.
     """
 
-    summary = "cross-entropy in which the domain that does worst counts most"
-    reference = "Sagawa et al. 2020, arXiv:1911.08731"
+    config: GroupDroConfig
 
     q: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: GroupDroConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
-        self.register_buffer("q", torch.ones(domains))
+    def __init__(self, config: GroupDroConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.register_buffer("q", torch.ones(context.domains))
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the next step; `turns` also keeps the weights that they were computed with."""

@@ -10,10 +10,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import NotNegative, Share
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
 
@@ -39,36 +38,28 @@ TUNED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MiroConfig(MutualInformationConfig):
+class MiroConfig(MutualInformationConfig, PooledConfig):
     """Settings of MIRO."""
 
-    name: ClassVar[str] = "miro"
+    name = "miro"
+    summary = "ERM whose features are held close to those of the pretrained network"
+    reference = "Cha et al. 2022, arXiv:2203.10789"
+    section: ClassVar[str] = "algorithm"
     weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
-    dropout: Share = 0.0
-    """Dropout after pooling."""
+
+    def build(self, context: BuildContext) -> "Miro":
+        return Miro(self, context)
 
 
 class Miro(Pooled):
     """Cross-entropy, and the divergence of the features from those of the network at the start."""
 
-    summary = "ERM whose features are held close to those of the pretrained network"
-    reference = "Cha et al. 2022, arXiv:2203.10789"
+    config: MiroConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: MiroConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config = config
-        self.mutual_information = MutualInformation(backbone)
+    def __init__(self, config: MiroConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.mutual_information = MutualInformation(context.backbone)
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self.backbone.tapped() as maps:

@@ -4,16 +4,23 @@ MIRO's regulariser of the backbone can be added; the paper has it not.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, GroupSettings, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    Group,
+    GroupSettings,
+    LossTerms,
+    Minibatch,
+    grouped,
+)
 from parse_dg.config import Config, NotNegative
-from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
@@ -45,10 +52,13 @@ class BottleneckWeights(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParseConfig(StructureConfig):
+class ParseConfig(StructureConfig, AlgorithmConfig):
     """Settings of PARSE: the primitives, the structural layer, and the weights of the regularisers."""
 
-    name: ClassVar[str] = "parse"
+    name = "parse"
+    explains = True
+    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
+    reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     sparsity: NotNegative = 0.01
@@ -67,29 +77,30 @@ class ParseConfig(StructureConfig):
     def check(self) -> None:
         check_budget(self.primitives.count, self.vocabulary)
 
+    @property
+    def ablation(self) -> str:
+        return self.vocabulary.families
+
+    def for_scoring(self) -> "ParseConfig":
+        return replace(self, guidance=0.0, probe=0.0, miro=replace(self.miro, weight=0.0))
+
+    def build(self, context: BuildContext) -> "Parse":
+        return Parse(self, context)
+
 
 class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
-    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
-    reference = "Nguyen & Nguyen 2026"
+    config: ParseConfig
+    for_training = ("guide.", "probe.", "mutual_information.")
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: ParseConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-        columns: Int[Tensor, "M"] | None = None,
-    ):
-        super().__init__(label_smoothing)
-        self.config = config
+    def __init__(self, config: ParseConfig, context: BuildContext):
+        super().__init__(config, context)
+        backbone, classes, generator = context.backbone, context.classes, context.generator
         self.network = ParseNetwork(
             backbone,
             PrimitiveBottleneck(backbone.channels, config.primitives, generator),
-            StructuralLayer(config.primitives.count, classes, config, generator, columns),
+            StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
         self.look = 0
@@ -97,6 +108,10 @@ class Parse(Algorithm):
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
         self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
+
+    @property
+    def parse_network(self) -> ParseNetwork:
+        return self.network
 
     def advance(self, step: int, steps: int) -> None:
         progress = (step - 1) / steps
@@ -115,7 +130,7 @@ class Parse(Algorithm):
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
-            **self.guided(self.guide, self.config.guidance, output.features, example.labels),
+            **self.guidance(self.config.guidance, output.features, example.labels),
         }
         if self.probe is not None:
             probed = self.cross_entropy(self.probe(output.descriptors.flat()), example.labels)

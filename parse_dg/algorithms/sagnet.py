@@ -8,16 +8,15 @@ Letters: B batch, D features.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Group, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, NotNegative, Share
-from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 
 EPS = 1e-5
@@ -25,14 +24,17 @@ EPS = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SagNetConfig(Config):
+class SagNetConfig(PooledConfig):
     """Settings of SagNet."""
 
-    name: ClassVar[str] = "sagnet"
+    name = "sagnet"
+    summary = "content classified under mixed styles, and a style that does not tell the class"
+    reference = "Nam et al. 2021, arXiv:1910.11645"
     weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-    dropout: Share = 0.0
-    """Dropout after pooling."""
+
+    def build(self, context: BuildContext) -> "SagNet":
+        return SagNet(self, context)
 
 
 class Exchange(NamedTuple):
@@ -53,24 +55,11 @@ class SagNet(Pooled):
     one for each: the same, but for MixStyle, dropout, and BatchNorm statistics that are not frozen.
     """
 
-    summary = "content classified under mixed styles, and a style that does not tell the class"
-    reference = "Nam et al. 2021, arXiv:1910.11645"
+    config: SagNetConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: SagNetConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
-        self.style_classifier = linear(backbone.channels, classes, generator)
+    def __init__(self, config: SagNetConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.style_classifier = linear(context.backbone.channels, context.classes, context.generator)
 
     def draw(self, size: int, generator: torch.Generator) -> Exchange:
         """α of each image, uniform in [0, 1), then the permutation of partners."""

@@ -101,7 +101,7 @@ def primitive(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.explain.primitive_images import strongest_images
 
     predictor = open_model(options)
-    count = predictor.model.parse().network.structure.vocabulary.primitives
+    count = predictor.model.parse_network().structure.vocabulary.primitives
     for k in options.primitives:
         if not 0 <= k < count:
             raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
@@ -131,7 +131,7 @@ def open_model(options: argparse.Namespace) -> "Predictor":
     if options.model:
         read_config(options.run)
     predictor = load(options.model or options.run, options.device)
-    predictor.model.parse()  # or an error: no other method can be explained
+    predictor.model.parse_network()  # or an error: no other method can be explained
     return predictor
 
 

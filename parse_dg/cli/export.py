@@ -30,7 +30,7 @@ def export(options: argparse.Namespace, console: "Console") -> None:
     model = load_model(run)
     check_place(path, options.format)
     if options.heatmaps:
-        model.parse()  # or says that only PARSE has them
+        model.parse_network()  # or says that only PARSE has them
     folder = run if run.is_dir() else run.parent
     images, what = check_images(folder, model.spec.image_size, console)
     done = export_model(model, images, path, options.format, heatmaps=options.heatmaps)

@@ -52,7 +52,7 @@ def predict(options: argparse.Namespace, console: "Console") -> None:
         read_config(options.run)  # what stands first is a run, not the first of the images
     predictor = load(options.model or options.run, options.device)
     if options.explain or options.pictures:
-        predictor.model.parse()  # or an error: no other method can be explained
+        predictor.model.parse_network()  # or an error: no other method can be explained
     if options.pictures:
         _prepare_pictures(options.pictures, options.images)
     tally = Tally()

@@ -57,7 +57,7 @@ def info(options: argparse.Namespace, console: "Console") -> None:
     table.add_row("cache", f"{cache_folder()} (set PARSE_DG_CACHE to move it)")
     table.add_row("data", f"{data_folder()} (set PARSE_DG_DATA to move it)")
     table.add_row("data sets", f"blueprints; {', '.join(DATA_SETS)}: see `parse-dg data list`")
-    for name, (method, _) in ALGORITHMS.items():
+    for name, method in ALGORITHMS.items():
         table.add_row(f"algorithm {name}", method.summary)
     for name, recipe in RECIPES.items():
         table.add_row(f"recipe {name}", (recipe.__doc__ or "").strip().splitlines()[0])
@@ -76,7 +76,7 @@ def algorithms(options: argparse.Namespace, console: "Console") -> None:
     table = Table()
     for heading in ("algorithm", "what it does", "published"):
         table.add_column(heading, overflow="fold")
-    for name, (method, _) in ALGORITHMS.items():
+    for name, method in ALGORITHMS.items():
         table.add_row(*map(escape, (name, method.summary, method.reference)))
     console.print(table)
     console.print("Train one with `parse-dg train --algorithm NAME`.")

@@ -13,15 +13,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
 from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
-from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, build_model
+from parse_dg.deploy.model_file import COLUMNS, Model, build_model
 from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
-FOR_TRAINING = ("guide.", "probe.", "mutual_information.")
-"""Parts of the algorithm that only its loss uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,24 +53,18 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
     other classes' relations.
     """
     require(0 <= threshold < 1, "threshold", threshold, "at least 0 and below 1")
-    composition = model.parse().network.structure.composition
+    composition = model.parse_network().structure.composition
     with torch.no_grad():
         active = composition.active()
         kept = active.weights.amax(0) > threshold
         _require_every_class(model.spec.classes, active, kept, threshold)
         columns = active.columns[kept]
-        state = {n: v for n, v in model.algorithm.state_dict().items() if not n.startswith(FOR_TRAINING)}
+        for_training = model.algorithm.for_training
+        state = {n: v for n, v in model.algorithm.state_dict().items() if not n.startswith(for_training)}
         state[COLUMNS] = composition.columns[columns].clone()
         state[LAMBDA] = composition.weight[:, columns].clone()
-        small = build_model(_only_scoring(model.spec), state)
+        small = build_model(replace(model.spec, algorithm=model.spec.algorithm.for_scoring()), state)
     return small, _report(model, small, threshold)
-
-
-def _only_scoring(spec: ModelSpec) -> ModelSpec:
-    """The same model without what trained it and no score depends on."""
-    assert isinstance(spec.algorithm, ParseConfig)
-    scoring = replace(spec.algorithm, guidance=0.0, probe=0.0, miro=replace(spec.algorithm.miro, weight=0.0))
-    return replace(spec, algorithm=scoring)
 
 
 def _require_every_class(
@@ -89,7 +80,7 @@ def _require_every_class(
 
 
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
-    before, after = (m.parse().network.structure.composition for m in (full, small))
+    before, after = (m.parse_network().structure.composition for m in (full, small))
     cost_before = cost(full)
     cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():

@@ -35,7 +35,7 @@ class ModelCost:
 
 def cost(model: Model) -> ModelCost:
     """The cost of a model of PARSE, full or compact."""
-    network = model.parse().network
+    network = model.parse_network()
     return ModelCost(
         features=feature_operations(network, model.spec.image_size),
         structure=structural_operations(*network.structure.composition.weight.shape),

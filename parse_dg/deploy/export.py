@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from parse_dg._version import __version__
-from parse_dg.algorithms.parse import Parse
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
@@ -83,9 +82,8 @@ class Exportable(nn.Module):
 
     def forward(self, images: Float[Tensor, "B 3 S S"]) -> Outputs:
         normalised = normalise(images, self.mean, self.std)
-        if isinstance(self.algorithm, Parse):
-            return self._structured(self.algorithm.network, normalised)
-        return {"logits": self.algorithm(normalised)}
+        network = self.algorithm.parse_network
+        return {"logits": self.algorithm(normalised)} if network is None else self._structured(network, normalised)
 
     def _structured(self, network: ParseNetwork, images: Tensor) -> Outputs:
         """The network's own pass, but never part by part: how many images there will be is not known."""
@@ -128,7 +126,7 @@ def export_model(
     if images.shape[2:] != (size, size):
         raise InputError(f"images must have the model's size {size} × {size}, found {tuple(images.shape[2:])}")
     expected = _original(model, images, heatmaps)
-    small = compact(model)[0] if isinstance(model.algorithm, Parse) else model
+    small = compact(model)[0] if model.explains else model
     program = _trace(Exportable(small, heatmaps).eval(), size)
     metadata = export_metadata(model, expected)
     temporary = path.with_name(f"{path.name}.writing")
@@ -169,7 +167,7 @@ def _original(model: Model, images: Tensor, heatmaps: bool) -> Outputs:
     normalised = model.normalise(images)
     if not heatmaps:
         return {"logits": model.algorithm(normalised)}
-    output = model.parse().network(normalised)
+    output = model.parse_network()(normalised)
     z = output.descriptors
     return {"logits": output.logits, "heatmaps": z.heatmap, "centres": z.centre}
 

@@ -11,14 +11,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.gvrt.method import read_vocabulary
-from parse_dg.algorithms.parse import Parse
+from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.config import Config, Positive, from_dict, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.network import ParseNetwork
 
 FORMAT = 1
 """Raised when an older reader could no longer understand the file."""
@@ -66,24 +65,29 @@ class Model:
         weight = next(self.algorithm.parameters())
         return self.normalise(to_unit(images.to(weight.device)).to(weight.dtype))
 
-    def parse(self) -> Parse:
-        """The algorithm, if it is PARSE: only PARSE can be compacted and explained."""
-        if not isinstance(self.algorithm, Parse):
+    @property
+    def explains(self) -> bool:
+        """Whether it can be explained, and compacted."""
+        return self.algorithm.parse_network is not None
+
+    def parse_network(self) -> ParseNetwork:
+        """The network, if it is one of PARSE: no other can be compacted and explained."""
+        if self.algorithm.parse_network is None:
             raise InputError(f"this needs a model of parse, found one of {self.spec.algorithm.name}")
-        return self.algorithm
+        return self.algorithm.parse_network
 
 
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
     backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
-    algorithm = build_algorithm(
+    context = BuildContext(
         backbone,
         len(spec.classes),
-        spec.algorithm,
         columns=state.get(COLUMNS),
         domains=spec.domains,
-        vocabulary=read_vocabulary(spec.algorithm, state),
+        vocabulary=spec.algorithm.read_vocabulary(state),
     )
+    algorithm = spec.algorithm.build(context)
     algorithm.load_state_dict(state)
     return Model(spec, algorithm.eval())
 

@@ -72,7 +72,7 @@ class ClassComposition:
 def describe_classes(model: Model | Predictor) -> tuple[ClassComposition, ...]:
     """The compositions of all classes, in their order."""
     model = model_of(model)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     applications = name_applications(structure, active.applications)
     compositions = []

@@ -194,7 +194,7 @@ def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
 def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
     """The readings of some RGB images, values 0 to 255 and of the model's size, in one pass of the network."""
     model = model_of(model)
-    network = model.parse().network
+    network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
     if not output.logits.isfinite().all():

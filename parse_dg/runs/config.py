@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from parse_dg.algorithms import AlgorithmConfig
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import Config, Whole
 from parse_dg.data.augment.batches import AugmentConfig
@@ -43,7 +42,7 @@ class RunConfig(Config):
                 "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
             )
             self.require(self.protocol.selection != "oracle", "protocol.selection", expected)
-        if isinstance(self.algorithm, ErmPlusPlusConfig) and self.algorithm.stages == 2:
+        if self.algorithm.trains_twice:
             self._check_two_stages()
 
     def _check_two_stages(self) -> None:
@@ -58,9 +57,8 @@ class RunConfig(Config):
     @property
     def method(self) -> str:
         """The name in tables: averaged weights make a method another, except where they are part of it."""
-        own = "sma" if self.algorithm.name == "erm_plus_plus" else "none"
         kind = self.averaging.kind
-        return self.algorithm.name if kind == own else f"{self.algorithm.name}+{kind}"
+        return self.algorithm.name if kind == self.algorithm.averaging else f"{self.algorithm.name}+{kind}"
 
     @property
     def trial(self) -> int:

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from parse_dg.algorithms.gvrt.method import Gvrt
 from parse_dg.config import require
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
@@ -92,13 +91,12 @@ class _Writer:
     """The model of a run, asked about one batch after another."""
 
     def __init__(self, folder: Path, config: RunConfig, argued: str | None, device_name: str):
-        if config.algorithm.name != "gvrt":
+        if not config.algorithm.writes_sentences:
             raise InputError(
                 f"{folder} is a run of {config.algorithm.name}: only gvrt puts images in words, train it with "
                 "`parse-dg train --algorithm gvrt`"
             )
         model = load_model(folder)
-        assert isinstance(model.algorithm, Gvrt)
         self.model, self.algorithm = model, model.algorithm
         self.classes, self.image_size = model.spec.classes, model.spec.image_size
         self.argued = None if argued is None else _number(argued, self.classes)
@@ -111,7 +109,7 @@ class _Writer:
         with torch.no_grad():
             predicted = self.algorithm(prepared).argmax(1)
         labels = predicted if self.argued is None else torch.full_like(predicted, self.argued)
-        sentences = self.algorithm.describe(prepared, labels)
+        sentences = self.algorithm.sentences(prepared, labels)
         for one, other, sentence in zip(predicted.tolist(), labels.tolist(), sentences, strict=True):
             yield Description(
                 predicted_class=self.classes[one], argued_class=self.classes[other], sentence=sentence

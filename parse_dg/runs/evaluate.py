@@ -9,7 +9,7 @@ from parse_dg.deploy.model_file import load_model, pick_device
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.parts import target_part, validation_part
-from parse_dg.runs.two_stage import all_of_sources, has_two_stages
+from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.training.accuracy import Accuracy, accuracy
 
 
@@ -33,7 +33,7 @@ def evaluate_run(
     benchmark = open_benchmark(config.data)
     require_same_images(folder, benchmark)
     split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
-    if has_two_stages(config):
+    if config.algorithm.trains_twice:
         split = all_of_sources(split)
     if domain is not None:
         everything = whole(benchmark.domain(domain))

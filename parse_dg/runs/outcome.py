@@ -70,8 +70,8 @@ def score_weights(
     }
     if split.target_held_out and config.protocol.selection == "oracle":
         result["oracle"] = as_json(accuracy(model.algorithm, split.target_held_out, device))
-    if config.algorithm.name == "parse":
-        weights = model.parse().network.structure.composition.active().weights
+    if model.explains:
+        weights = model.parse_network().structure.composition.active().weights
         result["active_applications"] = weights.shape[1]
         result["active_applications_per_class"] = (weights > 0).sum(1).tolist()
     return result

@@ -172,9 +172,7 @@ def _on_photographs(base: RunConfig, algorithm: str) -> RunConfig:
 
 
 def _default(algorithm: str) -> AlgorithmConfig:
-    if algorithm not in ALGORITHMS:
-        raise unknown("algorithm", algorithm, ALGORITHMS)
-    return ALGORITHMS[algorithm][1]()
+    return ALGORITHMS.find(algorithm)()
 
 
 RECIPES: dict[str, Callable[[str], RunConfig]] = {

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import torch
 
-from parse_dg.algorithms import Algorithm, build_algorithm
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
-from parse_dg.algorithms.gvrt.method import learn_vocabulary
-from parse_dg.algorithms.gvrt.text import Tokenizer
+from parse_dg.algorithms import Algorithm, BuildContext
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
-from parse_dg.data.loader import TrainingBatches
+from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
@@ -40,7 +37,6 @@ from parse_dg.runs.two_stage import (
     Steering,
     all_of_sources,
     describe_stages,
-    has_two_stages,
     name_whole,
 )
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
@@ -119,7 +115,7 @@ def _execute(
         claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
         earlier = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         keeper.following.trackers = open_trackers(track, folder, to_dict(config), earlier)
-    if has_two_stages(config):
+    if config.algorithm.trains_twice:
         best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
         split = all_of_sources(split)
     else:
@@ -154,7 +150,7 @@ def build_trainer(
 ) -> Trainer:
     """A trainer whose every draw comes from generators seeded by the configuration; `steps` replaces its own."""
     order, augment, draws = (_generator(config, purpose) for purpose in ("order", "augment", "draws"))
-    vocabulary = learn_vocabulary(config.algorithm, split.training)
+    vocabulary = config.algorithm.learn_vocabulary(split.training)
     algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
     sampler = Sampler(
         split.training,
@@ -185,18 +181,18 @@ def build_trainer(
     )
 
 
-def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Tokenizer | None = None) -> Algorithm:
+def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words | None = None) -> Algorithm:
     """The method before its first step; its head is drawn alike whether or not the backbone has weights to read."""
     start = _generator(config, "start")
-    return build_algorithm(
+    context = BuildContext(
         build_backbone(config.backbone, config.mixstyle, start),
         classes,
-        config.algorithm,
         label_smoothing=config.training.label_smoothing,
         generator=start,
         domains=domains,
         vocabulary=vocabulary,
     )
+    return config.algorithm.build(context)
 
 
 def _generator(config: RunConfig, purpose: str) -> torch.Generator:
@@ -254,8 +250,7 @@ def _fit_twice(
     observe: Observer,
 ) -> tuple[Best, Result]:
     """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
-    assert isinstance(config.algorithm, ErmPlusPlusConfig)
-    steering = Steering(config.algorithm.linear_steps)
+    steering = Steering(config.algorithm.head_steps)
     if keeper.steering:
         steering.restore(keeper.steering)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import torch
 
-from parse_dg.algorithms.parse import Parse
 from parse_dg.deploy.model_file import Model
 from parse_dg.model.composition import ActiveWeights
 from parse_dg.runs.config import RunConfig
@@ -14,12 +13,12 @@ from parse_dg.runs.run import build_start
 @torch.no_grad()
 def weights_at_start(config: RunConfig, model: Model) -> ActiveWeights | None:
     """The class weights before training, on the model's device; None if it is not of the run's vocabulary."""
-    end = model.parse().network.structure
+    end = model.parse_network().structure
     config = replace(config, backbone=replace(config.backbone, weights=None))
-    start = build_start(config, len(model.spec.classes), model.spec.domains)
-    if not isinstance(start, Parse):
+    start = build_start(config, len(model.spec.classes), model.spec.domains).eval().parse_network
+    if start is None:
         return None
-    structure = start.eval().network.structure.to(end.composition.weight.device)
+    structure = start.structure.to(end.composition.weight.device)
     known = structure.vocabulary
     same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
     return structure.composition.active() if same else None

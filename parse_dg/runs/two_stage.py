@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.data.splits import LeaveOneOut, Subset
-from parse_dg.runs.config import RunConfig
 from parse_dg.training.check import Best, Check, Observer, check_from_data, check_to_data
 from parse_dg.training.trainer import Trainer
 
@@ -74,11 +72,6 @@ class Plateau:
         return True
 
 
-def has_two_stages(config: RunConfig) -> bool:
-    """Whether a run trains twice."""
-    return isinstance(config.algorithm, ErmPlusPlusConfig) and config.algorithm.stages == 2
-
-
 def all_of_sources(split: LeaveOneOut) -> LeaveOneOut:
     """The split of stage 2: training and held-out images of every source domain together, in the domain's order."""
     pairs = zip(split.training, split.validation, strict=True)
@@ -94,8 +87,8 @@ def name_whole(scored: Mapping[str, Subset], sources: Collection[str]) -> dict[s
 class Steering:
     """What finds the schedule in stage 1 and repeats it in stage 2; it can be saved between any two steps."""
 
-    def __init__(self, linear_steps: int):
-        self.linear_steps, self.plateau = linear_steps, Plateau()
+    def __init__(self, head_steps: int):
+        self.head_steps, self.plateau = head_steps, Plateau()
         self.stage = 1
         self.falls: list[int] = []
         self.last: Check | None = None
@@ -117,7 +110,7 @@ class Steering:
             if check is None:
                 return
             self.last = check
-            if step > self.linear_steps and self.plateau.reached(check.mean_loss):
+            if step > self.head_steps and self.plateau.reached(check.mean_loss):
                 self.falls.append(step)
                 trainer.lower_rates(FACTOR)
                 if len(self.falls) == FALLS:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from parse_dg._version import __version__
-from parse_dg.algorithms.parse import Parse
 from parse_dg.data.parallel import default_workers
 from parse_dg.deploy.predictor import Prediction, Predictor
 from parse_dg.explain.explanation import Reading
@@ -55,7 +54,7 @@ class Service:
     @property
     def explains(self) -> bool:
         """Whether it can say why: only PARSE can."""
-        return isinstance(self.predictor.model.algorithm, Parse)
+        return self.predictor.model.explains
 
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""

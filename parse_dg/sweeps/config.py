@@ -171,7 +171,7 @@ class Method(NamedTuple):
 def split_method(method: str) -> Method:
     """`erm+swad` → erm, swad; refuses what is no method."""
     algorithm, plus, kind = method.partition("+")
-    own = "sma" if algorithm == "erm_plus_plus" else "none"  # what a method has without saying so
+    own = ALGORITHMS[algorithm].averaging if algorithm in ALGORITHMS else "none"  # without saying so
     kinds = [kind for kind in get_args(AveragingKind) if kind != own]
     if algorithm not in ALGORITHMS:
         raise unknown("method", method, (*ALGORITHMS, *(f"METHOD+{kind}" for kind in kinds)))

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.config import require
 from parse_dg.deploy.model_file import pick_device
 from parse_dg.errors import InputError
@@ -24,7 +23,6 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_finished, read_json, read_result
 from parse_dg.runs.outcome import device_name
 from parse_dg.runs.run import build_trainer, count_steps, prepare
-from parse_dg.runs.two_stage import has_two_stages
 from parse_dg.sweeps.jobs import Job
 from parse_dg.training.check import Check
 from parse_dg.training.optimizer import OptimizerConfig
@@ -181,7 +179,7 @@ def measure(job: Job, steps: int = 5) -> RunTime:
     check = max(0.0, stamps[-2] - stamps[-3] - step)  # the last step is the one with a check
     total = count_steps(config, split)
     checks = sum(config.training.checks_at(number) for number in range(1, total)) + 1
-    seconds = (total * step + checks * check) * (2 if has_two_stages(config) else 1)
+    seconds = (total * step + checks * check) * (2 if config.algorithm.trains_twice else 1)
     if config.averaging.kind == "swad":  # which ends with statistics of so many batches, and a check
         batch = max(0.0, stamps[-1] - stamps[-2] - check) / steps
         seconds += batch * config.averaging.statistics_batches + check
@@ -190,14 +188,12 @@ def measure(job: Job, steps: int = 5) -> RunTime:
 
 def _brief(config: RunConfig, made: int, batches: int) -> RunConfig:
     """The same run with one check, after its last step, and nothing that is particular to a beginning."""
-    brief = replace(
+    return replace(
         config,
+        algorithm=config.algorithm.without_beginning(),
         training=replace(config.training, check_every=made, check_from=0),
         averaging=replace(config.averaging, start=1, statistics_batches=batches),
     )
-    if isinstance(config.algorithm, ErmPlusPlusConfig):  # begins with steps of the head alone
-        brief = replace(brief, algorithm=replace(config.algorithm, linear_steps=0))
-    return brief
 
 
 def duration(seconds: float) -> str:

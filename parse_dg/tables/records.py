@@ -14,7 +14,6 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import Result, read_config, read_result
-from parse_dg.runs.two_stage import has_two_stages
 from parse_dg.tables.selection import Record, find_selection
 from parse_dg.training.averaging import AveragingConfig
 
@@ -154,7 +153,7 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
 def _finished(
     folder: Path, config: RunConfig, trained: RunConfig, result: Result, checks: Sequence[LoggedCheck]
 ) -> FinishedRun:
-    at_the_end = config.averaging.kind == "swad" or has_two_stages(config)  # of no check's weights
+    at_the_end = config.averaging.kind == "swad" or config.algorithm.trains_twice  # of no check's weights
     asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
     every_check = asked and not at_the_end
     records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))

@@ -6,7 +6,6 @@ Whatever a view does not tell apart is a hyper-parameter, of which model selecti
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import as_typed
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
@@ -21,6 +20,7 @@ METHODS = (
 FAMILIES = "algorithm.vocabulary.families"
 PRIMITIVES = "algorithm.primitives.count"
 ABLATION = {
+    "no_relations": "No Relations",
     "none": "PARSE (presence alone)",
     "binary": "PARSE (binary)",
     "binary+ternary": "PARSE (binary + ternary)",
@@ -62,15 +62,11 @@ def _main(config: RunConfig) -> TableRow:
 
 
 def _ablation(config: RunConfig) -> TableRow:
-    algorithm = config.algorithm
-    averaged = config.method.removeprefix(algorithm.name)
-    if isinstance(algorithm, ParseConfig):
-        families = algorithm.vocabulary.families
-        rank = float(list(ABLATION).index(families))
-        return TableRow(((1, ""), (rank, averaged)), ABLATION[families] + averaged)
-    if algorithm.name == "no_relations":
-        return TableRow(((0, ""), (0, averaged)), "No Relations" + averaged)
-    return TableRow(((2, ""), _method_rank(config.method)), config.method)
+    of = config.algorithm.ablation
+    if of is None:
+        return TableRow(((1, ""), _method_rank(config.method)), config.method)
+    averaged = config.method.removeprefix(config.algorithm.name)
+    return TableRow(((0, ""), (float(list(ABLATION).index(of)), averaged)), ABLATION[of] + averaged)
 
 
 def _count(config: RunConfig) -> TableRow:

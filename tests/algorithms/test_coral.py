@@ -7,13 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.coral import Coral, CoralConfig, distance
 from parse_dg.errors import InputError
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> Coral:
-    return Coral(backbone(), CLASSES, CoralConfig(**settings), domains=domains, generator=generator(seed))
+    return Coral(
+        CoralConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=generator(seed))
+    )
 
 
 def slow_distance(features: Tensor) -> float:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.adversarial import perceptron
-from parse_dg.algorithms.base import GroupSettings
+from parse_dg.algorithms.base import BuildContext, GroupSettings
 from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from tests.algorithms.golden import constant, trainer_of
@@ -30,7 +30,10 @@ from tests.algorithms.tiny import (
 
 def build(*, smoothing: float = 0.0, seed: int = 0, **settings: Any) -> Dann:
     config = DannConfig(**{"width": 8, **settings})
-    return Dann(backbone(), CLASSES, config, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed))
+    return Dann(
+        config,
+        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)),
+    )
 
 
 def cross_entropy(scores: Tensor, label: int) -> float:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.training.averaging import AveragingConfig, MovingAverage
@@ -47,7 +47,7 @@ def names(network: str) -> dict[str, str]:
 def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     settings = trace.hparams
     config = ErmPlusPlusConfig(linear_steps=settings["linear_steps"])
-    algorithm = ErmPlusPlus(trace.backbone(), trace.classes, config)
+    algorithm = ErmPlusPlus(config, BuildContext(trace.backbone(), trace.classes))
     algorithm.load_state_dict(renamed(trace.initial(), names("network")), strict=False)
     rates = constant(settings["lr"], settings["weight_decay"])
     run = trainer(algorithm, rates, kind="sma", start=settings["sma_start_iter"])
@@ -69,7 +69,9 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
 
 def small(**settings: Any) -> ErmPlusPlus:
     torch.manual_seed(0)
-    return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
+    return ErmPlusPlus(
+        ErmPlusPlusConfig(**settings), BuildContext(FlatBackbone(), 5, generator=torch.Generator().manual_seed(1))
+    )
 
 
 def example(seed: int = 0) -> Minibatch:

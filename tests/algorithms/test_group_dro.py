@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 import torch
 
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> GroupDro:
-    return GroupDro(backbone(), CLASSES, GroupDroConfig(**settings), domains=domains, generator=generator(seed))
+    return GroupDro(
+        GroupDroConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=generator(seed))
+    )
 
 
 def slow_losses(dro: GroupDro, domains: int, number: int) -> list[float]:
@@ -50,7 +53,7 @@ def test_the_worst_domain_gains() -> None:
 
 
 def test_a_rate_of_zero_is_erm() -> None:
-    dro, erm = build(eta=0.0), Erm(backbone(), CLASSES, ErmConfig(), generator=generator())
+    dro, erm = build(eta=0.0), Erm(ErmConfig(), BuildContext(backbone(), CLASSES, generator=generator()))
     ours, theirs = step(dro, 3), step(erm, 3)
     for one, other in zip(ours, theirs, strict=True):
         assert one["cross_entropy"] == pytest.approx(other["cross_entropy"], 1e-5)

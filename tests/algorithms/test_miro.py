@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, Minibatch
+from parse_dg.algorithms.base import Algorithm, BuildContext, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.miro import TUNED, Miro, MiroConfig
 from parse_dg.config import from_dict, to_dict
@@ -37,7 +37,7 @@ def backbone(stages: tuple[int, ...] = ()) -> Backbone:
 
 
 def build(stages: tuple[int, ...] = (), **settings: Any) -> Miro:
-    return Miro(backbone(stages), 3, MiroConfig(**settings), generator=generator(1))
+    return Miro(MiroConfig(**settings), BuildContext(backbone(stages), 3, generator=generator(1)))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def train(algorithm: Algorithm, device: str = "cpu", **training: Any) -> list[fl
 
 
 def test_it_is_erm_and_the_regulariser_with_its_weight(example: Minibatch) -> None:
-    erm = Erm(backbone((1, 2)), 3, ErmConfig(dropout=0.5), generator=generator(1))
+    erm = Erm(ErmConfig(dropout=0.5), BuildContext(backbone((1, 2)), 3, generator=generator(1)))
     expected = erm.losses(example, generator(5))["cross_entropy"].item()
     found = build((1, 2), dropout=0.5, weight=0.25).losses(example, generator(5))
     assert list(found) == ["cross_entropy", "mutual_information"]
@@ -157,11 +157,11 @@ def test_a_model_file_holds_the_student_and_fits_a_network_with_another_teacher(
     train(miro)
     save_file(packed(miro), tmp_path / "model.safetensors")
     state = load_file(tmp_path / "model.safetensors")
-    erm = Erm(backbone(), 3, ErmConfig()).state_dict()
+    erm = Erm(ErmConfig(), BuildContext(backbone(), 3)).state_dict()
     assert set(state) - set(erm) == {f"mutual_information.raw_variances.{tap}" for tap in range(5)}
     assert set(erm) <= set(state)
     other = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), generator(8))
-    fresh = Miro(other, 3, MiroConfig()).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    fresh = Miro(MiroConfig(), BuildContext(other, 3)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fresh.load_state_dict(state)
     with torch.no_grad():
         assert torch.equal(fresh.eval()(example.images), miro.eval()(example.images))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
+from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -39,10 +39,10 @@ def generator(seed: int = 0) -> torch.Generator:
 def build(name: str, stages: tuple[int, ...]) -> Algorithm:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), start)
-    config = ALGORITHMS[name][1]()
+    config = ALGORITHMS[name]()
     if isinstance(config, ErmPlusPlusConfig):
         config = replace(config, linear_steps=1)
-    return build_algorithm(backbone, CLASSES, config, generator=start, domains=DOMAINS)
+    return config.build(BuildContext(backbone, CLASSES, generator=start, domains=DOMAINS))
 
 
 def trainer_of(algorithm: Algorithm, draws: torch.Generator) -> Trainer:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.mixup import Mixup, MixupConfig, Pairing
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
@@ -13,7 +14,10 @@ from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, ge
 
 def build(*, domains: int = DOMAINS, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> Mixup:
     config = MixupConfig(**settings)
-    return Mixup(backbone(), CLASSES, config, domains=domains, label_smoothing=smoothing, generator=generator(seed))
+    return Mixup(
+        config,
+        BuildContext(backbone(), CLASSES, domains=domains, label_smoothing=smoothing, generator=generator(seed)),
+    )
 
 
 @pytest.mark.parametrize("domains", [1, 2, 3, 5])
@@ -35,7 +39,7 @@ def test_the_loss_is_the_mean_over_a_circle_of_domains(domains: int, monkeypatch
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_all_or_nothing_is_erm(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixup, erm = build(), Erm(backbone(), CLASSES, ErmConfig(), generator=generator())
+    mixup, erm = build(), Erm(ErmConfig(), BuildContext(backbone(), CLASSES, generator=generator()))
     drawn = Pairing(torch.tensor([2, 0, 1]), torch.full((3,), share))
     monkeypatch.setattr(mixup, "draw", lambda _: drawn)
     ours, theirs = (algorithm.losses(batch(), generator())["cross_entropy"].item() for algorithm in (mixup, erm))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
@@ -16,7 +16,7 @@ def build(count: int) -> NoRelations:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     config = NoRelationsConfig(primitives=PrimitivesConfig(count=count))
-    return NoRelations(backbone, 3, config, generator=start).eval()
+    return NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
 
 
 def test_logits_are_linear_in_centre_presence_and_extent() -> None:
@@ -41,7 +41,7 @@ def test_the_linear_layer_sees_five_numbers_a_primitive() -> None:
 def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    parse = Parse(backbone, 3, ParseConfig(primitives=PrimitivesConfig(count=6)), generator=start)
+    parse = Parse(ParseConfig(primitives=PrimitivesConfig(count=6)), BuildContext(backbone, 3, generator=start))
     expected = parse.network.state_dict()
     shared = {k: v for k, v in build(6).state_dict().items() if not k.startswith("classifier.")}
     assert len(shared) > 10
@@ -51,7 +51,7 @@ def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
 def test_it_can_be_guided_as_parse_is() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    model = NoRelations(backbone, 3, NoRelationsConfig(guidance=2.0), generator=start)
+    model = NoRelations(NoRelationsConfig(guidance=2.0), BuildContext(backbone, 3, generator=start))
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([0, 1, 2, 0])
     terms = model.losses(Minibatch(images, labels, torch.zeros(4, dtype=torch.long)), start)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change, from_dict, to_dict
 from parse_dg.deploy.compaction import compact
@@ -44,7 +44,7 @@ def build(**settings: Any) -> Parse:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     config = change(ParseConfig(), {name.replace("__", "."): value for name, value in settings.items()})
-    return Parse(backbone, 3, config, generator=start)
+    return Parse(config, BuildContext(backbone, 3, generator=start))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_compact_layer_has_the_columns_it_is_given() -> None:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     columns = torch.tensor([0, 5, 40])
-    parse = Parse(backbone, 3, ParseConfig(), generator=start, columns=columns)
+    parse = Parse(ParseConfig(), BuildContext(backbone, 3, generator=start, columns=columns))
     assert parse.groups()["composition"][0].shape == (3, 3)
     assert torch.equal(parse.state_dict()["network.structure.composition.columns"], columns)
     assert parse(torch.zeros(2, 3, 32, 32)).shape == (2, 3)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Turn
+from parse_dg.algorithms.base import BuildContext, Turn
 from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content, unsureness
 from parse_dg.training.trainer import Trainer
 from tests.algorithms.golden import constant, trainer_of
@@ -19,7 +19,8 @@ GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 def build(*, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> SagNet:
     config = SagNetConfig(**settings)
     return SagNet(
-        backbone(), CLASSES, config, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)
+        config,
+        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)),
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from parse_dg._version import __version__
-from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms import ALGORITHMS, register_algorithm
+from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.cli import build_parser, figure, main
 from parse_dg.cli import export as cli_export
 from parse_dg.cli.options import SELECTION_NAMES
@@ -92,15 +93,17 @@ def test_algorithms_are_those_of_the_table(run: Run) -> None:
     assert (said.code, said.err) == (0, "")
     header, *rows = table(said.out)
     assert header == ["algorithm", "what it does", "published"]
-    assert rows == [[name, method.summary, method.reference] for name, (method, _) in ALGORITHMS.items()]
+    assert rows == [[name, method.summary, method.reference] for name, method in ALGORITHMS.items()]
 
 
 def test_a_new_algorithm_appears_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Newest(ALGORITHMS["erm"][0]):  # type: ignore[misc, name-defined]
+    class Newest(ErmConfig):
+        name = "newest"
         summary = "does [all] of it"
         reference = "Nobody 2030"
 
-    monkeypatch.setitem(ALGORITHMS, "newest", (Newest, ALGORITHMS["erm"][1]))
+    monkeypatch.setattr(ALGORITHMS, "_things", dict(ALGORITHMS))
+    register_algorithm(Newest)
     assert table(run("algorithms").out)[-1] == ["newest", "does [all] of it", "Nobody 2030"]
 
 

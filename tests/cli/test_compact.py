@@ -45,7 +45,7 @@ def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, pa
     assert after.pop("compact.json")
     assert after == before
     model, small = load_model(parse_copy), load_model(parse_copy / "compact.safetensors")
-    shapes = [m.parse().network.structure.composition.weight.shape for m in (model, small)]
+    shapes = [m.parse_network().structure.composition.weight.shape for m in (model, small)]
     rows = {row[0]: row[1:] for row in table(said.out)}
     assert rows["sketch held out, seed 0, threshold 0"] == ["before", "after"]
     assert rows["predicate applications"] == [f"{shape[1]:,}" for shape in shapes]
@@ -183,7 +183,7 @@ def test_a_compaction_that_is_not_lossless_is_said_and_not_written(
     def damaged(model: Model, threshold: float) -> Any:
         small, report = compact(model, threshold)
         with torch.no_grad():
-            small.parse().network.structure.composition.weight[0, 0] += 5
+            small.parse_network().structure.composition.weight[0, 0] += 5
         return small, report
 
     before = snapshot(parse_copy)

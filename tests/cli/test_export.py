@@ -106,7 +106,7 @@ def test_what_differs_is_said_and_not_written(run: Run, parse_copy: Path, monkey
     def damaged(*given: Any) -> Any:
         small, report = original(*given)
         with torch.no_grad():
-            small.parse().network.structure.composition.weight[0, 0] += 5
+            small.parse_network().structure.composition.weight[0, 0] += 5
         return small, report
 
     before = snapshot(parse_copy)

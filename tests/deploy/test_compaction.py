@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -47,8 +47,8 @@ def untrained(config: ParseConfig, classes: tuple[str, ...]) -> Model:
     draw = torch.Generator().manual_seed(5)
     spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=64)
     backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), draw)
-    model = Model(spec, build_algorithm(backbone, len(classes), config, generator=draw).eval())
-    shake(model.parse().network.structure.predicates, seed=9)
+    model = Model(spec, config.build(BuildContext(backbone, len(classes), generator=draw)).eval())
+    shake(model.parse_network().structure.predicates, seed=9)
     return model
 
 
@@ -61,7 +61,7 @@ def small_config(start: str = "simplex", **vocabulary: object) -> ParseConfig:
 
 
 def composition_of(model: Model) -> Composition:
-    return model.parse().network.structure.composition
+    return model.parse_network().structure.composition
 
 
 def exact_lambda(model: Model) -> Tensor:
@@ -184,7 +184,7 @@ def test_compacting_twice_changes_nothing(parse_run: Path) -> None:
 def test_a_compact_model_still_says_which_applications_it_has(parse_run: Path) -> None:
     full = load_model(parse_run)
     small, _ = compact(full)
-    vocabulary = full.parse().network.structure.vocabulary
+    vocabulary = full.parse_network().structure.vocabulary
     used = composition_of(full).active().columns
     assert vocabulary.names(composition_of(small).columns) == vocabulary.names(used)
 
@@ -253,7 +253,7 @@ def test_a_lossy_compaction_by_hand() -> None:
 
     images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        network = full.parse().network
+        network = full.parse_network()
         output = network(images)
         a = dict(
             zip((0, 4, 12), network.structure.evaluate(output.descriptors, torch.tensor([0, 4, 12])).T, strict=True)

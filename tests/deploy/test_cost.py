@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import ModelCost, cost, count_parameters, feature_operations, structural_operations
@@ -94,7 +94,7 @@ def model_of(backbone: str, classes: int, image_size: int, config: ParseConfig) 
         image_size=image_size,
     )
     built = build_backbone(spec.backbone, MixStyleConfig(stages=()), draw)
-    return Model(spec, build_algorithm(built, classes, config, generator=draw).eval())
+    return Model(spec, config.build(BuildContext(built, classes, generator=draw)).eval())
 
 
 def test_compaction_changes_the_structural_part_and_nothing_else() -> None:
@@ -206,7 +206,7 @@ def counted_by_the_paper(features: int) -> int:
 
 
 def test_the_vocabulary_has_the_papers_size(resnet50: Model) -> None:
-    assert resnet50.parse().network.structure.composition.weight.shape == (7, M)
+    assert resnet50.parse_network().structure.composition.weight.shape == (7, M)
     assert len(rows_of(PER_TARGET)) == 26
     assert {row[0] for row in rows_of(PER_TARGET)} == {row[0] for row in rows_of(SUMMARY)} == CLASSES.keys()
 

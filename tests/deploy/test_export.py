@@ -91,7 +91,7 @@ def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, writte
     found = opened(done.path)[0](images)
     assert tuple(found) == done.outputs
     with torch.no_grad():
-        z = model.parse().network(normalise(images)).descriptors
+        z = model.parse_network()(normalise(images)).descriptors
     torch.testing.assert_close(found["heatmaps"], z.heatmap, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["centres"], z.centre, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["heatmaps"].sum((2, 3)), torch.ones(5, z.centre.shape[1]))
@@ -108,7 +108,7 @@ def test_a_window_is_exported(kind: Format, finished_run: FinishedRun, tmp_path:
         images = images_of(count, seed=7)
         found = run(images)
         with torch.no_grad():
-            output, without = (each.parse().network(normalise(images)) for each in (model, plain))
+            output, without = (each.parse_network()(normalise(images)) for each in (model, plain))
         torch.testing.assert_close(found["logits"], output.logits, rtol=0, atol=1e-4)
         torch.testing.assert_close(found["heatmaps"], output.descriptors.heatmap, rtol=0, atol=1e-5)
         torch.testing.assert_close(found["centres"], output.descriptors.centre, rtol=0, atol=1e-5)
@@ -130,7 +130,7 @@ def test_the_file_says_what_it_is(algorithm: str, kind: Format, heatmaps: bool, 
 def test_names_and_shapes_of_the_onnx_graph(written: Written) -> None:
     model, done = written("parse", "onnx", True)
     session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
-    primitives, classes = model.parse().config.primitives.count, len(model.spec.classes)
+    primitives, classes = model.parse_network().structure.vocabulary.primitives, len(model.spec.classes)
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
         ("images", "tensor(float)", ["batch", 3, 64, 64])
     ]

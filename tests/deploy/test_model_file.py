@@ -53,7 +53,7 @@ def logits(model: Model, images: Tensor) -> Tensor:
 
 def with_window(model: Model, window: float) -> Model:
     """The same PARSE at the end of a training in which a window has closed in."""
-    spec = replace(model.spec, algorithm=change(model.parse().config, {"primitives.window": window}))
+    spec = replace(model.spec, algorithm=change(model.spec.algorithm, {"primitives.window": window}))
     focus = {FOCUS: torch.tensor(1 / (2 * window**2))}
     return build_model(spec, {**model.algorithm.state_dict(), **focus})
 
@@ -110,8 +110,8 @@ def test_a_window_is_read_back_to_the_bit(parse_run: Path, images: Tensor, tmp_p
     for each in (model, compact(model)[0]):
         save_model(tmp_path / "m.safetensors", each.spec, dict(each.algorithm.state_dict()))
         again = load_model(tmp_path / "m.safetensors")
-        assert again.parse().config.primitives.window == 1.5
-        assert again.parse().network.bottleneck.focus.item() == pytest.approx(1 / 4.5)
+        assert again.spec.algorithm.primitives.window == 1.5
+        assert again.parse_network().bottleneck.focus.item() == pytest.approx(1 / 4.5)
         assert torch.equal(logits(again, images), logits(model, images))
     assert not torch.equal(logits(model, images), logits(plain, images))
     state = dict(model.algorithm.state_dict())
@@ -128,7 +128,7 @@ def test_a_model_without_a_window_has_no_focus(written: tuple[Metadata, State], 
     for name in ("window", "window_from"):
         del data["model"]["algorithm"]["primitives"][name]
     save_file(state, tmp_path / "m.safetensors", {METADATA: json.dumps(data)})
-    assert load_model(tmp_path / "m.safetensors").parse().config.primitives.window is None
+    assert load_model(tmp_path / "m.safetensors").spec.algorithm.primitives.window is None
 
 
 def test_a_model_loads_from_its_run_and_from_its_file(parse_run: Path, images: Tensor) -> None:
@@ -196,7 +196,7 @@ def test_a_failed_write_leaves_the_old_file(
 
 def test_only_parse_is_parse(erm_run: Path) -> None:
     with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        load_model(erm_run).parse()
+        load_model(erm_run).parse_network()
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ Shares = Mapping[str, float]
 
 def compose(model: Model, *classes: Shares) -> Model:
     """Give every class the weights that are written, by the names of the applications; they sum to one."""
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     names = structure.vocabulary.names(torch.arange(structure.vocabulary.size))
     with torch.no_grad():
         structure.composition.weight.fill_(-1.0)  # far below the support
@@ -45,7 +45,7 @@ TWO = {"left(p3, p1)": 0.7, "tri[2](p0, p1, p2)": 0.3}
 @pytest.fixture(scope="module")
 def composed() -> Model:
     model = compose(placed_model(peaks(LAYOUT)), ONE, TWO)
-    targets = model.parse().network.structure.predicates.target_angle
+    targets = model.parse_network().structure.predicates.target_angle
     with torch.no_grad():
         targets["orient"][1] = math.radians(90)
         targets["tri"][2] = math.radians(35)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change
 from parse_dg.data.augment.batches import normalise, to_unit
@@ -71,8 +71,8 @@ def placed_model(
         composition=CompositionConfig(start="zeros"),
     )
     spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=64)
-    model = Model(spec, build_algorithm(Placed(maps), len(classes), config).eval())
-    projection = model.parse().network.bottleneck.projection
+    model = Model(spec, config.build(BuildContext(Placed(maps), len(classes))).eval())
+    projection = model.parse_network().bottleneck.projection
     with torch.no_grad():
         projection.weight.copy_(torch.eye(len(maps))[:, :, None, None])
     return model
@@ -121,7 +121,7 @@ def test_contributions_sum_to_the_score_of_every_class(parse_run: Path, images: 
 def test_an_explanation_repeats_what_the_model_says(parse_run: Path, images: Tensor) -> None:
     model = load_model(parse_run)
     with torch.no_grad():
-        output = model.parse().network(normalise(to_unit(images)))
+        output = model.parse_network()(normalise(to_unit(images)))
     predictions = set()
     for row, image in enumerate(images):
         explanation = explain(model, image)
@@ -151,7 +151,7 @@ def started_model(tiny: Tiny) -> Model:
     spec = ModelSpec(backbone=run.backbone, algorithm=run.algorithm, classes=classes, image_size=64)
     generator = torch.Generator().manual_seed(7)
     backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), generator)
-    return Model(spec, build_algorithm(backbone, len(classes), spec.algorithm, generator=generator).eval())
+    return Model(spec, spec.algorithm.build(BuildContext(backbone, len(classes), generator=generator)).eval())
 
 
 @pytest.mark.parametrize(("dtype", "count", "rounding"), [(torch.float32, 1024, 1e-6), (torch.float64, 128, 1e-12)])
@@ -160,7 +160,7 @@ def test_contributions_sum_to_the_score_of_a_thousand_images(
 ) -> None:
     """To the score that is told, and to the network's own as far as it does not round its sum."""
     model = started_model(tiny)
-    network = model.parse().network.to(dtype)
+    network = model.parse_network().to(dtype)
     seen, scores = 0, set()
     for images in torch.split(thousand[:count], 128):
         with torch.no_grad():
@@ -202,7 +202,7 @@ def test_relations_are_sorted_and_named_once(parse_run: Path, images: Tensor) ->
 
 def test_the_relations_are_those_of_the_explained_class(parse_run: Path, images: Tensor) -> None:
     model = load_model(parse_run)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     names = structure.vocabulary.names(structure.composition.columns[active.columns])
     for number, name in enumerate(model.spec.classes):
@@ -335,13 +335,13 @@ def test_an_image_that_is_none(laid_out: Model, tmp_path: Path) -> None:
 def test_a_damaged_model_explains_nothing() -> None:
     model = placed_model(peaks(LAYOUT))
     with torch.no_grad():
-        model.parse().network.bottleneck.projection.weight.fill_(math.nan)
+        model.parse_network().bottleneck.projection.weight.fill_(math.nan)
     with pytest.raises(InputError, match="logits that are not finite"):
         explain(model, BLANK)
 
 
 def test_every_application_is_explained_once(laid_out: Model) -> None:
-    structure = laid_out.parse().network.structure
+    structure = laid_out.parse_network().structure
     explanation = explain(laid_out, BLANK)
     names = structure.vocabulary.names(torch.arange(structure.vocabulary.size))
     assert sorted(relation.name for relation in explanation.relations) == sorted(names)
@@ -438,7 +438,7 @@ LEARNED = {"tri": (90.0, 25.0, 140.0), "turn": (60.0,), "orient": (0.0, 90.0, 45
 @pytest.fixture(scope="module")
 def trained_angles() -> Model:
     model = placed_model(peaks(LAYOUT))
-    targets = model.parse().network.structure.predicates.target_angle
+    targets = model.parse_network().structure.predicates.target_angle
     with torch.no_grad():
         for name, degrees in LEARNED.items():
             targets[name].copy_(torch.tensor(degrees).deg2rad())
@@ -495,7 +495,7 @@ def test_the_gate_takes_absent_primitives_out() -> None:
 
 
 def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
-    predicates = trained_angles.parse().network.structure.predicates
+    predicates = trained_angles.parse_network().structure.predicates
     sentences = {
         ("has", 0, (7,)): "p7 is there",
         ("above", 0, (3, 11)): "p3 above p11",
@@ -520,7 +520,7 @@ def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
 )
 def test_a_target_beyond_all_angles_is_told_as_one_that_can_be(learned: float, edges: int, corner: int) -> None:
     """Where the satisfaction is largest: orient by its cosine, the others at the end of the scale."""
-    predicates = placed_model(peaks(LAYOUT)).parse().network.structure.predicates
+    predicates = placed_model(peaks(LAYOUT)).parse_network().structure.predicates
     with torch.no_grad():
         for targets in predicates.target_angle.values():
             targets.fill_(math.radians(learned))

@@ -44,7 +44,7 @@ def model_with(evidence: np.ndarray) -> Model:
     for n, values in enumerate(torch.from_numpy(evidence)):
         maps[n, :, 2, n % CELLS] = values
     model = placed_model(peaks(dict.fromkeys(range(4), (0, 0))))
-    model.parse().network.backbone = Listed(maps)
+    model.parse_network().backbone = Listed(maps)
     return model
 
 
@@ -107,7 +107,7 @@ def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
     for domain in domains:
         images = load_images(whole(domain), np.arange(len(domain.labels)))[0]
         with torch.no_grad():
-            z = model.parse().network(normalise(to_unit(images))).descriptors
+            z = model.parse_network()(normalise(to_unit(images))).descriptors
         for k in range(16):
             strongest = found[k, domain.name].images
             best = z.presence[:, k].sort(descending=True).values[:4]

@@ -61,7 +61,7 @@ def test_train_evaluate_compact_evaluate_explain(call: Call, tmp_path: Path) -> 
     model, small_model = load_model(folder), load_model(folder / "compact.safetensors")
     assert small_model.compact
     assert model.spec.classes == benchmark.classes
-    applications = small_model.parse().network.structure.composition.weight.shape[1]
+    applications = small_model.parse_network().structure.composition.weight.shape[1]
     assert applications == result["active_applications"] < 10_000
 
     right = 0

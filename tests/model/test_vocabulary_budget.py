@@ -7,7 +7,7 @@ from time import perf_counter
 import pytest
 import torch
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change, from_dict, to_dict
@@ -135,12 +135,12 @@ def model_of(K: int, budget: int, draw: int = 0) -> Model:
     start = torch.Generator().manual_seed(2)
     spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=("a", "b", "c"), image_size=32)
     backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), start)
-    return Model(spec, build_algorithm(backbone, 3, config, generator=start).eval())
+    return Model(spec, config.build(BuildContext(backbone, 3, generator=start)).eval())
 
 
 def test_a_network_of_64_primitives_trains() -> None:
     model = model_of(64, 2000)
-    parse = model.parse().train()
+    parse = model.algorithm.train()
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
     terms = parse.losses(example, torch.Generator().manual_seed(0))
@@ -156,7 +156,7 @@ def test_a_network_of_64_primitives_trains() -> None:
 @pytest.mark.parametrize("smaller", [False, True], ids=["full", "compact"])
 def test_a_model_file_holds_the_numbers_and_the_columns_mean_the_same(smaller: bool, tmp_path: Path) -> None:
     model = model_of(20, 150, draw=4)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     used = structure.vocabulary.names(structure.composition.active().applications)
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -166,7 +166,7 @@ def test_a_model_file_holds_the_numbers_and_the_columns_mean_the_same(smaller: b
         assert (report.applications_before, report.applications_after) == (structure.vocabulary.size, len(used))
     save_model(tmp_path / "m.safetensors", model.spec, dict(model.algorithm.state_dict()))
     again = load_model(tmp_path / "m.safetensors")
-    read = again.parse().network.structure
+    read = again.parse_network().structure
     assert (read.vocabulary.config.budget, read.vocabulary.config.draw) == (150, 4)
     assert read.vocabulary.names(read.composition.active().applications) == used
     with torch.no_grad():
@@ -176,7 +176,7 @@ def test_a_model_file_holds_the_numbers_and_the_columns_mean_the_same(smaller: b
 
 def test_a_prediction_is_explained_by_what_was_drawn() -> None:
     model = model_of(20, 150)
-    vocabulary = model.parse().network.structure.vocabulary
+    vocabulary = model.parse_network().structure.vocabulary
     image = torch.randint(256, (32, 32, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     found = explain(model, image.numpy())
     assert {relation.name for relation in found.relations} <= set(vocabulary.names(torch.arange(vocabulary.size)))

@@ -58,7 +58,7 @@ def changed_by(change: Any) -> Any:
     def compact_and_change(model: Model, threshold: float) -> tuple[Model, Compaction]:
         small, report = compact(model, threshold)
         with torch.no_grad():
-            change(small.parse().network.structure.composition)
+            change(small.parse_network().structure.composition)
         return small, report
 
     return compact_and_change
@@ -189,7 +189,7 @@ def test_the_report_says_all_of_it(folder: Path) -> None:
     ]
     assert found["benchmark"] == read(folder / "result.json")["benchmark"]
     assert (found["target"], found["seed"], found["threshold"]) == ("sketch", 0, LOSSY)
-    weights = [load_model(path).parse().network.structure.composition.weight for path in (folder, outcome.path)]
+    weights = [load_model(path).parse_network().structure.composition.weight for path in (folder, outcome.path)]
     assert found["applications"] == {
         "before": weights[0].shape[1],
         "at_start": outcome.applications_at_start,

@@ -19,7 +19,7 @@ EVERY = [(recipe, algorithm) for recipe in RECIPES for algorithm in ALGORITHMS]
 @pytest.mark.parametrize(("recipe", "algorithm"), EVERY)
 def test_every_recipe_is_there_for_every_method(recipe: str, algorithm: str) -> None:
     config = build_config(recipe, algorithm)
-    assert type(config.algorithm) is ALGORITHMS[algorithm][1]
+    assert type(config.algorithm) is ALGORITHMS[algorithm]
     assert config.algorithm.name == algorithm
     assert config.seed == 0
     assert build_config(recipe, algorithm) == config

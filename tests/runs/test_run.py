@@ -102,7 +102,7 @@ def test_the_step_selected_is_the_best_of_the_metrics(algorithm: str, finished_r
 
 def test_the_result_of_parse_counts_the_applications_in_use(parse_run: Path, erm_run: Path) -> None:
     result = read(parse_run / "result.json")
-    composition = load_model(parse_run).parse().network.structure.composition
+    composition = load_model(parse_run).parse_network().structure.composition
     weights = composition.active().weights.detach()
     assert result["active_applications"] == int((weights > 0).any(0).sum())
     assert result["active_applications_per_class"] == [int((row > 0).sum()) for row in weights]

@@ -56,7 +56,7 @@ def test_parse_is_averaged_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
     config = configured(tiny, "parse", "swad")
     result = execute(config, tmp_path / "run", quiet)
     assert_of_its_file(config, tmp_path / "run")
-    weights = load_model(tmp_path / "run").parse().network.structure.composition.active().weights
+    weights = load_model(tmp_path / "run").parse_network().structure.composition.active().weights
     assert result["active_applications"] == weights.shape[1]
     assert torch.allclose(weights.sum(1), torch.ones(len(weights)), atol=1e-5)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.algorithms import Erm
 from parse_dg.algorithms.base import LossTerms
+from parse_dg.algorithms.erm import Erm
 from parse_dg.deploy.model_file import load_model
 from parse_dg.runs.folder import read_finished, write_json
 from parse_dg.runs.run import execute, prepare

@@ -20,7 +20,6 @@ from parse_dg.runs.two_stage import (
     StageSchedule,
     Steering,
     all_of_sources,
-    has_two_stages,
     name_whole,
 )
 from parse_dg.training.accuracy import Accuracy, accuracy
@@ -241,7 +240,7 @@ def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, t
 
 def test_a_single_stage_is_a_run_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm_plus_plus", **{**SETTINGS, "algorithm__stages": 1})
-    assert not has_two_stages(config)
+    assert not config.algorithm.trains_twice
     result = execute(config, tmp_path / "run", quiet)
     assert "stages" not in result
     assert result["selection"].startswith("training-domain validation")

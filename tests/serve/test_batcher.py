@@ -81,7 +81,7 @@ def test_what_gathers_while_the_model_works_is_one_batch(erm_run: Path, monkeypa
 
 def test_relations_come_from_the_same_pass(parse_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(parse_run) as service:
-        network = service.predictor.model.parse().network
+        network = service.predictor.model.parse_network()
         passes: list[int] = []
         network.register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
         gate = Gate(service.predictor, monkeypatch)

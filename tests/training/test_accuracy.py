@@ -28,10 +28,9 @@ CPU = torch.device("cpu")
 class Reader(Algorithm):
     """Logits out of a table, by the number that the pixels of an image are (image n is all of value n)."""
 
-    summary = "a fake"
-
     def __init__(self, table: Tensor):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         self.inner = nn.Dropout(0.5)
         self.table = table
         self.batches: list[int] = []

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import Algorithm, BuildContext, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.config import change
@@ -40,10 +40,9 @@ State = dict[str, Tensor]
 class Small(Algorithm):
     """A convolution with BatchNorm, whose weights a test moves itself."""
 
-    summary = "a fake"
-
     def __init__(self, seed: int = 0):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         torch.manual_seed(seed)
         self.backbone = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
         self.register_buffer("constant", torch.tensor([0.1, 1e-30, 12345.678]))
@@ -139,7 +138,7 @@ def test_the_statistics_of_sma_are_averaged_and_see_the_batch() -> None:
 
 def test_frozen_statistics_stay_as_they_are() -> None:
     backbone = build_backbone(BackboneConfig(freeze_batchnorm=True), MixStyleConfig(stages=()))
-    algorithm = Erm(backbone, 5, ErmConfig()).train()
+    algorithm = Erm(ErmConfig(), BuildContext(backbone, 5)).train()
     before = copy_of(algorithm)
     averaging = build_averaging(algorithm, AveragingConfig(kind="sma", start=1))
     for step in range(1, 5):
@@ -162,7 +161,7 @@ def test_what_does_not_move_stays_to_the_bit_and_whole_numbers_are_copied(kind: 
 def test_nothing_is_drawn_for_the_average() -> None:
     """MixStyle and dropout have no part in the pass that refreshes statistics."""
     mixstyle = MixStyleConfig(stages=(1, 2), probability=1.0)
-    algorithm = Erm(build_backbone(BackboneConfig(), mixstyle), 5, ErmConfig(dropout=0.5)).train()
+    algorithm = Erm(ErmConfig(dropout=0.5), BuildContext(build_backbone(BackboneConfig(), mixstyle), 5)).train()
     averaging = build_averaging(algorithm, AveragingConfig(kind="sma", start=1))
     before = torch.get_rng_state()
     averaging.after_step(1, torch.ones(2, 3, 64, 64))
@@ -174,7 +173,7 @@ def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
     def build() -> Parse:
         torch.manual_seed(0)
         backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()))
-        return Parse(backbone, 4, ParseConfig(), generator=torch.Generator().manual_seed(0))
+        return Parse(ParseConfig(), BuildContext(backbone, 4, generator=torch.Generator().manual_seed(0)))
 
     algorithm, images = build().train(), torch.randn(3, 3, 64, 64)
     averaging = build_averaging(algorithm, AveragingConfig(kind="ema", decay=0.5))
@@ -195,7 +194,7 @@ def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
 def test_an_averaged_parse_has_the_window_of_the_network(kind: str) -> None:
     """The focus is set by the share of training done: a mean of it would be a window that no step trained with."""
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()))
-    algorithm = Parse(backbone, 4, ParseConfig(primitives=PrimitivesConfig(count=4, window=1.5)))
+    algorithm = Parse(ParseConfig(primitives=PrimitivesConfig(count=4, window=1.5)), BuildContext(backbone, 4))
     averaging = build_averaging(algorithm, change(AveragingConfig(start=2), {"kind": kind}))
     bottleneck, images = algorithm.network.bottleneck, torch.randn(2, 3, 64, 64)
     for step in range(1, 9):
@@ -247,10 +246,9 @@ def test_statistics_are_the_plain_mean_over_batches() -> None:
 class Valley(Algorithm):
     """Every step moves its parameter by RATE, and checks lose what was written beforehand."""
 
-    summary = "a fake"
-
     def __init__(self, losses: Iterator[float]):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         self.place = nn.Parameter(torch.zeros(()))
         self.to_lose = losses
         self.seen: list[float] = []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms import ALGORITHMS, Algorithm, build_algorithm
+from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -27,7 +27,7 @@ from tests.model.reference import sparsemax_by_sorting
 def build(name: str) -> Algorithm:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    return build_algorithm(backbone, 3, ALGORITHMS[name][1](), generator=start)
+    return ALGORITHMS[name]().build(BuildContext(backbone, 3, generator=start))
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +134,9 @@ def test_warming_up_and_cosine_multiply(parse: Algorithm) -> None:
 class OnlyLambda(Algorithm):
     """The loss ⟨target, sparsemax(Λ)⟩ + sparsity · mean |Λ|."""
 
-    summary = "a fake"
-
     def __init__(self, sparsity: float):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         vocabulary = Vocabulary(5, VocabularyConfig())
         start = CompositionConfig(start="normal", start_std=0.1, logit_scale="none")
         self.composition = Composition(3, vocabulary, start, torch.Generator().manual_seed(0))
@@ -212,7 +211,8 @@ class Quadratic(Algorithm):
     """Two parameters, ½ Σ target·w²; what is called `composition` descends by SGD."""
 
     def __init__(self) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         self.slow, self.plain = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
 
     def forward(self, images: Tensor) -> Tensor:

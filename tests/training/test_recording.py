@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
@@ -51,10 +51,9 @@ def images(seed: int = 1, shape: tuple[int, ...] = SHAPE) -> Tensor:
 class Twice(Algorithm):
     """Two passes of one backbone in a step, like methods that compare two views of an image."""
 
-    summary = "a fake"
-
     def __init__(self, backbone: Backbone):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         self.backbone = backbone
         self.classifier = linear(backbone.channels, 3, seeded(2))
 
@@ -82,9 +81,9 @@ class Twice(Algorithm):
 
 def test_the_one_backbone_of_an_algorithm_is_found() -> None:
     backbone = backbone_of()
-    assert find_backbone(build_algorithm(backbone, 3, ErmConfig(), generator=seeded(0))) is backbone
+    assert find_backbone(ErmConfig().build(BuildContext(backbone, 3, generator=seeded(0)))) is backbone
     config = ParseConfig(primitives=PrimitivesConfig(count=3))
-    assert find_backbone(build_algorithm(backbone, 3, config, generator=seeded(0))) is backbone
+    assert find_backbone(config.build(BuildContext(backbone, 3, generator=seeded(0)))) is backbone
     assert find_backbone(backbone) is backbone
 
 
@@ -270,7 +269,7 @@ def test_on_the_cpu_nothing_is_recorded(name: str, monkeypatch: pytest.MonkeyPat
 
 
 def erm(mixstyle: MixStyleConfig) -> Algorithm:
-    return build_algorithm(backbone_of(mixstyle), 3, ErmConfig(), generator=seeded(1))
+    return ErmConfig().build(BuildContext(backbone_of(mixstyle), 3, generator=seeded(1)))
 
 
 def twice(mixstyle: MixStyleConfig) -> Algorithm:
@@ -279,7 +278,7 @@ def twice(mixstyle: MixStyleConfig) -> Algorithm:
 
 def parse(mixstyle: MixStyleConfig) -> Algorithm:
     config = ParseConfig(primitives=PrimitivesConfig(count=4))
-    return build_algorithm(backbone_of(mixstyle), 3, config, generator=seeded(1))
+    return config.build(BuildContext(backbone_of(mixstyle), 3, generator=seeded(1)))
 
 
 ALGORITHMS: dict[str, Callable[[MixStyleConfig], Algorithm]] = {"erm": erm, "twice": twice, "parse": parse}

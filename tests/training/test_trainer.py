@@ -35,10 +35,9 @@ Prediction = tuple[int, float]
 class Scripted(Algorithm):
     """Right on as many validation images as the script says, domain after domain, check after check."""
 
-    summary = "a fake"
-
     def __init__(self, script: Iterator[Prediction], losses: Callable[[int], float] = lambda step: 2.0):
-        super().__init__()
+        nn.Module.__init__(self)
+        self.label_smoothing = 0.0
         self.place = nn.Parameter(torch.zeros(()))
         self.script, self.value = script, losses
         self.step = 0

@@ -7,33 +7,33 @@ so that a discriminator recognises the image's class in them (REINFORCE). Predic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import LossTerms, Minibatch
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import Config, Count, NotNegative, Share, at_least
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Count, NotNegative, at_least
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
-from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class GvrtConfig(Config):
+class GvrtConfig(PooledConfig):
     """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
 
-    name: ClassVar[str] = "gvrt"
-    dropout: Share = 0.0
-    """Dropout after pooling."""
+    name = "gvrt"
+    writes_sentences = True
+    summary = "features grounded in the images' captions"
+    reference = "Min et al. 2022, arXiv:2207.10285"
     encoder: EncoderName = "trained"
     """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
     width: Count = 128
@@ -53,30 +53,36 @@ class GvrtConfig(Config):
     sample_length: Count = 80
     """How many words a made-up sentence has at most."""
 
+    def learn_vocabulary(self, sources: Sequence[Subset]) -> Tokenizer:
+        """Raises if images have no captions, or if the sentence encoder is not on this machine."""
+        sentences = (sentence for source in sources for some in captions_of(source) for sentence in some)
+        tokenizer = learn_tokenizer(sentences, threshold=self.word_count, length=self.caption_length)
+        if self.encoder != "trained":
+            load_clip(self.encoder)
+        return tokenizer
+
+    def read_vocabulary(self, state: Mapping[str, Tensor]) -> Tokenizer:
+        if "words" not in state:
+            raise InputError("a model of gvrt must hold its vocabulary, found no tensor called words")
+        return Tokenizer.from_bytes(state["words"], self.caption_length)
+
+    def build(self, context: BuildContext) -> "Gvrt":
+        return Gvrt(self, context)
+
 
 class Gvrt(Pooled):
     """ERM whose features are grounded in sentences."""
 
-    summary = "features grounded in the images' captions"
-    reference = "Min et al. 2022, arXiv:2207.10285"
+    config: GvrtConfig
 
     words: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: GvrtConfig,
-        *,
-        domains: int,
-        vocabulary: Tokenizer,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains, self.vocabulary = config, domains, vocabulary
+    def __init__(self, config: GvrtConfig, context: BuildContext):
+        super().__init__(config, context)
+        backbone, classes, generator = context.backbone, context.classes, context.generator
+        vocabulary = context.vocabulary or Tokenizer(())
+        assert isinstance(vocabulary, Tokenizer)
+        self.vocabulary = vocabulary
         self.encoder = build_sentence_encoder(config.encoder, config.width, vocabulary)
         self.visual = linear(backbone.channels, config.width, generator)  # W_v
         self.textual = linear(self.encoder.width, config.width, generator)  # W_t
@@ -137,7 +143,7 @@ class Gvrt(Pooled):
         return rewarded
 
     @torch.no_grad()
-    def describe(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
+    def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
         """What the explainer writes about normalised images, the likeliest word each time.
 
         `labels` are the classes it is to argue for; none: those that are predicted.
@@ -147,26 +153,3 @@ class Gvrt(Pooled):
             labels = self.classifier(features).argmax(1)
         about = self.explainer.about(self.visual(features), labels)
         return self.vocabulary.decode(self.explainer.sample(about, self.config.sample_length))
-
-
-def learn_vocabulary(config: object, sources: Sequence[Subset]) -> Tokenizer | None:
-    """The words of the training captions for GVRT's settings, None for those of a method that reads none.
-
-    Raises if images have no captions, or if the sentence encoder is not on this machine.
-    """
-    if not isinstance(config, GvrtConfig):
-        return None
-    sentences = (sentence for source in sources for some in captions_of(source) for sentence in some)
-    tokenizer = learn_tokenizer(sentences, threshold=config.word_count, length=config.caption_length)
-    if config.encoder != "trained":
-        load_clip(config.encoder)
-    return tokenizer
-
-
-def read_vocabulary(config: object, state: Mapping[str, Tensor]) -> Tokenizer | None:
-    """The words in the weights of a trained GVRT, None for any other method."""
-    if not isinstance(config, GvrtConfig):
-        return None
-    if "words" not in state:
-        raise InputError("a model of gvrt must hold its vocabulary, found no tensor called words")
-    return Tokenizer.from_bytes(state["words"], config.caption_length)

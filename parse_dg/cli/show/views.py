@@ -119,7 +119,7 @@ def compaction_tables(folders: Sequence[Path]) -> Compactions:
     """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them."""
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
-        if read_config(folder).algorithm.name != "parse":
+        if not read_config(folder).algorithm.explains:
             others.append(folder)
         elif read_result(folder) is None:
             log.warning("%s is not finished: left out", folder)

@@ -224,7 +224,7 @@ def _example(run: OpenedRun, progress: Progress | None) -> PipelineImage:
 def _open(asked: FigureRequest, progress: Progress | None) -> OpenedRun:
     check_place(asked.path)
     run = open_run(asked.folder, asked.model_file, asked.device, progress)
-    count = run.model.parse().network.structure.vocabulary.primitives
+    count = run.model.parse_network().structure.vocabulary.primitives
     for k in asked.primitives:
         if not 0 <= k < count:
             raise InputError(f"--primitives {k}: valid are numbers from 0 to {count - 1}")

@@ -34,7 +34,7 @@ def primitive_sheet(
     names: Mapping[int, str] | None = None,
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
-    network = model.parse().network
+    network = model.parse_network()
     rows = sum(len(batch) for batch in images.values())
     primitives = network.bottleneck.config.count
     size = 0.72 * (primitives + 1) + 0.6, 0.72 * rows + 0.7

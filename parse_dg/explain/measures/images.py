@@ -86,7 +86,7 @@ def open_run(
     """The run in `folder`, with the model of another file if one is given; it must be one of PARSE."""
     config = read_config(folder)
     model = load_model(model_file or folder)
-    model.parse()  # or an error: no other method has primitives
+    model.parse_network()  # or an error: no other method has primitives
     model.algorithm.to(pick_device(device_name))
     benchmark = open_benchmark(config.data, progress)
     require_same_images(folder, benchmark)

@@ -68,7 +68,7 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
     """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    network, guide = model.parse().network, model.parse().guide
+    network, guide = model.parse_network(), model.algorithm.guide
     found: list[tuple[Tensor, ...]] = []
     guided: list[Tensor] = []
     cells = (1, 1)

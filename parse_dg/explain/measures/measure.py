@@ -160,7 +160,7 @@ def _localisations(
 @torch.no_grad()
 def _selected(run: OpenedRun) -> SelectedRelations:
     """Against the run's start."""
-    end = run.model.parse().network.structure.composition.active()
+    end = run.model.parse_network().structure.composition.active()
     return selected(end, weights_at_start(run.config, run.model))
 
 

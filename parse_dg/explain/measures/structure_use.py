@@ -58,7 +58,7 @@ def structure_use(
 ) -> StructureUse:
     """Predict the located images again, from parts of what is known of them; the network is not asked again."""
     require(swaps >= 1, "swaps", swaps, "at least 1")
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     presence = _is_presence(structure, active.applications)
     masked = [active.weights, active.weights * ~presence, active.weights * presence]
@@ -89,7 +89,7 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
 
     The weight of an application is shared equally by the primitives it binds.
     """
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     shares = []
     for part in structure.vocabulary.applications(active.applications):

@@ -36,7 +36,7 @@ class ClassSummary:
 @torch.no_grad()
 def summarise_classes(model: Model, top: int = TERMS) -> tuple[ClassSummary, ...]:
     """A summary of every class, in their order."""
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     weights = active.weights.double()
     shares: dict[str, torch.Tensor] = {}

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from parse_dg.algorithms.parse import Parse
 from parse_dg.data.listing import Progress
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
@@ -136,7 +135,7 @@ def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, 
     pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
     titles = [_title(subset, int(index)) for index in subset.indices[positions]]
     truths = [predictor.classes[label] for label in labels.tolist()]
-    if isinstance(predictor.model.algorithm, Parse):
+    if predictor.model.explains:
         for reading, image, title, truth in zip(
             read_images(predictor.model, images), pixels, titles, truths, strict=True
         ):

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from parse_dg.algorithms import ALGORITHMS
-from parse_dg.algorithms.parse import Parse
 from parse_dg.config import as_typed, require
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.listing import Progress
@@ -28,7 +26,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
 from parse_dg.runs.folder import Result, read_config, read_json, read_result, require_same_images
 from parse_dg.runs.start import applications_at_start
-from parse_dg.runs.two_stage import all_of_sources, has_two_stages
+from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.tables.missing import train_command
 from parse_dg.tables.records import flatten
 from parse_dg.tables.text_table import TextTable
@@ -64,7 +62,7 @@ def gather_report(
     if result is None:
         raise InputError(f"{folder} is not finished: `parse-dg train` with the same options goes on")
     model = load_model(model_file or folder)
-    small = compact(model) if isinstance(model.algorithm, Parse) else None
+    small = compact(model) if model.explains else None
     at_start = applications_at_start(config, model) if small else None
     notes: list[str] = []
     try:
@@ -113,7 +111,7 @@ def _split(folder: Path, config: RunConfig, model: Model, progress: Progress) ->
         found, expected = len(model.spec.classes), len(benchmark.classes)
         raise InputError(f"the model has other classes ({found}) than {benchmark.name} ({expected})")
     split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
-    return all_of_sources(split) if has_two_stages(config) else split
+    return all_of_sources(split) if config.algorithm.trains_twice else split
 
 
 def _look(
@@ -178,7 +176,7 @@ def _headline(result: Result) -> Headline:
 
 
 def _facts(folder: Path, config: RunConfig, result: Result, model: Model) -> Iterator[tuple[str, str]]:
-    yield "method", f"{config.method}: {ALGORITHMS[config.algorithm.name][0].summary}"
+    yield "method", f"{config.method}: {config.algorithm.summary}"
     sources = [name for name in result["domains"] if name != config.data.target]
     if config.split.validation_domain in sources:
         sources.remove(config.split.validation_domain)

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm import ErmConfig
-from parse_dg.algorithms.gvrt.method import Gvrt, GvrtConfig, learn_vocabulary, read_vocabulary
+from parse_dg.algorithms.gvrt.method import Gvrt, GvrtConfig
 from parse_dg.algorithms.gvrt.text import PAD, Tokenizer, learn_tokenizer
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.augment.batches import AugmentConfig, normalise, to_unit
@@ -56,13 +56,10 @@ def build(vocabulary: Tokenizer, config: GvrtConfig = SMALL, classes: int = 3, s
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     return Gvrt(
-        backbone,
-        classes,
         config,
-        domains=3,
-        vocabulary=vocabulary,
-        label_smoothing=smoothing,
-        generator=start,
+        BuildContext(
+            backbone, classes, domains=3, vocabulary=vocabulary, label_smoothing=smoothing, generator=start
+        ),
     )
 
 
@@ -211,12 +208,12 @@ def test_a_batch_without_captions_is_one_clear_line(tokenizer: Tokenizer, exampl
 
 def test_a_benchmark_without_captions_is_one_clear_line(numbered: Numbered) -> None:
     with pytest.raises(InputError, match=r"5 of the 5 of domain photo have none: .* are blueprints, and cub-dg"):
-        learn_vocabulary(SMALL, [whole(numbered("photo", 5))])
+        SMALL.learn_vocabulary([whole(numbered("photo", 5))])
 
 
 def test_methods_that_read_nothing_need_no_words(numbered: Numbered) -> None:
-    assert learn_vocabulary(ErmConfig(), [whole(numbered("photo", 5))]) is None
-    assert read_vocabulary(ErmConfig(), {}) is None
+    assert ErmConfig().learn_vocabulary([whole(numbered("photo", 5))]) is None
+    assert ErmConfig().read_vocabulary({}) is None
 
 
 def test_a_clip_encoder_that_is_not_there_is_told_before_training(
@@ -225,7 +222,7 @@ def test_a_clip_encoder_that_is_not_there_is_told_before_training(
     monkeypatch.setitem(sys.modules, "transformers", None)
     domain = replace(numbered("photo", 2), captions=(("a bird",), ("a fish",)))
     with pytest.raises(InputError, match="clip-vit-b-32 needs transformers"):
-        learn_vocabulary(replace(SMALL, encoder="clip-vit-b-32"), [whole(domain)])
+        replace(SMALL, encoder="clip-vit-b-32").learn_vocabulary([whole(domain)])
 
 
 # a saved model
@@ -235,21 +232,20 @@ def test_a_saved_model_knows_its_words(tokenizer: Tokenizer, example: Minibatch,
     gvrt = build(tokenizer).eval()
     save_file(gvrt.state_dict(), tmp_path / "model.safetensors")
     state = load_file(tmp_path / "model.safetensors")
-    vocabulary = read_vocabulary(SMALL, state)
-    assert vocabulary is not None
+    vocabulary = SMALL.read_vocabulary(state)
     assert vocabulary == tokenizer
     loaded = build(vocabulary)
     loaded.load_state_dict(state)
     images = example.images.float()
-    assert loaded.eval().describe(images) == gvrt.describe(images)
+    assert loaded.eval().sentences(images) == gvrt.sentences(images)
     with pytest.raises(InputError, match="must hold its vocabulary, found no tensor called words"):
-        read_vocabulary(SMALL, {})
+        SMALL.read_vocabulary({})
 
 
 def test_a_model_grounded_in_clip_is_used_without_it(tokenizer: Tokenizer, example: Minibatch) -> None:
     gvrt = build(tokenizer, replace(SMALL, encoder="clip-vit-b-32")).eval()
     assert gvrt.textual.in_features == 512
-    assert len(gvrt.describe(example.images.float())) == 6
+    assert len(gvrt.sentences(example.images.float())) == 6
     assert not any("encoder" in name for name in gvrt.state_dict())
 
 
@@ -258,8 +254,8 @@ def test_a_description_argues_for_the_predicted_class_or_another(tokenizer: Toke
     with torch.no_grad():
         gvrt.explainer.writer.weight_ih_l0[:, -3:] *= 50  # so that the class matters
         predicted = gvrt(images).argmax(1)
-    assert gvrt.describe(images) == gvrt.describe(images, predicted)
-    arguments = [gvrt.describe(images[:1], torch.tensor([label]))[0] for label in range(3)]
+    assert gvrt.sentences(images) == gvrt.sentences(images, predicted)
+    arguments = [gvrt.sentences(images[:1], torch.tensor([label]))[0] for label in range(3)]
     assert len(set(arguments)) > 1
 
 
@@ -290,7 +286,7 @@ def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Minibatch]
 
 def test_it_learns_to_put_blueprints_in_words(blueprints: Benchmark) -> None:
     config = GvrtConfig(width=64, sample_length=24)
-    vocabulary = learn_vocabulary(config, leave_one_out(blueprints, "sketch", 0).training)
+    vocabulary = config.learn_vocabulary(leave_one_out(blueprints, "sketch", 0).training)
     assert vocabulary is not None
     assert "sketch" not in vocabulary.words  # no word of the target's
     assert {"photo", "strider", "beak", ":", ","} <= set(vocabulary.words)
@@ -306,5 +302,5 @@ def test_it_learns_to_put_blueprints_in_words(blueprints: Benchmark) -> None:
     assert tokens[0] > 3
     assert sum(tokens[-5:]) / 5 < 1.6
     images, _ = load_images(whole(blueprints.domain("photo")), np.arange(4))
-    for sentence in gvrt.eval().describe(normalise(to_unit(images[..., ::2, ::2]))):
+    for sentence in gvrt.eval().sentences(normalise(to_unit(images[..., ::2, ::2]))):
         assert re.match(r"a (photo|cartoon|painting) of a \w+: \w+ ", sentence)

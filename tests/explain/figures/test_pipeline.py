@@ -61,7 +61,7 @@ def test_the_feature_map_is_the_backbones(model: Model, tmp_path: Path, drawn: l
     seen = read_pipeline(model, IMAGE, "an image")
     pipeline_figure(tmp_path / "one.svg", seen)
     with torch.no_grad():
-        features = model.parse().network.backbone(normalise(to_unit(IMAGE[None])))[0]
+        features = model.parse_network().backbone(normalise(to_unit(IMAGE[None])))[0]
     assert torch.allclose(torch.as_tensor(drawn[0].axes[1].images[0].get_array()), features.norm(dim=0), atol=1e-4)
     channels, height, width = features.shape
     assert f"{channels} × {height} × {width}; norm over channels" in words_of(tmp_path / "one.svg")

@@ -86,7 +86,7 @@ def test_a_window_moves_the_centre_and_not_the_map_it_is_held_against(tiny: Tiny
     maps[1, :, 4:], maps[1, 4, 0] = 40.0, 41.0
     subset = Subset(open_benchmark(tiny().data).domain("photo"), np.arange(2))
     model = placed_model(maps, window=1.0)
-    bottleneck = model.parse().network.bottleneck
+    bottleneck = model.parse_network().bottleneck
     whole = locate(placed_model(maps), subset)
     before = locate(model, subset)
     assert torch.equal(before.heat_at_centre, whole.heat_at_centre)  # the window has not begun to close in
@@ -104,7 +104,7 @@ def test_a_window_does_not_flatter_the_measure(tiny: Tiny) -> None:
     maps = torch.full((1, 9, 9), -60.0)
     maps[0, 4, 2], maps[0, 4, 4:] = 1.0, 0.9
     model = placed_model(maps, window=2.0)
-    model.parse().network.bottleneck.advance(1.0)
+    model.parse_network().bottleneck.advance(1.0)
     found = locate(model, Subset(open_benchmark(tiny().data).domain("photo"), np.arange(1)))
     weights = {column: math.exp(value - (column - 2) ** 2 / 8) for column, value in enumerate(maps[0, 4].tolist())}
     column = sum(column * weight for column, weight in weights.items()) / sum(weights.values())

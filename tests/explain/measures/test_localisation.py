@@ -89,7 +89,7 @@ class Recognising(nn.Module):
 
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
     model = placed_model(torch.zeros(centres.shape[1], 4, 4))
-    model.parse().network.bottleneck = Told(centres, presence)  # type: ignore[assignment]
+    model.parse_network().bottleneck = Told(centres, presence)  # type: ignore[assignment]
     return model
 
 
@@ -117,7 +117,7 @@ def test_primitives_on_the_true_centres(subset: Subset, centres: np.ndarray) -> 
 
 def test_places_are_compared_image_by_image(subset: Subset, centres: np.ndarray) -> None:
     model = model_at(centres)
-    network = model.parse().network
+    network = model.parse_network()
     network.backbone = Passing()
     network.bottleneck = Recognising(subset.domain, centres)  # type: ignore[assignment]
     places = primitive_places(model, subset, centres, PARTS)
@@ -175,7 +175,7 @@ def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
         maps[part, row, column] = 40.0
     domain = open_benchmark(tiny().data).domain("photo")
     model = placed_model(maps)
-    assert isinstance(model.parse().network.backbone, Placed)
+    assert isinstance(model.parse_network().backbone, Placed)
     first = Subset(whole(domain).domain, np.array([0]))
     places = primitive_places(model, first, stored.centres[:1], PARTS)
     assert [place.part for place in places] == list(PARTS)

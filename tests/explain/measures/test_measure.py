@@ -165,8 +165,8 @@ def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, 
     for each, subset in zip(guided.domains, run.subsets, strict=True):
         images, labels = load_images(subset, np.arange(len(subset.indices)))
         with torch.no_grad():
-            pooled = model.parse().network.backbone(model.prepare(images)).mean((2, 3))
-            guide = model.parse().guide
+            pooled = model.parse_network().backbone(model.prepare(images)).mean((2, 3))
+            guide = model.algorithm.guide
             assert guide is not None
             right = int((guide(pooled).argmax(1) == labels).sum())
         assert each.guide is not None

@@ -31,7 +31,7 @@ def test_the_start_is_drawn_again(tiny: Tiny, tmp_path: Path) -> None:
         start = started.eval().network.structure.composition.active()
         before = torch.zeros(8, started.network.structure.vocabulary.size, dtype=torch.bool)
         before[:, start.applications] = start.weights > 0
-        end = load_model(tmp_path / "run").parse().network.structure.composition.active()
+        end = load_model(tmp_path / "run").parse_network().structure.composition.active()
     after = torch.zeros_like(before)
     after[:, end.applications] = end.weights > 0
     assert found.relations == pytest.approx(float(after.sum() / 8))

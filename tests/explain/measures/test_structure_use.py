@@ -31,7 +31,7 @@ def model_of(*compositions: dict[str, float]) -> Model:
     """A class for each composition, which gives weights to applications by their names."""
     classes = tuple(f"class {number}" for number in range(len(compositions)))
     model = placed_model(torch.zeros(K, 3, 3), classes)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     columns = torch.arange(structure.vocabulary.size)
     names = [application.name for application in name_applications(structure, columns)]
     with torch.no_grad():

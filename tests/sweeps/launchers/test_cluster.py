@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from parse_dg.algorithms import Erm
+from parse_dg.algorithms.erm import Erm
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import LOCK, hold
