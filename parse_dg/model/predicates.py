@@ -123,8 +123,8 @@ def _try_out(predicate: Predicate) -> None:
     """Raise unless values lie in [0, 1] and gradients are finite, also of an image where primitives coincide."""
     K, B, generator = predicate.arity + 1, 5, torch.Generator().manual_seed(0)
     centre, extent = torch.rand(2, B, K, 2, generator=generator)
-    centre[0] = 0.0
-    z = PrimitiveDescriptors(centre, torch.rand(B, K, generator=generator), extent, torch.ones(B, K, 1, 1))
+    centre[0] = 0.5
+    z = PrimitiveDescriptors(2 * centre - 1, torch.rand(B, K, generator=generator), extent, torch.ones(B, K, 1, 1))
     given = [each.requires_grad_() for each in z[:3]]
     tuples = predicate.unrank(K, "distinct", torch.arange(predicate.count(K, "distinct"))).T
     config, n = PredicatesConfig(), tuples.shape[1]
