@@ -20,7 +20,8 @@ from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli.show.display import open_with_display
 from parse_dg.config import change
 from parse_dg.data.blueprints.benchmark import DOMAINS
-from parse_dg.runs.folder import Result, write_json
+from parse_dg.files import write_json
+from parse_dg.runs.folder import Result
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from parse_dg.tables.table import accuracy_table

@@ -19,7 +19,6 @@ remains the format of which nothing is executed.
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import FailedError, InputError, unknown
+from parse_dg.files import require_writable, whole_file, writing
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
@@ -98,10 +98,7 @@ def check_place(path: Path, kind: Format) -> None:
     """Raise unless a file of this format can be written there, and its packages are installed."""
     if kind not in FORMATS:
         raise unknown("format", kind, FORMATS)
-    named = path.suffix == SUFFIXES[kind] and not path.is_dir()
-    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        expected = f"expected a {SUFFIXES[kind]} file in a folder that is there and can be written"
-        raise InputError(f"cannot write the exported model to {path}: {expected}")
+    require_writable(path, "the exported model", (SUFFIXES[kind],))
     if kind == "onnx":
         try:
             import onnxruntime  # noqa: F401
@@ -129,16 +126,10 @@ def export_model(
     small = compact(model)[0] if model.explains else model
     program = _trace(Exportable(small, heatmaps).eval(), size)
     metadata = export_metadata(model, expected)
-    temporary = path.with_name(f"{path.name}.writing")
     write, read = (_write_onnx, _read_onnx) if kind == "onnx" else (_write_torch, _read_torch)
-    try:
+    with writing(path), whole_file(path) as temporary:
         write(program, tuple(expected), metadata, temporary)
         difference = _compare(read(temporary), images, expected)
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return Exported(
         path=path,
         size=path.stat().st_size,

@@ -180,7 +180,7 @@ PAPER = (
 )
 """In the order of their columns."""
 
-PREDICATES: Registry[Predicate] = Registry("predicate")
+PREDICATES: Registry[Predicate] = Registry("predicate", "algorithm.vocabulary.predicates")
 """Every predicate by name: the paper's, then what `register_predicate` was given."""
 
 for _predicate in PAPER:

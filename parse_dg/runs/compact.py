@@ -21,7 +21,8 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model, pick_device, save_model
 from parse_dg.errors import FailedError, InputError
-from parse_dg.runs.folder import read_config, require_same_images, write_json
+from parse_dg.files import write_json
+from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 

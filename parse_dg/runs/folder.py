@@ -13,21 +13,19 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 `.lock`, by which one process at a time is at it.
 """
 
-import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError
+from parse_dg.files import locked, read_json, write_json, writing
+from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
-from parse_dg.wording import first_line
 
 Result = dict[str, Any]
 LOCK = ".lock"
@@ -42,33 +40,22 @@ OF_A_RESULT = (
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        raise BusyError(f"another process is at the run in {folder}: wait for it, or stop it") from error
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
-    try:
-        yield
-    finally:
-        if (folder / "result.json").exists():  # who gets hold of a lock now finds the result
-            (folder / LOCK).unlink(missing_ok=True)
-        lock.release()
+    busy = BusyError(f"another process is at the run in {folder}: wait for it, or stop it")
+    with ExitStack() as stack:
+        with writing(f"to {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder / LOCK, busy))
+        try:
+            yield
+        finally:
+            if (folder / "result.json").exists():  # who gets hold of a lock now finds the result
+                (folder / LOCK).unlink(missing_ok=True)
 
 
-@contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
+def writing_to(folder: Path) -> AbstractContextManager[None]:
     """Within, what cannot be written is one line for the user."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise InputError(
-            f"cannot write to {folder} ({reason}): what was saved before is kept; once it can be written to, the "
-            "same command goes on"
-        ) from error
+    advice = "what was saved before is kept; once it can be written to, the same command goes on"
+    return writing(f"to {folder}", advice, also=SafetensorError)
 
 
 def read_finished(config: RunConfig, folder: Path) -> Result | None:
@@ -121,38 +108,22 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / "config.json"
     if not path.is_file():
         raise InputError(f"{folder} is not a run: expected a folder with config.json")
-    data = read_json(path)
+    return parse_config(read_json(path), path)
+
+
+def parse_config(data: Any, where: object) -> RunConfig:
+    """The configuration that a config.json holds; `where` it was found is said in errors."""
+    config = without_needs(data, where)
     try:
-        return from_dict(RunConfig, data)
+        return from_dict(RunConfig, config)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-def read_json(path: Path) -> Any:
-    """The data of a JSON file."""
-    try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from error
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write under a temporary name, then rename: the file is whole or not there."""
-    temporary = path.with_name(f"{path.name}.writing")
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+        raise InputError(f"{where}: {error}") from error
 
 
 def claim(folder: Path, config: RunConfig, split: Any, kept: int) -> None:
     """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
     with writing_to(folder):
-        write_json(folder / "config.json", to_dict(config))
+        write_json(folder / "config.json", with_needs(to_dict(config)))
         write_json(folder / "split.json", split)
         with (folder / "metrics.jsonl").open("ab") as metrics:
             metrics.truncate(kept)

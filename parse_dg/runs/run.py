@@ -17,18 +17,10 @@ from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.files import write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import (
-    Result,
-    claim,
-    hold,
-    read_finished,
-    read_result,
-    require_same_images,
-    write_json,
-    writing_to,
-)
+from parse_dg.runs.folder import Result, claim, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.runs.outcome import how_chosen, metrics_line, run_environment, score_weights, summarise
 from parse_dg.runs.parts import describe_split, scored_subsets, validation_part

@@ -19,8 +19,9 @@ import torch
 from parse_dg.config import require
 from parse_dg.deploy.model_file import pick_device
 from parse_dg.errors import InputError
+from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, read_finished, read_json, read_result
+from parse_dg.runs.folder import read_config, read_finished, read_result
 from parse_dg.runs.outcome import device_name
 from parse_dg.runs.run import build_trainer, count_steps, prepare
 from parse_dg.sweeps.jobs import Job

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.runs.folder import LOCK, read_finished, read_json
+from parse_dg.files import is_locked, read_json
+from parse_dg.runs.folder import LOCK, read_finished
 from parse_dg.sweeps.jobs import Job
 
 TAIL = 1 << 16
@@ -17,23 +18,9 @@ JobState = Literal["finished", "busy", "unfinished"]
 
 def read_state(job: Job) -> JobState:
     """`busy`: a process is at it. `unfinished`: nobody is. Raises if the folder holds anything else."""
-    if not (job.folder / "result.json").exists() and is_busy(job.folder):
+    if not (job.folder / "result.json").exists() and is_locked(job.folder / LOCK):
         return "busy"
     return "finished" if read_finished(job.config, job.folder) is not None else "unfinished"
-
-
-def is_busy(folder: Path) -> bool:
-    """Whether a process holds the lock of a run's folder; makes no lock where there is none."""
-    import fcntl  # not on every system, and nothing else of the command line needs it
-
-    try:
-        with (folder / LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go as the file is closed
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 class RunProgress(NamedTuple):

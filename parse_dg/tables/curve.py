@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parse_dg.errors import InputError
+from parse_dg.files import require_writable, whole_file, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,12 +45,7 @@ class Panel(NamedTuple):
 
 def check_picture(path: Path) -> None:
     """Raise unless a picture can be written there."""
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(
-            f"a plot is written to a file that ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, found {path}"
-        )
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} is not there")
+    require_writable(path, "a plot", FORMATS)
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -67,17 +63,15 @@ def draw_curves(panels: Sequence[Panel], path: Path, *, label: str, spread: str)
         _draw(axes, panel)
         axes.set_xlabel(label)
         axes.set_ylabel(f"accuracy on the target, %\n(mean ± {spread})")
-    temporary = path.with_name(f"{path.name}.writing")
     kind = path.suffix.lower().removeprefix(".")
     # The same figures, the same file: without the date.
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": "parse-dg", "svg.fonttype": "none"}):
-            figure.savefig(temporary, format=kind, metadata=dates.get(kind, {}), facecolor="white")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    with (
+        writing(path),
+        whole_file(path) as temporary,
+        matplotlib.rc_context({"svg.hashsalt": "parse-dg", "svg.fonttype": "none"}),
+    ):
+        figure.savefig(temporary, format=kind, metadata=dates.get(kind, {}), facecolor="white")
 
 
 def _draw(axes: "Axes", panel: Panel) -> None:

@@ -27,6 +27,8 @@ from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
+from parse_dg.plugins import load_plugins
+from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import execute
 from tests.conftest import Tiny
 from tests.model.reference import random_descriptors
@@ -35,11 +37,13 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "extend.md"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def between() -> Iterator[Predicate]:
+def between(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Predicate]:
     """The predicate of the document, for the tests of this file."""
     section = DOCUMENT.read_text().partition("\n## A predicate\n")[2]
     (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
-    exec(compile(code, "my_predicates.py", "exec"), {})
+    plugin = tmp_path_factory.mktemp("plugins") / "my_predicates.py"
+    plugin.write_text(code)
+    load_plugins([str(plugin)])
     yield PREDICATES["between"]
     del PREDICATES._things["between"]
 
@@ -128,15 +132,14 @@ def test_it_is_exported(model: Model, kind: Format, tmp_path: Path) -> None:
     assert export_model(model, images(8).float() / 255, path, kind).largest_difference < 1e-4
 
 
-def test_a_model_is_refused_in_one_line_without_it(run: Path, between: Predicate) -> None:
-    del PREDICATES._things["between"]
-    try:
-        with pytest.raises(
-            InputError, match=r"vocabulary\.predicates must be registered: 'between' is in no plug-in"
-        ):
-            load_model(run)
-    finally:
-        register_predicate(between)
+def test_a_model_is_refused_in_one_line_without_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(PREDICATES._things, "between")
+    expected = r"needs the plug-in my_predicates: pass --plugin my_predicates \(it has predicate between"
+    for refused in (lambda: load_model(run), lambda: read_config(run)):
+        with pytest.raises(InputError, match=expected):
+            refused()
+    with pytest.raises(InputError, match="must be registered: 'between' is in no plug-in"):
+        VocabularyConfig(predicates=("between",))
 
 
 def test_kernels_that_do_not_know_it_leave_it_to_the_plain_code(monkeypatch: pytest.MonkeyPatch) -> None:

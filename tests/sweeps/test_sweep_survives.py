@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import to_dict
-from parse_dg.runs.folder import OF_A_RESULT
+from parse_dg.files import is_locked
+from parse_dg.runs.folder import LOCK, OF_A_RESULT
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.state import is_busy
 from tests.conftest import Tiny
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 180.0
 """Longer than anything here takes, on however busy a machine."""
@@ -127,7 +129,7 @@ def test_a_sweep_that_was_killed_goes_on(
     end: signal.Signals, jobs: list[Job], start: Start, tmp_path: Path
 ) -> None:
     first = start("first")
-    wait_for(lambda: results(jobs) >= 1 and any(is_busy(job.folder) for job in jobs))
+    wait_for(lambda: results(jobs) >= 1 and any(is_locked(job.folder / LOCK) for job in jobs))
     os.kill(first.pid, end)
     assert first.wait(SECONDS) == (130 if end == signal.SIGINT else -end)
     assert results(jobs) < len(jobs)
@@ -135,7 +137,7 @@ def test_a_sweep_that_was_killed_goes_on(
     assert results(jobs) == len(jobs)
     assert [attempts(job).count("finished") for job in jobs] == [1] * len(jobs)
     assert reported(tmp_path, "second") == sorted(str(job.folder) for job in jobs)
-    assert not any(is_busy(job.folder) for job in jobs)
+    assert not any(is_locked(job.folder / LOCK) for job in jobs)
 
 
 def test_two_sweeps_at_once_share_the_work(jobs: list[Job], start: Start, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from statistics import mean
 from typing import Any
 
 from parse_dg.errors import InputError
+from parse_dg.files import read_json
 from parse_dg.runs.compact import CompactionOutcome
-from parse_dg.runs.folder import read_json, read_result
+from parse_dg.runs.folder import read_result
 from parse_dg.tables.table import csv_table, markdown_table
 from parse_dg.tables.text_table import TextTable
 from parse_dg.wording import percent, plural

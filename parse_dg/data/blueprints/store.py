@@ -1,13 +1,11 @@
 """The embedded benchmark, drawn once, kept in the cache folder and memory-mapped.
 
-It is a folder of `.npy` arrays (read without pickle) and one JSON file. It is written under a
-temporary name and renamed when complete, so that an interrupted or a second writer leaves nothing half done.
+It is a folder of `.npy` arrays (read without pickle) and one JSON file, made whole or not at all; of two processes
+that draw at once the faster one's stays.
 """
 
 import hashlib
 import json
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from parse_dg.data.blueprints import benchmark as blueprints
 from parse_dg.data.blueprints import drawing
 from parse_dg.data.blueprints.benchmark import BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.listing import Progress
-from parse_dg.files import cache_folder, cannot_write
+from parse_dg.files import cache_folder, cannot_write, make_folder, whole_folder
 
 
 @dataclass(frozen=True)
@@ -55,32 +53,27 @@ def _recipe(config: BlueprintsConfig) -> str:
 
 
 def _build(folder: Path, config: BlueprintsConfig, progress: Progress | None) -> None:
+    make_folder(folder.parent, "PARSE_DG_CACHE")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.making-"))
+        with whole_folder(folder, shared=True) as temporary:
+            _draw(temporary, config, progress)
     except OSError as error:
-        raise cannot_write(folder.parent, "PARSE_DG_CACHE", error) from error
-    try:
-        captions, digest = {}, hashlib.sha256()
-        each = len(blueprints.CLASSES) * config.images_per_class
-        for number, name in enumerate(blueprints.DOMAINS):
+        if not (folder / "index.json").exists():  # else somebody was faster
+            raise cannot_write(folder.parent, "PARSE_DG_CACHE", error) from error
 
-            def report(done: int, before: int = number * each) -> None:
-                if progress:
-                    progress("drawing Blueprints", before + done, each * len(blueprints.DOMAINS))
 
-            part = generate_domain(name, config, report)
-            captions[name] = part.captions
-            for kind in ("images", "labels", "centres"):
-                np.save(temporary / f"{name}.{kind}.npy", getattr(part, kind))
-            digest.update(part.images.tobytes() + part.labels.tobytes())
-        index = {"fingerprint": digest.hexdigest(), "captions": captions}
-        (temporary / "index.json").write_text(json.dumps(index))
-        temporary.chmod(0o755)  # mkdtemp's folders are for their owner alone; a cache may be shared
-        try:
-            temporary.rename(folder)
-        except OSError:  # somebody else was faster
-            if not (folder / "index.json").exists():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def _draw(folder: Path, config: BlueprintsConfig, progress: Progress | None) -> None:
+    captions, digest = {}, hashlib.sha256()
+    each = len(blueprints.CLASSES) * config.images_per_class
+    for number, name in enumerate(blueprints.DOMAINS):
+
+        def report(done: int, before: int = number * each) -> None:
+            if progress:
+                progress("drawing Blueprints", before + done, each * len(blueprints.DOMAINS))
+
+        part = generate_domain(name, config, report)
+        captions[name] = part.captions
+        for kind in ("images", "labels", "centres"):
+            np.save(folder / f"{name}.{kind}.npy", getattr(part, kind))
+        digest.update(part.images.tobytes() + part.labels.tobytes())
+    (folder / "index.json").write_text(json.dumps({"fingerprint": digest.hexdigest(), "captions": captions}))

@@ -9,7 +9,6 @@ import bz2
 import gzip
 import io
 import lzma
-import shutil
 import stat
 import tarfile
 import zipfile
@@ -18,11 +17,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from filelock import FileLock, Timeout
-
 from parse_dg.data.intake.archive_writer import CHUNK, DAMAGE, ArchiveLimits, ArchiveWriter
 from parse_dg.data.listing import Problem, Progress
 from parse_dg.errors import InputError
+from parse_dg.files import locked, whole_folder, writing
 
 LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
 
@@ -70,9 +68,6 @@ def extract(
                 (_unpack_zip if kind == "zip" else _unpack_tar)(archive, writer, report)
             report(archive.stat().st_size)
             done += archive.stat().st_size
-        if folder.exists():
-            folder.rmdir()
-        temporary.rename(folder)
     return tuple(writer.problems)
 
 
@@ -117,23 +112,13 @@ def _least(path: Path, kind: str) -> int:
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """An empty folder next to `folder`, gone afterwards unless it was renamed; one process at a time."""
-    temporary = folder.with_name(f"{folder.name}.unpacking")
-    lock = folder.with_name(f"{folder.name}.unpacking.lock")
-    try:
+    """An empty folder that becomes `folder` when it is filled; one process at a time."""
+    busy = InputError(f"another process is unpacking into {folder}: wait until it has finished")
+    with writing(f"next to {folder}", "choose another folder"):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock, timeout=0):
-            shutil.rmtree(temporary, ignore_errors=True)  # of an interrupted call
-            temporary.mkdir(mode=0o755)
-            try:
-                yield temporary
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-                lock.unlink(missing_ok=True)
-    except Timeout as error:
-        raise InputError(f"another process is unpacking into {folder}: wait until it has finished") from error
-    except OSError as error:
-        raise InputError(f"cannot write next to {folder} ({error.strerror}): choose another folder") from error
+        lock = folder.with_name(f"{folder.name}.unpacking.lock")
+        with locked(lock, busy, remove=True), whole_folder(folder) as temporary:
+            yield temporary
 
 
 # Reading

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib import parse
 
-from filelock import FileLock, Timeout
-
 from parse_dg.data.intake.http_transfer import AttemptError, Transfer
 from parse_dg.data.listing import Progress
 from parse_dg.errors import InputError
-from parse_dg.wording import first_line
+from parse_dg.files import locked, writing
 
 CHUNK = 1 << 20
 RETRIES = 4
@@ -93,21 +91,11 @@ def _check_address(url: str) -> None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """While this process, and no other, writes `path`; errors of the disk are the user's to mend."""
-    lock = path.with_name(f"{path.name}.part.lock")
-    try:
+    busy = InputError(f"another process is downloading {path}: wait until it has finished")
+    with writing(path, "mend that, and the same command again resumes"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock, timeout=0):
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
-    except Timeout as error:
-        raise InputError(f"another process is downloading {path}: wait until it has finished") from error
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-        raise InputError(
-            f"cannot write {path} ({reason}): mend that, and the same command again resumes"
-        ) from error
+        with locked(path.with_name(f"{path.name}.part.lock"), busy, remove=True):
+            yield
 
 
 def _complete(transfer: Transfer, pause: float) -> None:

@@ -19,6 +19,7 @@ from urllib import parse, request
 from parse_dg._version import __version__
 from parse_dg.data.listing import Progress
 from parse_dg.errors import InputError
+from parse_dg.files import write_json
 from parse_dg.wording import first_line
 
 CHUNK = 1 << 20
@@ -152,9 +153,7 @@ class Transfer:
         etag, modified = _validators(headers)
         source = RemoteFile(url=self.url, etag=etag, modified=modified, bytes=size, md5=_server_md5(headers))
         self.part.unlink(missing_ok=True)
-        written = self.notes.with_name(f"{self.notes.name}.new")
-        written.write_text(json.dumps(asdict(source)))
-        written.rename(self.notes)
+        write_json(self.notes, asdict(source))
         return source
 
     def _expect_file(self, headers: Message, head: bytes) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from parse_dg.data.images import read_file
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.errors import InputError
+from parse_dg.files import write_file
 from parse_dg.wording import printable
 
 FORMAT = 1
@@ -41,10 +41,7 @@ class ManifestSummary(NamedTuple):
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write the manifest under a temporary name, then rename: the file is whole or not there.
-
-    An `OSError` is left to the caller, who knows which setting names the folder.
-    """
+    """Write the manifest. An `OSError` is left to the caller, who knows which setting names the folder."""
     lines = [_encode(image).encode() for image in manifest.images]
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -61,14 +58,7 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
         "fingerprint": manifest.fingerprint,
     }
     header["checksum"] = _checksum(header, lines)
-    temporary = path.with_name(f"{path.name}.writing-{os.getpid()}")
-    try:
-        temporary.write_bytes(b"\n".join([_encode(header).encode(), *lines, b""]))
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    write_file(path, b"\n".join([_encode(header).encode(), *lines, b""]), shared=True)
 
 
 def _checksum(header: dict[str, Any], lines: Sequence[bytes]) -> str:

@@ -21,10 +21,11 @@ from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.explain.report.history import read_curve
+from parse_dg.files import read_json
 from parse_dg.runs.compact import Comparison, compare, ignore
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
-from parse_dg.runs.folder import Result, read_config, read_json, read_result, require_same_images
+from parse_dg.runs.folder import Result, read_config, read_result, require_same_images
 from parse_dg.runs.start import applications_at_start
 from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.tables.missing import train_command

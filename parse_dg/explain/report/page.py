@@ -3,14 +3,13 @@
 import base64
 import hashlib
 import json
-import os
 from pathlib import Path
 
-from parse_dg.errors import InputError
 from parse_dg.explain import viewer
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.sections import sections
+from parse_dg.files import require_writable, write_file, writing
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")
 STYLES = (*viewer.STYLES, "report.css")
@@ -18,26 +17,14 @@ STYLES = (*viewer.STYLES, "report.css")
 
 def check_place(path: Path) -> None:
     """Raise before any work is done if the page could not be written there."""
-    expected = "expected a name that ends in .html, in a folder that is there and can be written"
-    named = path.suffix.lower() in (".html", ".htm") and not path.is_dir()
-    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write the report to {path}: {expected}")
+    require_writable(path, "the report", (".html", ".htm"))
 
 
 def write_report(path: Path, report: Report) -> int:
-    """Write the page under a temporary name, then rename: it is whole or not there. Returns its bytes."""
+    """Write the page, whole or not at all. Returns its bytes."""
     data = report_page(report).encode("utf-8", "backslashreplace")  # a name may hold half a character
-    temporary = path.with_name(f"{path.name}.writing")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write the report to {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(f"the report to {path}"):
+        write_file(path, data)
     return len(data)
 
 

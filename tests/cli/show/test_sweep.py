@@ -8,12 +8,13 @@ import pytest
 from rich.console import Console
 
 from parse_dg.cli.show import sweep as display
-from parse_dg.cli.show.sweep import SweepView, clock, print_plan, print_report, sweep_display
+from parse_dg.cli.show.sweep import SweepView, print_plan, print_report, sweep_display
 from parse_dg.config import to_dict
-from parse_dg.runs.folder import OF_A_RESULT, hold, write_json
+from parse_dg.files import is_locked, write_json
+from parse_dg.runs.folder import LOCK, OF_A_RESULT, hold
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
-from parse_dg.sweeps.state import RunProgress, is_busy, read_progress, read_state
+from parse_dg.sweeps.state import RunProgress, read_progress, read_state
 from tests.conftest import Tiny
 
 
@@ -69,21 +70,14 @@ def test_the_plan_counts_what_there_is_to_run(jobs: list[Job]) -> None:
     ]
 
 
-def test_a_plain_plan_fits_a_narrow_terminal(jobs: list[Job]) -> None:
-    console, out = printed(width=80)
-    print_plan(console, [jobs[0], jobs[3]])
-    assert rows(out.getvalue()) == [["blueprints", "erm", "1", "2", "2", "0", "2"]]
-    assert "…" not in out.getvalue()
-
-
 def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
     job = jobs[0]
     assert read_state(job) == "unfinished"
     assert not job.folder.exists()  # looking leaves nothing behind
     with hold(job.folder):
-        assert is_busy(job.folder)
+        assert is_locked(job.folder / LOCK)
         assert read_state(job) == "busy"
-    assert not is_busy(job.folder)
+    assert not is_locked(job.folder / LOCK)
     assert read_state(job) == "unfinished"
     finish(job, 1)
     assert read_state(job) == "finished"
@@ -177,7 +171,3 @@ def test_a_report_says_what_failed_and_why(jobs: list[Job]) -> None:
         "5 runs done, 1 failed; tried again after a crash: 1",
         f"failed: {jobs[0].folder}: the loss is not finite",
     ]
-
-
-def test_clock() -> None:
-    assert [clock(seconds) for seconds in (0, 95, 3700, 90_000)] == ["0:00", "1:35", "1:01:40", "25:00:00"]

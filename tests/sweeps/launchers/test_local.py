@@ -184,6 +184,7 @@ def test_what_does_not_end_is_killed(fake: Fake, job: Job) -> None:
     assert is_gone(pid)
 
 
+@pytest.mark.slow
 def test_processes_save_and_end_when_the_launcher_is_killed(fake: Fake, job: Job, tmp_path: Path) -> None:
     fake(SAVES)  # writes the module
     (tmp_path / "config.json").write_text(json.dumps(to_dict(job.config)))
@@ -191,8 +192,8 @@ def test_processes_save_and_end_when_the_launcher_is_killed(fake: Fake, job: Job
 import signal, time
 from pathlib import Path
 from parse_dg.config import from_dict
+from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_json
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
