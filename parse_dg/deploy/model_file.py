@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -136,18 +135,3 @@ def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
         return from_dict(ModelSpec, model)
     except (InputError, TypeError) as error:
         raise InputError(f"{path} describes no model this version knows: {error}") from error
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"a device of type {device.type}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
-    return device

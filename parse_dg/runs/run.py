@@ -16,7 +16,8 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
-from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.deploy.model_file import ModelSpec, save_model
+from parse_dg.devices import pick_device
 from parse_dg.files import write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
