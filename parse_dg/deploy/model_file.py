@@ -1,7 +1,7 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class Model:
 
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
-    backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
+    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()))
     context = BuildContext(
         backbone,
         len(spec.classes),

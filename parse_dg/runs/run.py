@@ -32,6 +32,7 @@ from parse_dg.runs.two_stage import (
     describe_stages,
     name_whole,
 )
+from parse_dg.runs.weights import load_pretrained
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
@@ -177,8 +178,10 @@ def build_trainer(
 def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words | None = None) -> Algorithm:
     """The method before its first step; its head is drawn alike whether or not the backbone has weights to read."""
     start = _generator(config, "start")
+    backbone = build_backbone(config.backbone, config.mixstyle, start)
+    load_pretrained(backbone, config.backbone)
     context = BuildContext(
-        build_backbone(config.backbone, config.mixstyle, start),
+        backbone,
         classes,
         label_smoothing=config.training.label_smoothing,
         generator=start,
