@@ -40,7 +40,7 @@ Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, Rule("0 or more", lambda value: value >= 0)]
 NotNegative = Annotated[float, Rule("0 or more", lambda value: value >= 0)]
 Positive = Annotated[float, Rule("positive", lambda value: value > 0)]
-Share = Annotated[float, Rule("0 or more and below 1", lambda value: 0 <= value < 1)]
+Fraction = Annotated[float, Rule("0 or more and below 1", lambda value: 0 <= value < 1)]
 Probability = Annotated[float, Rule("from 0 to 1", lambda value: 0 <= value <= 1)]
 
 
@@ -49,7 +49,7 @@ class Config:
     """What every configuration is: fields that are checked, each by its type and then together by `check`."""
 
     def __post_init__(self) -> None:
-        for name, kind in _fields(type(self), rules=True).items():
+        for name, kind in field_types(type(self), rules=True).items():
             expected = fault(kind, getattr(self, name))
             self.require(expected is None, name, expected or "")
         self.check()
@@ -125,7 +125,7 @@ def from_dict(kind: type[C], data: Any, where: str = "") -> C:
 def _from_dict(kind: type[C], data: Any, where: str) -> C:
     if not isinstance(data, Mapping):
         raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {data!r}")
-    known = _fields(kind)
+    known = field_types(kind)
     values = {}
     for key, value in data.items():
         if key == "name" and _is_named(kind):
@@ -150,12 +150,22 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
 
 def field_paths(config: Any, where: str = "") -> Iterator[str]:
     """The path of every section and field of a configuration, or of a type of them with all members of families."""
-    for name, kind in _fields(config if isinstance(config, type) else type(config)).items():
+    for name, kind in field_types(config if isinstance(config, type) else type(config)).items():
         yield where + name
         of_type = (kind, *get_args(kind), *(_family(kind) or {}).values())
         inside = of_type if isinstance(config, type) else (getattr(config, name),)
         for section in filter(is_dataclass, inside):
             yield from field_paths(section, f"{where}{name}.")
+
+
+def lookup(config: Any, path: str) -> Any:
+    """The section or the value at a path; an unknown one raises and says what may have been meant."""
+    found = config
+    for name in path.split("."):
+        if not is_dataclass(found) or name not in field_types(type(found)):
+            raise _UnknownFieldError(path, "", config).compared(())
+        found = getattr(found, name)
+    return found
 
 
 def as_typed(value: object) -> str:
@@ -173,7 +183,7 @@ def as_typed(value: object) -> str:
 
 def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str) -> C:
     """All settings at once, so that only what they make together is checked."""
-    known = _fields(type(config))
+    known = field_types(type(config))
     values: dict[str, Any] = {}
     inside: dict[str, list[tuple[Sequence[str], Any, str]]] = {}
     for (key, *rest), value, path in settings:
@@ -182,7 +192,7 @@ def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], wher
         current = getattr(config, key)
         if is_dataclass(current):
             if not rest:
-                fields_of = ", ".join(f"{path}.{name}" for name in _fields(type(current)))
+                fields_of = ", ".join(f"{path}.{name}" for name in field_types(type(current)))
                 raise InputError(f"{path} is a section, not a field: its fields are {fields_of}")
             inside.setdefault(key, []).append((rest, value, path))
         elif rest:
@@ -222,7 +232,7 @@ def _likeness(one: str, other: str) -> float:
 
 def _is_named(kind: type) -> bool:
     """Whether `kind` belongs to a family of configurations, that is, has a class variable `name`."""
-    return isinstance(getattr(kind, "name", None), str) and "name" not in _fields(kind)
+    return isinstance(getattr(kind, "name", None), str) and "name" not in field_types(kind)
 
 
 def _family(kind: Any) -> Mapping[str, type] | None:
@@ -230,13 +240,13 @@ def _family(kind: Any) -> Mapping[str, type] | None:
     return vars(kind).get("family") if isinstance(kind, type) else None
 
 
-def _find_fields(kind: type, rules: bool = False) -> dict[str, Any]:
-    """The types of the fields, with their rules or without."""
+def _find_types(kind: type, rules: bool = False) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=rules)
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
-_fields: Callable[..., dict[str, Any]] = cache(_find_fields)
+field_types: Callable[..., dict[str, Any]] = cache(_find_types)
+"""The types of the fields of a configuration's type, with their rules or without."""
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:

@@ -15,14 +15,7 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pick_device("auto") == torch.device("cuda")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("", "gpu", "CPU", "cpu:x", "cuda:99", "meta"),
-        "vulkan",
-        "hpu",
-    ],
-)
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:99", "meta"])
 def test_devices_that_cannot_be_used(name: str) -> None:
     with pytest.raises(InputError) as caught:
         pick_device(name)

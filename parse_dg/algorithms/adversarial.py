@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import Count, NotNegative, Share, at_least
+from parse_dg.config import Count, Fraction, NotNegative, at_least
 from parse_dg.model.linear import linear
 
 
@@ -35,7 +35,7 @@ class AdversarialConfig(PooledConfig):
     """Steps of the discriminator for each step of the network; the batches are shared out between them."""
     gradient_penalty: NotNegative = 0.0
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: Share = 0.5
+    beta1: Fraction = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
     width: Count = 256
     """Of the discriminator's hidden layers."""

@@ -5,7 +5,7 @@ The oracle that the best features are to be found with is out of reach; the pret
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -44,7 +44,6 @@ class MiroConfig(MutualInformationConfig, PooledConfig):
     name = "miro"
     summary = "ERM whose features are held close to those of the pretrained network"
     reference = "Cha et al. 2022, arXiv:2203.10789"
-    section: ClassVar[str] = "algorithm"
     weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
 

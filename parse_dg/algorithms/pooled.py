@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
-from parse_dg.config import Share
+from parse_dg.config import Fraction
 from parse_dg.model.linear import linear
 
 
@@ -15,7 +15,7 @@ from parse_dg.model.linear import linear
 class PooledConfig(AlgorithmConfig):
     """What the settings of all baselines have."""
 
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     """Dropout after pooling."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from parse_dg._version import __version__
 from parse_dg.cli import (
+    config,
     data,
     describe,
     explain,
@@ -25,7 +26,22 @@ from parse_dg.cli import (
 from parse_dg.errors import BusyError, FailedError, InputError
 from parse_dg.wording import UNPRINTABLE
 
-PARTS = (train, runs, sweep, data, tables, describe, predict, explain, figure, measure, report, serve, export)
+PARTS = (
+    train,
+    config,
+    runs,
+    sweep,
+    data,
+    tables,
+    describe,
+    predict,
+    explain,
+    figure,
+    measure,
+    report,
+    serve,
+    export,
+)
 """The modules of the commands, in the order of the help."""
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 

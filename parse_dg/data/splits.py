@@ -27,6 +27,7 @@ class SplitConfig(Config):
     """Which images train, validate and test."""
 
     scheme: Scheme = "holdout20"
+    """`holdout20`: DomainBed's hold-out of every domain. `gvrt-split`: the lists that come with CUB-DG."""
     holdout: Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)] = 0.2
     """The fraction of each domain that `holdout20` holds out."""
     seed: Whole | None = None

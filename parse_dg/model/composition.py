@@ -29,8 +29,9 @@ class CompositionConfig(Config):
     """Where Λ starts and how scores become logits. The paper leaves both open (docs/paper_map.md)."""
 
     logit_scale: Literal["learnable", "fixed", "none"] = "learnable"
-    """Scores lie in [0, 1]; cross-entropy needs a factor. `none` is the literal text."""
+    """The factor of the logits: scores lie in [0, 1], and cross-entropy needs one. `none` is the literal text."""
     scale_start: Positive = 15.0
+    """The factor at the start; if it is `fixed`, for good."""
     start: Literal["presence", "simplex", "normal", "zeros"] = "simplex"
     """`presence`: every class on the presence of every primitive, nearly equally weighted; relations are for
     selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `normal`:

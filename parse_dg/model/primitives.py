@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import Config, Count, Positive, Share, at_least
+from parse_dg.config import Config, Count, Fraction, Positive, at_least
 from parse_dg.model import fused
 from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
@@ -52,7 +52,7 @@ class PrimitivesConfig(Config):
     window: Annotated[float, at_least(MIN_WINDOW)] | None = None
     """An addition: the radius, in cells at the end of training, of the window around a map's peak under which its
     mean is taken. None: the mean of the whole map, as in the paper."""
-    window_from: Share = 0.5
+    window_from: Fraction = 0.5
     """The share of training after which the window begins to close in; half of the rest later it has."""
 
     def focus(self, progress: float) -> float:

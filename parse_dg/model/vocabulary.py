@@ -37,6 +37,7 @@ class VocabularyConfig(Config):
     """Which applications are enumerated."""
 
     enumeration: Enumeration = "distinct"
+    """`distinct`: every value once. `paper`: the published number of applications, with many exact copies."""
     families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all"] = "all"
     """`none` leaves presence alone."""
     triangle_angles: Count = 3

@@ -6,12 +6,12 @@ where several are tried. Nothing of a data set is read but the names of its doma
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parse_dg.config import change, require
+from parse_dg.config import change, field_paths, require
 from parse_dg.data.blueprints.benchmark import DOMAINS
 from parse_dg.data.intake.library import added, domain_names, find_path
 from parse_dg.data.public.catalogue import DATA_SETS
@@ -200,7 +200,7 @@ def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
     }
     for place, (settings, methods) in places.items():
         for path in settings:
-            having = [method for method in methods if _has(configs[method], path)]
+            having = [method for method in methods if path in field_paths(configs[method])]
             lacking = [method for method in methods if method not in having]
             if having and lacking:
                 raise InputError(
@@ -209,15 +209,6 @@ def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
                 )
             if lacking:
                 change(configs[lacking[0]], {path: None})  # raises, naming the fields there are
-
-
-def _has(config: Any, path: str) -> bool:
-    """Whether a configuration has a field."""
-    for name in path.split("."):
-        if not is_dataclass(config) or name not in {field.name for field in fields(config)}:
-            return False
-        config = getattr(config, name)
-    return True
 
 
 def _domainbed_data(data: str) -> str:

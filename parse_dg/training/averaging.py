@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from parse_dg.algorithms.base import Algorithm
-from parse_dg.config import Config, Count, NotNegative, Share
+from parse_dg.config import Config, Count, Fraction, NotNegative
 from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
@@ -40,7 +40,8 @@ class AveragingConfig(Config):
     """What is averaged; every setting but `kind` belongs to one kind."""
 
     kind: AveragingKind = "none"
-    decay: Share = 0.99
+    """`ema`: exponential moving average. `sma`: simple mean, as in ERM++. `swad`: dense mean of a loss valley."""
+    decay: Fraction = 0.99
     """`ema`: how much of the average a step leaves as it was."""
     start: Count = 600
     """`sma`: the first step that is averaged; before it, the average is a copy (ERM++: 600)."""

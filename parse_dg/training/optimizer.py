@@ -14,14 +14,15 @@ from parse_dg.training.checkpoint import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig(Config):
-    """Rates, decay and schedule."""
+    """Learning rates, weight decay and schedule."""
 
     backbone_rate: NotNegative = 5e-5
-    """Right for a pretrained backbone; a random one wants more."""
+    """Learning rate of the backbone: right for a pretrained one; a random one wants more."""
     head_rate: NotNegative = 1e-3
+    """Learning rate of everything behind the backbone, except Λ."""
     composition_rate: NotNegative = 1e-3
-    """Of Λ. Where classes select (composition.select_every) Λ descends by SGD: a weight moves by this times the
-    gradient of the mean over the images of its class, in scores."""
+    """Learning rate of Λ. Where classes select (algorithm.composition.select_every) Λ descends by SGD: a weight
+    moves by this times the gradient of the mean over the images of its class, in scores."""
     weight_decay: NotNegative = 0.0
     """ℓ2, on backbone and head; Λ has its own penalty."""
     schedule: Literal["constant", "cosine"] = "constant"

@@ -27,6 +27,8 @@ class ProtocolConfig(Config):
     name: str = "parse"
     """The preset this began from; nothing depends on it."""
     selection: SelectionName = "training-domain"
+    """`training-domain`: the check with the best accuracy on held-out images of the source domains.
+    `leave-one-domain-out`: with the best on a source domain that is not trained on. `oracle`: the last step."""
     augment_validation: bool = False
     """Whether held-out images of the source domains are augmented like those that train, as in DomainBed."""
     checks: Literal["validation", "target", "everything"] = "validation"

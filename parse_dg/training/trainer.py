@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Minibatch, Turn
-from parse_dg.config import Config, Count, Positive, Share, Whole
+from parse_dg.config import Config, Count, Fraction, Positive, Whole
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
@@ -31,17 +31,20 @@ from parse_dg.training.team import ALONE, OF_A_SHARE, Team
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
-    """How long, in what batches, how exactly."""
+    """Training length, batch size and precision."""
 
     steps: Count = 600
+    """Updates of the weights, each on one batch."""
     epochs: Positive | None = None
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
     batch_per_domain: Count = 32
+    """Images of each source domain in a batch."""
     check_every: Count = 50
     """Steps between two checks on the held-out images of the source domains."""
     check_from: Whole = 0
     """The step that checks are counted from; 1: the first step is a check, as in DomainBed."""
-    label_smoothing: Share = 0.0
+    label_smoothing: Fraction = 0.0
+    """How much of the target distribution is spread evenly over all classes."""
     device: str = "auto"
     """`auto` takes CUDA where there is one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"

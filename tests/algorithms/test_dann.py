@@ -12,7 +12,6 @@ from parse_dg.algorithms.adversarial import perceptron
 from parse_dg.algorithms.base import BuildContext, GroupSettings
 from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
-from tests.algorithms.golden import constant, trainer_of
 from tests.algorithms.tiny import (
     CHANNELS,
     CLASSES,
@@ -167,19 +166,6 @@ def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -
         torch.testing.assert_close(one, other)
 
 
-def test_the_discriminator_learns_to_tell_the_domains() -> None:
-    dann = build(discriminator_steps=100)
-    trainer = trainer_of(dann.train(), constant(0.02))
-    history = [trainer.update(number, batch())["discriminator"].item() for number in range(1, 60)]
-    assert history[-1] < 0.5 * history[0]
-
-
-def test_smoothing_is_for_the_classes() -> None:
-    sharp, smooth = (build(smoothing=smoothing).losses(batch(), generator()) for smoothing in (0.0, 0.2))
-    assert sharp["adversary"].item() == smooth["adversary"].item()
-    assert sharp["cross_entropy"].item() != smooth["cross_entropy"].item()
-
-
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
     dann = build(gradient_penalty=penalty)
@@ -196,14 +182,6 @@ def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
 # the network
 
 
-def test_prediction_needs_no_discriminator() -> None:
-    dann, example = build(), batch()
-    before = dann(example.images)
-    for parameter in dann.discriminator.parameters():
-        torch.nn.init.constant_(parameter, 7.0)
-    assert torch.equal(dann(example.images), before)
-
-
 def test_the_discriminator_is_a_perceptron() -> None:
     shapes = [tuple(p.shape) for p in build(width=7, depth=4).discriminator.parameters()]
     assert shapes == [(7, CHANNELS), (7,), (7, 7), (7,), (7, 7), (7,), (DOMAINS, 7), (DOMAINS,)]
@@ -211,21 +189,7 @@ def test_the_discriminator_is_a_perceptron() -> None:
     assert (DannConfig().width, DannConfig().depth) == (256, 3)
 
 
-def test_the_start_comes_from_the_generator() -> None:
-    one, again, other = build(seed=1).state_dict(), build(seed=1).state_dict(), build(seed=2).state_dict()
-    assert all(torch.equal(value, again[name]) for name, value in one.items())
-    assert not torch.equal(one["discriminator.0.weight"], other["discriminator.0.weight"])
-
-
 # groups and settings
-
-
-def test_the_discriminator_is_the_adversary() -> None:
-    dann = build()
-    groups = dann.groups()
-    assert [id(p) for p in groups["adversary"]] == [id(p) for p in dann.discriminator.parameters()]
-    assert [id(p) for p in groups["head"]] == [id(p) for p in dann.classifier.parameters()]
-    assert [id(p) for p in groups["backbone"]] == [id(p) for p in dann.backbone.parameters()]
 
 
 def test_both_sides_have_an_adam_of_their_own() -> None:

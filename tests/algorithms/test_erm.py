@@ -55,13 +55,6 @@ def test_dropout_zeroes_features_and_scales_the_others_up(example: Minibatch) ->
     assert found.item() == pytest.approx(expected.item(), 1e-5)
 
 
-def test_without_dropout_nothing_is_drawn(example: Minibatch) -> None:
-    draws = generator(5)
-    before = draws.get_state()
-    build().losses(example, draws)
-    assert torch.equal(draws.get_state(), before)
-
-
 def test_prediction_does_not_drop(example: Minibatch) -> None:
     with torch.no_grad():
         assert torch.equal(build(dropout=0.9).eval()(example.images), build().eval()(example.images))

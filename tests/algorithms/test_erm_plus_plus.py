@@ -9,7 +9,7 @@ from torch import Tensor
 from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.training.averaging import AveragingConfig, MovingAverage
+from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.algorithms.golden import FlatBackbone, Trace, assert_same, constant, load, renamed
@@ -132,15 +132,6 @@ def test_loaded_weights_go_on_where_they_were() -> None:
     (turn,) = other.turns(example(), torch.Generator())
     assert turn.groups is None
     assert turn.afresh
-
-
-def test_the_average_counts_the_steps_of_the_network() -> None:
-    algorithm = small(linear_steps=1)
-    run = trainer(algorithm, constant(0.01), kind="sma", start=2)
-    for step in range(1, 5):
-        run.update(step, example(step))
-    assert isinstance(run.averaging, MovingAverage)
-    assert int(run.averaging.network.state_dict()["update_count"]) == 4
 
 
 # settings

@@ -33,11 +33,6 @@ def test_logits_are_linear_in_centre_presence_and_extent() -> None:
         assert torch.allclose(model(images), torch.stack(expected), atol=1e-5)
 
 
-def test_the_linear_layer_sees_five_numbers_a_primitive() -> None:
-    assert build(7).classifier.weight.shape == (3, 35)
-    assert build(1).classifier.weight.shape == (3, 5)
-
-
 def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)

@@ -99,6 +99,7 @@ def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: 
     assert moving == used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("families", SWITCHES)
 def test_every_choice_of_families_trains(families: str, example: Minibatch) -> None:
     parse = build(vocabulary__families=families).train()
@@ -114,21 +115,15 @@ def test_every_choice_of_families_trains(families: str, example: Minibatch) -> N
     assert all(p.isfinite().all() for p in parse.parameters())
 
 
-@pytest.mark.parametrize("start", ["simplex", "normal", "zeros"])
-@pytest.mark.parametrize("scale", ["learnable", "fixed", "none"])
+@pytest.mark.parametrize(
+    ("start", "scale"), [("simplex", "learnable"), ("normal", "fixed"), ("zeros", "none"), ("normal", "learnable")]
+)
 def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: Minibatch) -> None:
     settings = {"composition__start": start, "composition__logit_scale": scale, "primitives__count": 5}
     found = gradients(build(**settings), example)
     assert "network.structure.composition.weight" in found
     assert ("network.structure.composition.log_scale" in found) == (scale == "learnable")
     assert "network.bottleneck.projection.weight" in found
-    assert all(gradient.isfinite().all() for gradient in found.values())
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives_train_too(count: int, example: Minibatch) -> None:
-    found = gradients(build(primitives__count=count), example)
-    assert "network.structure.composition.weight" in found
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
@@ -220,6 +215,7 @@ def test_held_to_its_start_it_is_saved_read_and_compacted_without_its_teacher(
         assert torch.equal(small.algorithm(example.images), expected)
 
 
+@pytest.mark.slow
 def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path) -> None:
     for name in ("one", "again"):
         torch.manual_seed(random.randrange(2**32))

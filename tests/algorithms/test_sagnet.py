@@ -167,19 +167,6 @@ def test_the_backbone_makes_two_passes_a_step(monkeypatch: pytest.MonkeyPatch) -
     assert sizes == [15, 15]
 
 
-def test_a_weight_of_zero_leaves_the_style_as_it_is() -> None:
-    (turn,) = [turn for turn in build(weight=0.0).turns(batch(), generator()) if turn.groups == ("backbone",)]
-    assert turn.terms["adversary"].item() == 0
-
-
-def test_smoothing_is_for_the_labels() -> None:
-    sharp, smooth = (
-        [next(iter(turn.terms.values())).item() for turn in build(smoothing=s).turns(batch(), generator())]
-        for s in (0.0, 0.2)
-    )
-    assert [a == b for a, b in zip(sharp, smooth, strict=True)] == [False, False, True]
-
-
 # draws
 
 
@@ -202,38 +189,6 @@ def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
 
 
 # the network
-
-
-def test_prediction_needs_no_style() -> None:
-    sagnet, example = build(), batch()
-    before = sagnet(example.images)
-    torch.nn.init.constant_(sagnet.style_classifier.weight, 7.0)
-    assert torch.equal(sagnet(example.images), before)
-    assert torch.equal(before, sagnet.classifier(sagnet.backbone(example.images).mean((2, 3))))
-
-
-def test_the_style_classifier_is_the_adversary() -> None:
-    sagnet = build()
-    groups = sagnet.groups()
-    assert [id(p) for p in groups["adversary"]] == [id(p) for p in sagnet.style_classifier.parameters()]
-    assert [id(p) for p in groups["head"]] == [id(p) for p in sagnet.classifier.parameters()]
-    assert sagnet.settings() == {}
-
-
-def test_the_start_comes_from_the_generator() -> None:
-    one, again, other = (build(seed=seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(value, again[name]) for name, value in one.items())
-    assert not torch.equal(one["style_classifier.weight"], other["style_classifier.weight"])
-    assert not torch.equal(one["style_classifier.weight"], one["classifier.weight"])
-
-
-def test_losses_are_in_float32_under_mixed_precision() -> None:
-    sagnet = build()
-    exact = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
-    assert {value.dtype for value in found} == {torch.float32}
-    assert [v.item() for v in found] == pytest.approx([v.item() for v in exact], rel=0.05)
 
 
 def test_the_default_is_the_published_one() -> None:

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from parse_dg._version import __version__
-from parse_dg.algorithms import ALGORITHMS, register_algorithm
-from parse_dg.algorithms.erm import ErmConfig
+from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser, figure, main
 from parse_dg.cli import export as cli_export
 from parse_dg.cli.options import SELECTION_NAMES
@@ -52,22 +51,6 @@ def test_evaluate_says_what_the_result_says(algorithm: str, run: Run, finished_r
     assert snapshot(folder) == before
 
 
-@pytest.mark.parametrize(
-    ("domain", "role"),
-    [
-        ("sketch", "target: all images, never seen in training"),
-        ("photo", "source: all images, most of them trained on"),
-    ],
-)
-def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run: Run, parse_run: Path) -> None:
-    said = run("evaluate", parse_run, "--domain", domain)
-    ((name, images, accuracy, correct),) = table(said.out)[1:]
-    assert (name, images) == (domain, role)
-    right, total = correct.split("/")
-    assert total == "40"
-    assert accuracy == f"{100 * int(right) / 40:.1f}%"
-
-
 # --- info and help --------------------------------------------------------------------------------
 
 
@@ -94,17 +77,6 @@ def test_algorithms_are_those_of_the_table(run: Run) -> None:
     header, *rows = table(said.out)
     assert header == ["algorithm", "what it does", "published"]
     assert rows == [[name, method.summary, method.reference] for name, method in ALGORITHMS.items()]
-
-
-def test_a_new_algorithm_appears_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Newest(ErmConfig):
-        name = "newest"
-        summary = "does [all] of it"
-        reference = "Nobody 2030"
-
-    monkeypatch.setattr(ALGORITHMS, "_things", dict(ALGORITHMS))
-    register_algorithm(Newest)
-    assert table(run("algorithms").out)[-1] == ["newest", "does [all] of it", "Nobody 2030"]
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:

@@ -73,17 +73,6 @@ def test_a_model_without_its_run_is_compared_on_noise(run: Run, erm_run: Path, t
     assert sorted(path.name for path in (tmp_path / "alone").iterdir()) == ["m.pt2", "m.safetensors"]
 
 
-def test_a_run_whose_images_are_gone_is_compared_on_noise(run: Run, erm_run: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(erm_run, tmp_path / "copy"))
-    config = json.loads((copy / "config.json").read_text())
-    config["data"]["benchmark"] = str(tmp_path / "gone")
-    (copy / "config.json").write_text(json.dumps(config))
-    said = run("export", copy, "--format", "torch")
-    assert (said.code, said.err) == (0, "")
-    assert "compared with PyTorch on 32 images of noise (" in said.out
-    assert str(tmp_path / "gone") in said.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [

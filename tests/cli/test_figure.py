@@ -1,6 +1,5 @@
 """parse-dg figure: every figure of a run, what it shows and why, and one line for what cannot be drawn."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,12 +44,6 @@ def test_each_figure(figure: str, run: Run, parse_run: Path, tmp_path: Path) -> 
     assert again.code == 0
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "a figure.svg").read_bytes()
     assert snapshot(parse_run) == before
-
-
-def test_the_default_file_is_here(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    assert run("figure", "primitives", parse_run, "--width", "column").code == 0
-    with Image.open(tmp_path / "figure_primitives.png") as picture:
-        assert picture.width == 990
 
 
 def test_accuracy_against_k_is_that_of_the_table(run: Run, two_runs: Path, tmp_path: Path) -> None:
@@ -159,12 +152,6 @@ def test_the_pipeline_of_the_target(run: Run, parse_run: Path, tmp_path: Path) -
     assert any("(right)" in word for word in words)
 
 
-def test_another_model(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    shutil.copy(parse_run / "model.safetensors", tmp_path / "other.safetensors")
-    assert run("figure", "pipeline", parse_run, "--model", "other.safetensors", "--out", "one.pdf").code == 0
-    assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
-
-
 # --- what cannot be drawn -------------------------------------------------------------------------
 
 
@@ -173,7 +160,6 @@ def test_another_model(run: Run, parse_run: Path, tmp_path: Path) -> None:
     [
         (("primitives", "RUN", "--classes", "griffin"), ("unknown class 'griffin'", "strider")),
         (("primitives", "RUN", "--primitives", "16"), ("--primitives 16: valid are numbers from 0 to 15",)),
-        (("primitives", "RUN", "--primitives", "-1"), ("--primitives -1: valid are numbers from 0 to 15",)),
         (
             ("primitives", "RUN", "--domains", "art"),
             ("unknown domain of the run 'art'", "photo, cartoon, paint, sketch"),

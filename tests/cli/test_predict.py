@@ -14,7 +14,6 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.cli.predict import RELATIONS
-from parse_dg.cli.show import predictions as prediction_writers
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
@@ -93,13 +92,6 @@ def test_csv(run: Run, erm_run: Path, photos: Path) -> None:
         assert [float(row[2]), float(row[4])] == pytest.approx([p for _, p in each.top], rel=1e-5)
 
 
-def test_csv_names_no_more_classes_than_there_are(run: Run, erm_run: Path, photos: Path) -> None:
-    header, row = csv.reader(
-        io.StringIO(run("predict", erm_run, photos / "b.png", "--format", "csv", "--top", 99).out)
-    )
-    assert len(header) == len(row) == 1 + 2 * CLASSES
-
-
 def test_table(run: Run, erm_run: Path, photos: Path) -> None:
     said = run("predict", erm_run, photos)
     assert (said.code, said.err) == (0, "")
@@ -110,19 +102,6 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
         others = ", ".join(f"{name} {100 * p:.1f}%" for name, p in each.top[1:])
         assert row == [shown, each.class_name, f"{100 * each.probability:.1f}%", others]
     assert "probability: softmax of the model's logits (erm, 8 classes; images resized to 64 × 64)" in said.out
-
-
-def test_one_class_needs_no_column_of_others(run: Run, erm_run: Path, photos: Path) -> None:
-    assert table(run("predict", erm_run, photos, "--top", 1).out)[0] == ["file", "predicted class", "probability"]
-
-
-def test_a_long_table_comes_in_parts(
-    run: Run, erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prediction_writers, "TABLE_ROWS", 4)
-    rows = table(run("predict", erm_run, photos).out)
-    assert [row[0] for row in rows].count("file") == 2
-    assert len(rows) == 8
 
 
 # --- where images come from -----------------------------------------------------------------------
@@ -136,27 +115,6 @@ def test_files_folders_and_a_list_in_the_order_given(
     assert said.code == 0
     expected = ["photos/b.png", "photos/e.bmp", "photos/b.png", "photos/deep/d.png", "photos/deep/er/c.jpg"]
     assert [line["file"] for line in lines(said.out)] == expected
-
-
-def test_a_list_may_have_names_that_are_no_text(
-    run: Run, erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = b"photos/\xff.png"
-    Path("photos/\udcff.png").write_bytes((photos / "b.png").read_bytes())
-    feed(monkeypatch, name + b"\n")
-    (line,) = lines(run("predict", erm_run, "-", "--format", "jsonl").out)
-    assert line["file"].encode("utf-8", "surrogateescape") == name
-    assert r"\udcff" in run("predict", erm_run, photos / "\udcff.png").out
-
-
-def test_another_model_file(run: Run, parse_copy: Path, photos: Path) -> None:
-    plain = run("predict", parse_copy, photos, "--format", "jsonl")
-    assert run("compact", parse_copy, "--device", "cpu").code == 0
-    compact = parse_copy / "compact.safetensors"
-    (parse_copy / "model.safetensors").unlink()
-    said = run("predict", parse_copy, photos, "--format", "jsonl", "--model", compact)
-    assert [line["class"] for line in lines(said.out)] == [line["class"] for line in lines(plain.out)]
-    assert run("predict", compact, photos, "--format", "jsonl").out == said.out
 
 
 # --- explanations ---------------------------------------------------------------------------------
@@ -216,15 +174,6 @@ def test_unreadable_images_are_named_and_the_others_predicted(
     assert told[-1] == "parse-dg: 6 images predicted, 3 could not be read"
 
 
-def test_a_folder_in_a_list_is_no_image(
-    run: Run, capsys: pytest.CaptureFixture[str], erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed(monkeypatch, b"photos\nphotos/b.png\n")
-    said = fail(capsys, "predict", erm_run, "-", "--format", "jsonl")
-    assert len(lines(said.out)) == 1
-    assert "cannot read photos: it is a folder" in said.err
-
-
 def test_refusals_are_one_line(
     run: Run, erm_run: Path, parse_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +194,7 @@ def test_refusals_are_one_line(
     assert_refused(run("predict", erm_run, "-"), "no image was given")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(erm_run: Path, photos: Path, tmp_path: Path) -> None:
     """Its end of the pipe is closed after a line: the command ends without a word."""
     (tmp_path / "list").write_text(f"{photos / 'b.png'}\n" * 3000)

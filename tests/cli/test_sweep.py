@@ -145,13 +145,6 @@ def test_a_failed_run_is_named_and_a_crashed_one_mended(run: Run, file: Path, he
     assert [line.partition(": started ")[2] for line in said.out.splitlines() if ": started " in line] == RUNS[:1]
 
 
-def test_no_retries(run: Run, file: Path, here: Here) -> None:
-    here({RUNS[0]: [("crashed", "killed by SIGKILL")]})
-    said = run("sweep", file, "--retries", "0")
-    assert said.code == 1
-    assert f"failed {RUNS[0]}: killed by SIGKILL" in said.out
-
-
 @pytest.mark.parametrize(
     ("preset", "title"),
     [("paper-compaction", "compaction"), pytest.param("paper-k", "K = 4", marks=pytest.mark.slow)],
@@ -194,18 +187,7 @@ def test_what_cannot_be_used_is_refused_first(
 
 
 def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Here, tmp_path: Path) -> None:
-    slurm = [
-        "--launcher",
-        "slurm",
-        "--time",
-        "1:00:00",
-        "--partition",
-        "short",
-        "--cpus-per-run",
-        "3",
-        "--jobs",
-        "2",
-    ]
+    slurm = ["--launcher=slurm", "--time=1:00:00", "--partition=short", "--cpus-per-run=3", "--jobs=2"]
     said = run("sweep", file, *slurm)
     assert (said.code, said.err) == (0, "")
     script = tmp_path / "runs" / "small" / ".sweep" / "submit.sh"

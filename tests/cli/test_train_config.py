@@ -50,17 +50,7 @@ def test_the_names_in_a_configuration_are_taken_as_they_are(
     assert seen == ["pacs"]
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        ["--algorithm", "erm"],
-        ["--data", "pacs"],
-        ["--target", "sketch"],
-        ["--seed", "1"],
-        ["--recipe", "paper"],
-        ["--protocol", "swad"],
-    ],
-)
+@pytest.mark.parametrize("option", [["--algorithm", "erm"], ["--seed", "1"]])
 def test_a_configuration_comes_alone(option: list[str], run: Run, erm_run: Path, tmp_path: Path) -> None:
     said = run("train", "--config", erm_run / "config.json", "--out", "here", *option)
     assert_refused(said, f"--config is a whole configuration: give --set instead of {option[0]}")
@@ -76,7 +66,6 @@ def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path)
     ("text", "message"),
     [
         ("{", "config.json is not valid JSON"),
-        ("", "config.json is not valid JSON"),
         ("[]", "config.json: the configuration must be a section, found []"),
         (
             '{"training": {"step": 1}}',

@@ -37,12 +37,6 @@ def test_blueprints_opens_by_name(tiny: Tiny) -> None:
         assert (domain.labels == stored.domains[domain.name].labels).all()
 
 
-def test_the_settings_of_blueprints_reach_the_drawing(tiny: Tiny) -> None:
-    config = DataConfig(blueprints=BlueprintsConfig(seed=5, images_per_class=1))
-    domain = open_benchmark(config).domain("cartoon")
-    assert (domain.images == blueprints.generate_domain("cartoon", config.blueprints).images).all()
-
-
 def test_making_a_benchmark_reports_its_progress() -> None:
     seen: list[tuple[str, int, int]] = []
     config = DataConfig(blueprints=BlueprintsConfig(seed=11, images_per_class=1))
@@ -128,13 +122,6 @@ def test_without_another_size_for_crops_there_are_no_larger_images(
     assert [path.name[-3:] for path in cache_of_its_own.glob("images-*") if path.is_dir()] == ["-16"]
 
 
-def test_sizes_are_decoded_one_after_the_other(folder: str) -> None:
-    open_benchmark(small(folder, store="never"))  # indexes the folder
-    seen: list[tuple[str, int, int]] = []
-    open_benchmark(small(folder), lambda *state: seen.append(state))
-    assert seen == [(f"decoding to {size} pixels, 0.00 GB", done, 15) for size in (16, 20) for done in range(1, 16)]
-
-
 # room
 
 
@@ -163,16 +150,6 @@ def test_what_does_not_fit_is_decoded_when_it_is_read(
         assert np.array_equal(one.larger[:], other.larger[:])
         assert np.array_equal(one.labels, other.labels)
     assert not list((cache_of_its_own / "full").rglob("*.npy*"))
-
-
-def test_what_fits_is_kept_though_the_larger_does_not(
-    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(store, "free_bytes", lambda folder: store.RESERVE + 15 * 20 * 20 * 3 - 1)
-    benchmark = open_benchmark(small(folder))
-    assert isinstance(benchmark.domains[0].images, np.memmap)
-    assert isinstance(benchmark.domains[0].larger, DecodedFiles)
-    assert [record.getMessage()[:12] for record in caplog.records] == ["at 20 pixels"]
 
 
 def test_always_is_refused_where_it_does_not_fit(
@@ -235,14 +212,3 @@ def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_ow
 
 
 # configurations
-
-
-@pytest.mark.parametrize("crop_from", [None, 224, 4096])
-def test_settings_at_their_limits(crop_from: int | None) -> None:
-    assert DataConfig(image_size=224, crop_from=crop_from).crop_from == crop_from
-    assert DataConfig(image_size=1).image_size == 1
-
-
-def test_a_benchmark_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere"):
-        open_benchmark(DataConfig(benchmark=str(tmp_path / "nowhere")))

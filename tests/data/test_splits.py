@@ -41,10 +41,6 @@ def test_the_hold_out_of_pacs_art_is_that_of_domainbed() -> None:
     assert len(kept) == 2048 - 409
 
 
-def test_a_seed_depends_on_every_part() -> None:
-    assert len({seed_hash(0, 0), seed_hash(0, 1), seed_hash(1, 0), seed_hash(0, "0"), seed_hash(0)}) == 5
-
-
 @pytest.mark.parametrize(
     ("count", "fraction", "held"), [(10, 0.2, 2), (14, 0.2, 2), (15, 0.2, 3), (9, 0.5, 4), (3, 0.2, 0), (1, 0.9, 0)]
 )
@@ -64,7 +60,7 @@ def of_domainbed(count: int, trial: int, number: int) -> tuple[list[int], list[i
 
 
 @pytest.mark.parametrize("trial", [0, 1, 2])
-@pytest.mark.parametrize("count", [5, 41, 1670, 2344])
+@pytest.mark.parametrize("count", [5, 2344])
 def test_every_part_is_that_of_domainbed_in_its_order(count: int, trial: int) -> None:
     for number in range(4):
         kept, held = hold_out(count, 0.2, seed_hash(trial, number))
@@ -96,29 +92,9 @@ def test_training_and_validation_are_disjoint_and_complete(benchmark: Benchmark,
         assert sorted(both.tolist()) == list(range(count))
 
 
-def test_a_domain_is_split_by_its_number_in_the_benchmark(benchmark: Benchmark) -> None:
-    """Not by its number among the sources: the part held out does not depend on the target."""
-    for target in ("art", "cartoon", "photo"):
-        sketch = leave_one_out(benchmark, target, 7).validation[-1]
-        assert sketch.domain.name == "sketch"
-        expected = hold_out(SIZES["sketch"], 0.2, seed_hash(7, 3))[1]
-        assert sketch.indices.tolist() == expected.tolist()
-
-
-def test_another_seed_holds_out_other_images(benchmark: Benchmark) -> None:
-    one, other = (leave_one_out(benchmark, "art", seed).validation[-1].indices for seed in (0, 1))
-    assert set(one.tolist()) != set(other.tolist())
-
-
 def test_an_unknown_target_is_refused_with_the_domains_there_are(benchmark: Benchmark) -> None:
     with pytest.raises(InputError, match="unknown domain of four 'skech': valid are art, cartoon, photo, sketch"):
         leave_one_out(benchmark, "skech", 0)
-
-
-def test_a_whole_domain_is_every_image_in_order(numbered: Numbered) -> None:
-    subset = whole(numbered("photo", 4))
-    assert subset.indices.tolist() == [0, 1, 2, 3]
-    assert subset.indices.dtype == np.int64
 
 
 # the target's own hold-out
@@ -172,11 +148,6 @@ def test_the_splits_own_seed_counts_before_the_runs(benchmark: Benchmark) -> Non
     plain = leave_one_out(benchmark, "art", 7)
     assert positions(one.validation) == positions(other.validation) == positions(plain.validation)
     assert positions(one.training) == positions(plain.training)
-
-
-def test_a_seed_of_0_is_a_seed(benchmark: Benchmark) -> None:
-    found = leave_one_out(benchmark, "art", 7, SplitConfig(seed=0))
-    assert positions(found.validation) == positions(leave_one_out(benchmark, "art", 0).validation)
 
 
 # a domain to validate on
@@ -244,11 +215,6 @@ def test_source_number_s_has_the_lists_with_its_number(benchmark: Benchmark, tar
     assert split.validation_domain is None
 
 
-def test_no_seed_changes_the_lists(benchmark: Benchmark) -> None:
-    one, other = (leave_one_out(listed(benchmark), "art", seed, LISTS) for seed in (0, 1))
-    assert positions(one.training) == positions(other.training)
-
-
 @pytest.mark.parametrize(("name", "domain"), [("train1", "photo"), ("valid2", "sketch"), ("test", "cartoon")])
 def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -> None:
     found = ", ".join(other for other in NAMES if other != name)
@@ -261,12 +227,6 @@ def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -
 def test_a_benchmark_without_lists_is_refused(benchmark: Benchmark) -> None:
     with pytest.raises(InputError, match=r"needs the list train0 of cartoon; lists found: none: its folder has no"):
         leave_one_out(benchmark, "art", 0, LISTS)
-
-
-def test_a_fourth_source_has_no_list(benchmark: Benchmark, numbered: Numbered) -> None:
-    five = listed(replace(benchmark, domains=(*benchmark.domains, numbered("quickdraw", 9))))
-    with pytest.raises(InputError, match="needs the list train3 of quickdraw; lists found: train0, valid0, "):
-        leave_one_out(five, "art", 0, LISTS)
 
 
 # the same picture on both sides
@@ -293,14 +253,6 @@ def test_a_picture_is_known_by_its_id_or_its_file() -> None:
     )  # once each, by both or either
     assert count_leaked(trained, known("art", ("x", "y", "z"), ("7", "8", "9"))) == 0
     assert count_leaked(known("photo", ("a", "b")), known("art", (), ("1", "2"))) == 0
-
-
-def test_an_id_is_not_taken_for_a_digest() -> None:
-    assert count_leaked(known("photo", ("1", "2"), ("a", "b")), known("art", ("a", "b"), ("1", "2"))) == 0
-
-
-def test_nothing_is_known_of_drawn_images(benchmark: Benchmark) -> None:
-    assert leaked(leave_one_out(benchmark, "photo", 0)) == 0
 
 
 def test_only_images_that_are_scored_count() -> None:

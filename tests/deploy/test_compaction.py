@@ -13,7 +13,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, load_model, save_model
+from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -33,8 +33,6 @@ STARTS = {
     "presence": CompositionConfig(start="presence"),
     "at most 3": CompositionConfig(start="normal", start_std=0.01, relations_per_class=3),
 }
-PUBLISHED = {10: "1.30M", 7: "0.91M", 5: "0.65M"}
-"""Classes → structural parameters before compaction, from the paper's table; test_cost.py has all of it."""
 
 
 @pytest.fixture(scope="module")
@@ -146,16 +144,6 @@ def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -
     assert_lossless(full, benchmark)
 
 
-def test_classes_that_use_one_application_each(benchmark: Benchmark) -> None:
-    full = untrained(small_config(), benchmark.classes)
-    with torch.no_grad():
-        weight = composition_of(full).weight
-        weight.zero_()
-        weight[torch.arange(8), torch.arange(8) * 7] = 2.0
-    small = assert_lossless(full, benchmark)
-    assert composition_of(small).columns.tolist() == [0, 7, 14, 21, 28, 35, 42, 49]
-
-
 def test_the_full_model_is_left_alone(parse_run: Path) -> None:
     full = load_model(parse_run)
     before = {name: value.clone() for name, value in full.algorithm.state_dict().items()}
@@ -179,14 +167,6 @@ def test_compacting_twice_changes_nothing(parse_run: Path) -> None:
     before, after = small.algorithm.state_dict(), again.algorithm.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(after[name], value) for name, value in before.items())
-
-
-def test_a_compact_model_still_says_which_applications_it_has(parse_run: Path) -> None:
-    full = load_model(parse_run)
-    small, _ = compact(full)
-    vocabulary = full.parse_network().structure.vocabulary
-    used = composition_of(full).active().columns
-    assert vocabulary.names(composition_of(small).columns) == vocabulary.names(used)
 
 
 # --- above threshold 0 ----------------------------------------------------------------------------
@@ -281,13 +261,6 @@ def test_a_class_must_keep_an_application_of_its_own() -> None:
             compact(full, threshold)
 
 
-def test_what_a_class_shares_with_another_is_its_own_too() -> None:
-    # the second class has nothing above 0.2 but uses application 0, which the first class holds on to
-    full = two_classes({0: 0.6, 4: 0.4}, {0: 0.1, 9: 0.18, 10: 0.18, 11: 0.18, 12: 0.18, 13: 0.18})
-    small, _ = compact(full, 0.3)
-    assert weights_of(small) == {0: pytest.approx([0.6, 1.0]), 4: pytest.approx([0.4, 0.0])}
-
-
 def test_the_largest_threshold_that_is_named_is_one_that_can_be_used(parse_run: Path) -> None:
     full = load_model(parse_run)
     largest = largest_usable(composition_of(full).active().weights.detach())
@@ -330,29 +303,6 @@ def test_the_report_counts_classes_times_applications(parse_run: Path) -> None:
 # --- the paper's table ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", PUBLISHED)
-def test_the_report_of_a_model_of_the_papers_size(classes: int) -> None:
-    config = replace(small_config(enumeration="paper"), primitives=PrimitivesConfig(count=16))
-    model = untrained(config, tuple(f"class {i}" for i in range(classes)))
-    small, report = compact(model)
-    assert report.applications_before == 130_176
-    assert f"{report.parameters_before / 1e6:.2f}M" == PUBLISHED[classes]
-    assert report.reduction > 0.99
-    assert len(report.active_per_class) == classes
-    assert max(report.active_per_class) <= report.applications_after
-    assert COLUMNS in small.algorithm.state_dict()
-
-
-def test_a_compact_file_compacts_to_itself(parse_run: Path, tmp_path: Path) -> None:
-    small, _ = compact(load_model(parse_run))
-    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    save_model(first, small.spec, dict(small.algorithm.state_dict()))
-    again, report = compact(load_model(first))
-    assert report.reduction == 0
-    save_model(second, again.spec, dict(again.algorithm.state_dict()))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:
     full = untrained(small_config("normal"), benchmark.classes)
     small, _ = compact(full, 0.01)
@@ -360,15 +310,3 @@ def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp
     again = load_model(tmp_path / "m.safetensors")
     assert again.compact
     assert torch.equal(all_logits(again, benchmark), all_logits(small, benchmark))
-
-
-def test_a_compact_model_is_exported_with_any_number_of_images() -> None:
-    small, _ = compact(untrained(small_config(), ("a", "b", "c")))
-    draw = torch.Generator().manual_seed(1)
-    images = torch.randn(5, 3, 64, 64, generator=draw)
-    batch = torch.export.Dim("batch", min=1, max=64)
-    with torch.no_grad():
-        expected = small.algorithm(images)  # finds the active weights, which the exported model keeps
-        program = torch.export.export(small.algorithm, (images[:2],), dynamic_shapes={"images": {0: batch}})
-        for count in (1, 2, 5):
-            torch.testing.assert_close(program.module()(images[:count]), expected[:count], rtol=0, atol=1e-5)

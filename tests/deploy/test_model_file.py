@@ -122,11 +122,6 @@ def test_a_model_without_a_window_has_no_focus(written: tuple[Metadata, State], 
     assert load_model(tmp_path / "m.safetensors").spec.algorithm.primitives.window is None
 
 
-def test_a_model_loads_from_its_run_and_from_its_file(parse_run: Path, images: Tensor) -> None:
-    from_run, from_file = load_model(parse_run), load_model(str(parse_run / "model.safetensors"))
-    assert torch.equal(logits(from_run, images), logits(from_file, images))
-
-
 def test_loading_draws_nothing_from_the_global_generator_that_matters(parse_run: Path, images: Tensor) -> None:
     torch.manual_seed(1)
     first = logits(load_model(parse_run), images)
@@ -201,19 +196,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keep",
-    [lambda n: 0, lambda n: 4, lambda n: 60, lambda n: n // 2, lambda n: n - 1],
-    ids=["empty", "4 bytes", "60 bytes", "half", "all but one"],
+    "keep", [lambda n: 0, lambda n: 60, lambda n: n - 1], ids=["empty", "60 bytes", "all but one"]
 )
 def test_a_truncated_file(keep: Any, parse_run: Path, tmp_path: Path) -> None:
     whole_file = (parse_run / "model.safetensors").read_bytes()
     path = tmp_path / "cut.safetensors"
     path.write_bytes(whole_file[: keep(len(whole_file))])
     assert "not a readable .safetensors file" in refusal(path)
-
-
-def test_a_file_of_something_else(parse_run: Path) -> None:
-    assert "not a readable .safetensors file" in refusal(parse_run / "config.json")
 
 
 class Trap:
@@ -254,7 +243,7 @@ def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None
     assert f"reads format {FORMAT}" in message
 
 
-@pytest.mark.parametrize("text", ["", "{", '{\n  "format": [\n', "not json", "[]", "null", "{}", '{"format": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
 def test_a_damaged_description(text: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
     _, state = written
     save_file(state, tmp_path / "m.safetensors", {METADATA: text})
@@ -267,14 +256,10 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
 
 DESCRIPTIONS: dict[str, Any] = {
     "another algorithm": lambda d: {**d, "algorithm": {"name": "emr"}},
-    "an algorithm without name": lambda d: {**d, "algorithm": {}},
     "an unknown field": lambda d: {**d, "colour": "red"},
     "an unknown backbone": lambda d: {**d, "backbone": {"name": "tiny"}},
-    "a value of the wrong type": lambda d: {**d, "image_size": "large"},
     "no section at all": lambda d: None,
-    "no fields": lambda d: {},
     "no classes": lambda d: without(d, "classes"),
-    "no image size": lambda d: without(d, "image_size"),
 }
 
 
@@ -293,8 +278,6 @@ STATES: dict[str, Any] = {
     "a missing tensor": (lambda s: without(s, LAMBDA), LAMBDA),
     "a tensor too many": (lambda s: {**s, "surplus": torch.zeros(2)}, "surplus"),
     "a wrong shape": (lambda s: {**s, LAMBDA: s[LAMBDA][:, :7].contiguous()}, LAMBDA),
-    "a wrong class count": (lambda s: {**s, LAMBDA: s[LAMBDA][:5].contiguous()}, LAMBDA),
-    "no tensors": (lambda s: {}, "Missing key"),
 }
 
 
@@ -311,8 +294,8 @@ def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda c: c + 10**6, lambda c: c - 10**6, lambda c: c.flip(0).contiguous(), lambda c: torch.zeros_like(c)],
-    ids=["too large", "negative", "descending", "all the same"],
+    [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()],
+    ids=["too large", "descending"],
 )
 def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path, tmp_path: Path) -> None:
     small, _ = compact(load_model(parse_run))

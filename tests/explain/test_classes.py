@@ -10,7 +10,6 @@ import torch
 
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_class, describe_classes
 from parse_dg.explain.explanation import explain
@@ -100,10 +99,6 @@ def test_what_is_not_listed_is_summed(composed: Model) -> None:
     assert [term["words"] for term in told["terms"]] == ["p0 above p1", "p0→p4 at about 90° to p2→p3"]
     assert (told["relations"], told["rest"]) == (5, {"count": 3, "weight": pytest.approx(0.3)})
     assert one.to_dict(top=9)["rest"] == one.to_dict()["rest"] == {"count": 0, "weight": 0.0}
-
-
-def test_a_class_of_what_predicts_with_the_model(composed: Model) -> None:
-    assert describe_classes(Predictor(composed, "cpu")) == describe_classes(composed)
 
 
 def test_a_class_is_described_as_its_score_is_explained(composed: Model, parse_run: Path) -> None:

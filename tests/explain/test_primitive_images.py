@@ -1,6 +1,5 @@
 """The images where a primitive is strongest: with evidence that is known, and of a trained model."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -117,15 +116,6 @@ def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
             for image in strongest:
                 assert float(z.presence[image.index, k]) == pytest.approx(image.presence, abs=1e-6)
                 assert (image.x, image.y) == pytest.approx(tuple(z.centre[image.index, k].tolist()), abs=1e-5)
-
-
-def test_the_strongest_are_json(numbered: Numbered, evidence: np.ndarray) -> None:
-    (_, found, *_) = strongest_images(model_with(evidence[:SKETCHES]), [whole(numbered("sketch", SKETCHES))], top=2)
-    told = found.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert (told["primitive"], told["domain"], len(told["images"])) == (1, "sketch", 2)
-    place = {"evidence": 44.0, "presence": 1.0, "x": pytest.approx(0.75), "y": pytest.approx(-0.5)}
-    assert told["images"][0] == {"index": 7, "file": None, "label": 7, **place}
 
 
 def test_an_image_with_a_file_is_known_by_it(numbered: Numbered, evidence: np.ndarray) -> None:

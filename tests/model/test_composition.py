@@ -87,22 +87,6 @@ def test_predicates_of_a_family_share_its_mass_equally() -> None:
     assert mass == pytest.approx(expected)
 
 
-def test_more_entries_than_there_are_applications_takes_them_all() -> None:
-    vocabulary = vocabulary_of(4)
-    start = initial_lambda(2, vocabulary, CompositionConfig(start_entries=10_000), seeded())
-    assert (start > 0).all()
-    torch.testing.assert_close(start.sum(1), torch.ones(2))
-
-
-def test_other_shares_and_a_family_without_any() -> None:
-    vocabulary = vocabulary_of(5)
-    config = CompositionConfig(start_mass=(1.0, 0.0, 3.0, 4.0), start_margin=0.5)
-    row = initial_lambda(1, vocabulary, config, seeded())[0]
-    expected = {"presence": 0.125, "binary": 0.0, "ternary": 0.375, "quaternary": 0.5}
-    assert by_family(vocabulary, row) == pytest.approx(expected)
-    assert row.min().item() == -0.5
-
-
 def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None:
     vocabulary = vocabulary_of(6)
     composition = Composition(3, vocabulary, CompositionConfig(), seeded())
@@ -113,24 +97,6 @@ def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None
     assert (composition.weight.grad[:, :6] != 0).all()  # all of presence
 
 
-@pytest.mark.parametrize(("K", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])
-def test_families_that_few_primitives_cannot_fill_drop_out(K: int, left_over: set[str]) -> None:
-    vocabulary = vocabulary_of(K)
-    start = initial_lambda(3, vocabulary, CompositionConfig(), seeded())
-    for row in start:
-        mass = by_family(vocabulary, row)
-        assert {family for family, share in mass.items() if share > 0} == left_over
-        assert sum(mass.values()) == pytest.approx(1)
-
-
-def test_normal_start_has_the_given_spread() -> None:
-    vocabulary = vocabulary_of(8)
-    start = initial_lambda(3, vocabulary, CompositionConfig(start="normal", start_std=0.05), seeded())
-    assert start.shape == (3, vocabulary.size)
-    assert start.std().item() == pytest.approx(0.05, rel=0.03)
-    assert start.mean().item() == pytest.approx(0, abs=0.002)
-
-
 def test_zeros_start_weights_everything_equally() -> None:
     vocabulary = vocabulary_of(6)
     composition = Composition(2, vocabulary, CompositionConfig(start="zeros"))
@@ -138,15 +104,6 @@ def test_zeros_start_weights_everything_equally() -> None:
     active = composition.active()
     assert torch.equal(active.columns, torch.arange(vocabulary.size))
     torch.testing.assert_close(active.weights, torch.full((2, vocabulary.size), 1 / vocabulary.size))
-
-
-@pytest.mark.parametrize("start", ["simplex", "normal"])
-def test_the_same_generator_gives_the_same_start(start: str) -> None:
-    config = CompositionConfig(start=start)  # type: ignore[arg-type]
-    first, second, other = (initial_lambda(3, vocabulary_of(), config, seeded(seed)) for seed in (1, 1, 2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
-    assert not torch.equal(first[0], first[1])
 
 
 # --- the restricted sparsemax ---------------------------------------------------------------------
@@ -199,11 +156,6 @@ def test_active_columns_are_the_union_of_the_supports() -> None:
     active = composition.active()
     assert active.columns.tolist() == [3, 5, 900]
     assert active.weights.tolist() == [[0, 1, 0], [0, 0, 1], [0.25, 0.75, 0]]
-
-
-def test_a_vocabulary_of_presence_alone_can_be_composed() -> None:
-    composition = Composition(2, vocabulary_of(4, "none"), CompositionConfig(), seeded()).double()
-    torch.testing.assert_close(composition.active().weights, torch.full((2, 4), 0.25, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -271,19 +223,6 @@ def test_gradients_of_weights_and_l1_add_up(start: str) -> None:
     of_l1 = slow.detach().sign() / slow.numel()
     for a, b in ((1.0, 1.0), (0.5, -3.0), (1.0, 0.0), (0.0, 1.0)):
         torch.testing.assert_close(gradient(a, b), a * of_weights + b * of_l1, rtol=0, atol=1e-12)
-
-
-def test_either_of_weights_and_l1_can_be_left_unused() -> None:
-    composition = with_zeros(composition_of("normal"))
-    weight, active = composition.weight, composition.active()
-    (of_l1,) = torch.autograd.grad(active.l1, weight, retain_graph=True)
-    (of_weights,) = torch.autograd.grad(active.weights[:, 0].sum(), weight, retain_graph=True)
-    outside = sparsemax_by_sorting(weight.detach()) == 0
-    assert (of_weights[outside] == 0).all()
-    assert of_weights.abs().max() > 0
-    assert torch.equal(of_l1, weight.detach().sign() / weight.numel())
-    (both,) = torch.autograd.grad(active.l1 + active.weights[:, 0].sum(), weight)
-    torch.testing.assert_close(both, of_l1 + of_weights, rtol=0, atol=1e-15)
 
 
 def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -> None:

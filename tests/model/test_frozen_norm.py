@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from parse_dg.model import fused
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.backbones.resnet import SHAPES, ResNet, _shortcut
+from parse_dg.model.backbones.resnet import SHAPES, ResNet
 from tests.model.test_fused import DEVICE, INTERPRETED, RUNS
 
 pytestmark = pytest.mark.skipif(not RUNS, reason="needs CUDA and Triton, or Triton and TRITON_INTERPRET=1")
@@ -118,11 +118,3 @@ def test_a_whole_backbone_takes_it_in_training_with_frozen_statistics_alone(
     with fused.recorded():
         backbone.train()(images)
     assert not calls
-
-
-def test_a_shortcut_is_a_convolution_and_its_norm() -> None:
-    shortcut = _shortcut(4, 8, 2)
-    assert shortcut is not None
-    conv, norm = shortcut
-    assert isinstance(conv, nn.Conv2d)
-    assert isinstance(norm, nn.BatchNorm2d)

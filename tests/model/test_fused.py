@@ -298,29 +298,10 @@ def test_any_number_of_images(kernels: Kernels, images: int) -> None:
     compare(kernels, vocabulary, predicates, random_descriptors(images, K, seed=1), some_columns(vocabulary, 20))
 
 
-@pytest.mark.parametrize("families", ["none", "binary", "binary+ternary", "binary+quaternary"])
-def test_families_switched_off(kernels: Kernels, families: str) -> None:
-    vocabulary, predicates = predicates_of(families=families)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, K, seed=2), some_columns(vocabulary, 20))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives(kernels: Kernels, count: int) -> None:
-    vocabulary, predicates = predicates_of(count)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
-
-
 @pytest.mark.parametrize("count", [64, 300])
 def test_many_primitives_with_a_budget(kernels: Kernels, count: int) -> None:
     vocabulary, predicates = predicates_of(count, budget=1000)
     compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
-
-
-def test_a_single_column_of_each_predicate(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    for block in vocabulary.blocks:
-        column = torch.tensor([block.start + block.size // 2], device=DEVICE)
-        compare(kernels, vocabulary, predicates, random_descriptors(2, K, seed=4), column)
 
 
 def test_no_images_and_no_gradients(kernels: Kernels) -> None:
@@ -374,25 +355,6 @@ def test_degenerate_descriptors(kernels: Kernels, name: str, softness: float, fa
     assert all(value.isfinite().all() for value in values.values())
 
 
-@pytest.mark.parametrize("softness", [0.0, 0.4])
-def test_points_on_a_diagonal_stay_finite(kernels: Kernels, softness: float) -> None:
-    vocabulary, predicates = predicates_of(gate=False, softness=softness)
-    columns = some_columns(vocabulary, APPLICATIONS // 4)
-    centre = (torch.linspace(-0.9, 0.7, K).unsqueeze(1) * torch.tensor([0.6, -0.8])).expand(2, K, 2)
-    z = PrimitiveDescriptors(*(part.to(DEVICE) for part in GENERAL._replace(centre=centre)))
-    found = values_and_gradients(lambda p, z: kernels.predicates.evaluate(p, vocabulary, z, columns), predicates, z)
-    assert all(value.isfinite().all() for value in found.values())
-
-
-def test_parameters_that_change_are_read_anew(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    z, columns = random_descriptors(2, K, seed=7), some_columns(vocabulary, 30)
-    first = compare(kernels, vocabulary, predicates, z, columns)
-    shake(predicates, seed=10)
-    second = compare(kernels, vocabulary, predicates, z, columns)
-    assert not torch.allclose(first["activations"], second["activations"])
-
-
 # --- descriptors ----------------------------------------------------------------------------------
 
 MAPS = {
@@ -444,14 +406,6 @@ def test_describe_with_only_some_outputs_used(kernels: Kernels, name: str, used:
 def test_describe_where_the_maximum_is_tied(kernels: Kernels, name: str) -> None:
     check_describe(kernels, randn(*MAPS[name], seed=13).round().clamp_max(1), 1.0)
     check_describe(kernels, torch.full(MAPS[name], -0.5), 1.0)
-
-
-@pytest.mark.parametrize("height", [30.0, 90.0, 1e4, -90.0])
-def test_describe_of_peaks_without_spread(kernels: Kernels, height: float) -> None:
-    evidence = 0.1 * randn(2, K, 7, 7, seed=14)
-    evidence[:, 0, 3, 3] += height
-    evidence[:, 1:, 0, 6] += height
-    check_describe(kernels, evidence, 1.0)
 
 
 def test_describe_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
@@ -530,14 +484,6 @@ def test_regularisers_of_peaks_and_of_maps_that_are_not_contiguous(kernels: Kern
     check_regularisers(kernels, peaks)
     maps = randn(2, 5, 4, 6, seed=18).flatten(2).softmax(-1).view(2, 5, 4, 6)
     check_regularisers(kernels, maps.contiguous(memory_format=torch.channels_last))
-
-
-def test_one_primitive_has_nothing_to_differ_from(kernels: Kernels) -> None:
-    maps = randn(3, 1, 5, 5, seed=19).flatten(2).softmax(-1).view(3, 1, 5, 5).requires_grad_()
-    found, _ = kernels.primitives.diversity_and_concentration(maps, EPSILON)
-    assert abs(found.item()) < 1e-6
-    (gradient,) = torch.autograd.grad(found, maps)
-    assert gradient.abs().max() < 1e-6
 
 
 # --- the whole layer ------------------------------------------------------------------------------
@@ -671,11 +617,3 @@ def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[b
     expected = tau.weights(z)
     switch(True)
     close(tau.weights(z), expected, tolerance=1e-7)
-
-
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter works on the CPU")
-def test_what_is_fused_and_what_is_not() -> None:
-    assert fused.usable(torch.zeros(2, device="cuda"))
-    assert not fused.usable(torch.zeros(2, device="cuda", dtype=torch.float64))
-    assert not fused.usable(torch.zeros(2, device="cuda", dtype=torch.bfloat16))
-    assert not fused.usable(torch.zeros(2))

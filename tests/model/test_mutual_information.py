@@ -80,15 +80,6 @@ def test_gradients_against_differences() -> None:
     assert torch.autograd.gradcheck(divergence, (f.requires_grad_(), f0, raw.requires_grad_()))
 
 
-def test_the_best_variance_of_a_channel_is_its_mean_square() -> None:
-    f, f0 = 2 * normal(4, 3, 5, 5, seed=1), normal(4, 3, 5, 5, seed=2)
-    squares = (f - f0).square().mean((0, 2, 3), keepdim=True)
-    raw = torch.log(torch.expm1(squares - FLOOR)).requires_grad_()
-    divergence(f, f0, raw).backward()
-    assert raw.grad is not None
-    assert raw.grad.abs().max() < 1e-12
-
-
 def test_variances_start_at_a_tenth_and_stay_positive() -> None:
     assert variance(start_raw(7)).flatten().tolist() == pytest.approx([0.1] * 7, 1e-6)
     lowest = variance(torch.full((1, 2, 1, 1), -1e4))
@@ -96,20 +87,10 @@ def test_variances_start_at_a_tenth_and_stay_positive() -> None:
     assert divergence(torch.ones(1, 2, 1, 1), torch.zeros(1, 2, 1, 1), lowest).isfinite()
 
 
-def test_half_precision_is_computed_in_float32() -> None:
-    f, f0 = (normal(4, 3, 8, 8, seed=i).bfloat16() for i in (1, 2))
-    exact = divergence(f.double(), f0.double(), start_raw(3).double())
-    for autocast in (False, True):
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            found = divergence(f, f0, start_raw(3))
-        assert found.dtype == torch.float32
-        assert found.item() == pytest.approx(exact.item(), 1e-5)
-
-
 # the teacher
 
 
-@pytest.mark.parametrize("name", ["small", "local", "resnet18", "resnet50"])
+@pytest.mark.parametrize("name", ["small", "local", "resnet18"])
 def test_a_student_that_is_its_teacher(name: str) -> None:
     student = backbone(name).eval()
     with torch.no_grad():
@@ -124,12 +105,6 @@ def test_a_tap_of_an_adapter_is_its_map() -> None:
     assert [tuple(raw.shape) for raw in regulariser.raw_variances] == [(1, 5, 1, 1)]
     found = regulariser(images(), student.features(images()))
     assert found.item() == pytest.approx(ALIKE / 5, abs=1e-6)
-
-
-def test_maps_that_are_not_the_teachers_are_refused() -> None:
-    student = backbone()
-    with pytest.raises(ValueError, match="longer"):
-        MutualInformation(student)(images(), student.features(images())[:4])
 
 
 def test_the_teacher_is_no_part_of_the_module() -> None:
@@ -183,17 +158,10 @@ def test_the_teacher_goes_where_the_module_goes() -> None:
     assert teacher.get_buffer("bn1.running_mean").device.type == "meta"
 
 
-def test_a_copy_has_a_teacher_of_its_own() -> None:
-    one = MutualInformation(backbone())
-    other = copy.deepcopy(one).double()
-    assert other.teacher.get_parameter("conv1.weight").dtype == torch.float64
-    assert one.teacher.get_parameter("conv1.weight").dtype == torch.float32
-
-
 # taps
 
 
-@pytest.mark.parametrize("name", ["small", "local", "resnet18", "resnet50"])
+@pytest.mark.parametrize("name", ["small", "local", "resnet18"])
 def test_a_backbone_knows_the_channels_of_its_maps(name: str) -> None:
     student = backbone(name).eval()
     with torch.no_grad():
@@ -215,15 +183,6 @@ def test_a_tapped_pass_is_the_pass_and_leaves_its_maps() -> None:
     assert "forward" not in vars(student)
 
 
-def test_an_adapter_can_be_tapped() -> None:
-    student = adapter().eval()
-    with student.tapped() as maps:
-        found = student(images())
-    assert len(maps) == 1
-    assert torch.equal(maps[0], found)
-    assert found.shape == (4, 5, 4, 4)
-
-
 def test_a_tapped_pass_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last map comes out of a recording."""
     student = backbone()
@@ -237,16 +196,4 @@ def test_a_tapped_pass_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert replayed == []
         student(images())
         assert len(replayed) == 1  # the recording is in its place again
-    assert "forward" not in vars(student)
-
-
-def test_after_an_error_nothing_is_tapped() -> None:
-    student = backbone()
-
-    def break_off() -> None:
-        with student.tapped():
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        break_off()
     assert "forward" not in vars(student)

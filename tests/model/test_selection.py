@@ -134,6 +134,7 @@ def test_the_relations_that_explain_are_taken_up(limit: int | None) -> None:
         assert int((active.weights > 0).sum(1).max()) <= limit
 
 
+@pytest.mark.slow
 def test_other_starts_lead_to_the_same_loss() -> None:
     z = descriptors()._replace(presence=torch.ones(IMAGES, K, dtype=torch.float64))
     ends = []

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.paper_predicates import PAPER
 from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -108,7 +107,7 @@ def test_the_published_counts_by_predicate(predicate: str, expected: int) -> Non
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)
-@pytest.mark.parametrize("K", range(4, 25))
+@pytest.mark.parametrize("K", [4, 9, 24])
 def test_counts_are_the_closed_form(K: int, enumeration: str) -> None:
     vocabulary = build(K, enumeration)
     sizes = {block.predicate.replace("_", "-"): block.size for block in vocabulary.blocks}
@@ -117,7 +116,7 @@ def test_counts_are_the_closed_form(K: int, enumeration: str) -> None:
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)
-@pytest.mark.parametrize("angles", [(1, 1, 1), (2, 5, 3), (6, 2, 8)])
+@pytest.mark.parametrize("angles", [(1, 1, 1), (2, 5, 3)])
 def test_counts_with_other_numbers_of_angles(angles: tuple[int, int, int], enumeration: str) -> None:
     vocabulary = build(6, enumeration, "all", *angles)
     expected = closed_form(enumeration, 6, *angles)
@@ -150,19 +149,7 @@ def test_with_few_primitives_the_impossible_relations_are_simply_missing(K: int,
     assert vocabulary.size == sum(found.values())
 
 
-def test_every_predicate_belongs_to_the_family_of_its_arity() -> None:
-    expected = {p.replace("-", "_"): reference.FAMILY_OF_ARITY[a] for p, a in reference.PREDICATES.items()}
-    assert expected == {each.name: each.family for each in PAPER}
-
-
 # --- which tuples ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("enumeration", ENUMERATIONS)
-def test_every_application_binds_a_valid_tuple(enumeration: str) -> None:
-    valid = {predicate: set(reference.valid_tuples(predicate, 5)) for predicate in reference.PREDICATES}
-    for application in all_applications(build(5, enumeration)):
-        assert application.primitives in valid[application.predicate], application
 
 
 @pytest.mark.parametrize("predicate", reference.PREDICATES)
@@ -205,13 +192,6 @@ def test_paper_compares_the_two_legs_of_the_chain_of_every_triple_once() -> None
 # --- names and subsets ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("enumeration", ENUMERATIONS)
-def test_names_are_unique(enumeration: str) -> None:
-    vocabulary = build(7, enumeration)
-    names = vocabulary.names(torch.arange(vocabulary.size))
-    assert len(names) == len(set(names)) == vocabulary.size
-
-
 @pytest.mark.parametrize(
     ("predicate", "angle", "primitives", "expected"),
     [
@@ -250,20 +230,6 @@ def test_a_subset_of_columns_means_the_same_as_in_the_full_enumeration(seed: int
     for part in vocabulary.applications(columns):
         assert part.angle.shape[0] == part.primitives.shape[1] > 0
         assert part.primitives.shape[0] == reference.PREDICATES[part.predicate.replace("_", "-")]
-
-
-def test_the_first_and_last_column_of_every_block_alone() -> None:
-    vocabulary = build(5, "distinct")
-    full = vocabulary.names(torch.arange(vocabulary.size))
-    for block in vocabulary.blocks:
-        for column in (block.start, block.start + block.size - 1):
-            assert vocabulary.names(torch.tensor([column])) == [full[column]]
-
-
-def test_no_columns_have_no_applications() -> None:
-    vocabulary = build(5, "distinct")
-    assert list(vocabulary.applications(torch.arange(0))) == []
-    assert vocabulary.names(torch.arange(0)) == []
 
 
 # --- copies ---------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import hashlib
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 import torch
@@ -10,15 +9,13 @@ import torch
 from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import ParseConfig
-from parse_dg.config import change, from_dict, to_dict
+from parse_dg.config import change
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import cost
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import explain
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.predicate import PREDICATES
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 
 each_enumeration = pytest.mark.parametrize("enumeration", ["distinct", "paper"])
@@ -37,7 +34,7 @@ def names_by_predicate(vocabulary: Vocabulary) -> dict[str, list[str]]:
 
 
 @each_enumeration
-@pytest.mark.parametrize("budget", [10, 100, 1001, 5000])
+@pytest.mark.parametrize("budget", [10, 1001])
 def test_all_where_they_fit_else_as_many_tuples_as_fit(budget: int, enumeration: str) -> None:
     every = names_by_predicate(build(10, None, enumeration=enumeration))
     some = build(10, budget, enumeration=enumeration)
@@ -54,25 +51,10 @@ def test_all_where_they_fit_else_as_many_tuples_as_fit(budget: int, enumeration:
     assert some.size == sum(map(len, kept.values())) == len({name for names in kept.values() for name in names})
 
 
-@each_enumeration
-def test_without_need_a_budget_changes_nothing(enumeration: str) -> None:
-    every = build(7, None, enumeration=enumeration)
-    largest = max(block.size for block in every.blocks)
-    for other in (build(7, largest, enumeration=enumeration), build(7, 10**9, draw=3, enumeration=enumeration)):
-        for block, same in zip(every.blocks, other.blocks, strict=True):
-            assert torch.equal(block.tuples, same.tuples)
-
-
 def test_another_draw_has_other_applications() -> None:
     first, again, other = (names_by_predicate(build(12, 300, draw=draw)) for draw in (0, 0, 1))
     assert first == again
     assert {p for p in first if first[p] != other[p]} == {"tri", "turn", "orient", "eqdist"}
-
-
-def test_predicates_are_drawn_apart() -> None:
-    tuples = {block.predicate: block.tuples for block in build(12, 60, families="binary").blocks}
-    assert not torch.equal(tuples["above"], tuples["left"])
-    assert not torch.equal(tuples["near"], tuples["h_align"])
 
 
 def test_switching_a_family_off_draws_the_others_alike() -> None:
@@ -94,15 +76,6 @@ def test_the_drawn_columns_stay_what_they_are(settings: dict[str, object], expec
     assert hashlib.sha256(names.encode()).hexdigest()[:16] == expected
 
 
-@each_enumeration
-def test_64_primitives_take_a_moment(enumeration: str) -> None:
-    start = perf_counter()
-    vocabulary = build(64, 20_000, enumeration=enumeration)
-    assert perf_counter() - start < 1  # 0.02 s
-    assert all(block.size <= 20_000 for block in vocabulary.blocks)
-    assert PREDICATES["orient"].count(64, enumeration) > 4_000_000  # type: ignore[arg-type]
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -116,14 +89,6 @@ def test_a_budget_below_the_number_of_angles() -> None:
     assert all(block.size for block in build(5, 9, orientation_angles=9).blocks)
     with pytest.raises(InputError, match=r"vocabulary\.budget must be at least 9, .* found 8"):
         build(5, 8, orientation_angles=9)
-
-
-def test_a_budget_as_plain_data_and_as_text() -> None:
-    config = change(VocabularyConfig(), {"budget": "300", "draw": "2"})
-    assert (config.budget, config.draw) == (300, 2)
-    assert from_dict(VocabularyConfig, to_dict(config)) == config
-    assert change(config, {"budget": "none"}).budget is None
-    assert from_dict(VocabularyConfig, {"enumeration": "paper"}).budget is None  # written before there were budgets
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -172,14 +137,3 @@ def test_a_model_file_holds_the_numbers_and_the_columns_mean_the_same(smaller: b
     with torch.no_grad():
         assert torch.equal(again.algorithm(images), logits)
     assert cost(again).structure == 2 * 3 * (len(used) if smaller else structure.vocabulary.size)
-
-
-def test_a_prediction_is_explained_by_what_was_drawn() -> None:
-    model = model_of(20, 150)
-    vocabulary = model.parse_network().structure.vocabulary
-    image = torch.randint(256, (32, 32, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
-    found = explain(model, image.numpy())
-    assert {relation.name for relation in found.relations} <= set(vocabulary.names(torch.arange(vocabulary.size)))
-    assert sum(relation.contribution for relation in found.relations) == pytest.approx(
-        found.scores[found.predicted], abs=1e-5
-    )

@@ -148,15 +148,6 @@ def test_the_plain_run_beside_it_is_refused_as_the_same(tmp_path: Path) -> None:
     assert len(read_runs([both, write(tmp_path / "other", other, [scored(other)])], "training-domain")) == 3
 
 
-def test_averages_that_follow_one_training_have_one_plain_run(tmp_path: Path) -> None:
-    folders = [
-        write_both(tmp_path / str(n), averaged(averaging__decay=decay), {1: (0.3, 0.1, 0.9, 0.2)})
-        for n, decay in enumerate((0.9, 0.99))
-    ]
-    found = [record.algorithm for record in read_runs(folders, "training-domain")]
-    assert sorted(found) == ["parse", "parse+ema", "parse+ema"]
-
-
 def test_what_is_missing_is_filled_by_one_run_for_both_rows(tmp_path: Path) -> None:
     for seed, targets in ((0, ("sketch", "photo")), (1, ("sketch",))):
         for target in targets:

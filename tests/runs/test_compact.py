@@ -16,7 +16,6 @@ from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.runs import compact as module
 from parse_dg.runs.compact import (
-    CompactionOutcome,
     NotLosslessError,
     compact_run,
     compact_runs,
@@ -82,14 +81,10 @@ def test_two_predictions_compared_by_hand() -> None:
 @pytest.mark.parametrize(
     ("logit", "moved", "lossless"),
     [
-        (0.0, 0.9e-6, True),
-        (0.0, 1.1e-6, False),
         (0.5, 0.9e-6, True),
         (0.5, 1.1e-6, False),
         (14.0, 1.2e-5, True),
         (14.0, 1.6e-5, False),
-        (-14.0, 1.2e-5, True),
-        (-14.0, 1.6e-5, False),
         (3.0, float("nan"), False),
         (float("nan"), 0.0, False),
     ],
@@ -155,13 +150,6 @@ def test_the_file_shrinks_by_what_was_dropped(parse_run: Path, tmp_path: Path) -
     columns = 8 * report.applications_after
     assert outcome.size_before - outcome.size_after == pytest.approx(floats - columns, abs=512)  # the header
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json", "small.safetensors"]
-
-
-def test_progress_counts_every_prediction_of_both_models(folder: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    compact_run(folder, None, 0.0, "cpu", lambda *what: told.append(what))
-    assert {(what, total) for what, _, total in told} == {(f"comparing {folder}", 320)}
-    assert [done for _, done, _ in told] == [40 * n for n in range(1, 9)]
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -307,30 +295,12 @@ def test_a_threshold_too_large_for_one_run_names_the_run(folder: Path) -> None:
         compact_runs([folder], None, 0.9, "cpu")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "small",
-        "small.json",
-        "result.safetensors",
-        "config.safetensors",
-        "model.safetensors",
-        "environment.safetensors",
-    ],
-)
+@pytest.mark.parametrize("name", ["small", "result.safetensors", "model.safetensors"])
 def test_a_name_that_a_compact_model_cannot_have_in_a_run(name: str, folder: Path) -> None:
     before = hashes(folder)
     with pytest.raises(InputError, match=f"cannot write the compact model to {folder / name}: "):
         compact_run(folder, folder / name, 0.0)
     assert hashes(folder) == before
-
-
-def test_outside_a_run_any_name_will_do(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    outcome: CompactionOutcome = compact_run(folder, tmp_path / "models" / "model.safetensors", 0.0)
-    assert load_model(tmp_path / "models").compact
-    assert outcome.report == tmp_path / "models" / "model.json"
-    assert outcome.report.is_file()
 
 
 def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

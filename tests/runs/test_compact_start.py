@@ -23,13 +23,6 @@ def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
     assert read(outcome.report)["applications"]["at_start"] == 5
 
 
-def test_a_start_that_uses_all(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(training__steps=1, algorithm__composition__start="zeros", algorithm__primitives__count=4)
-    execute(config, tmp_path / "run", quiet)
-    outcome = compact_run(tmp_path / "run", None, 0.0, "cpu")
-    assert outcome.applications_at_start == outcome.compaction.applications_before
-
-
 def test_the_start_of_a_model_from_elsewhere_is_not_known(parse_run: Path, tiny: Tiny, tmp_path: Path) -> None:
     """A file alone says nothing of it; one in a run's folder only if it is of the run's vocabulary, and whole."""
     folder = Path(shutil.copytree(parse_run, tmp_path / "run"))

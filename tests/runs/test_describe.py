@@ -56,12 +56,6 @@ def test_the_target_is_described_by_default(gvrt_run: Path) -> None:
     assert len({each.index for each in found}) == 10
 
 
-def test_another_domain_and_more_images_than_it_has(gvrt_run: Path) -> None:
-    found = describe_domain(gvrt_run, "photo", 1000, device_name="cpu")
-    assert sorted(each.index for each in found if each.index is not None) == list(range(40))
-    assert {each.domain for each in found} == {"photo"}
-
-
 def test_only_images_that_the_result_is_of(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("gvrt", training__steps=1, split__target_images="in")
     execute(config, tmp_path / "run", lambda step, check: None)

@@ -8,11 +8,7 @@ from parse_dg.cli.show.display import default_folder
 from parse_dg.config import change
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.recipes import build_config
-from parse_dg.runs.run import execute
-from parse_dg.tables.records import read_runs
-from parse_dg.tables.selection_tables import selection_tables
-from tests.conftest import FinishedRun, Tiny
-from tests.runs.helpers import quiet
+from tests.conftest import FinishedRun
 
 
 @pytest.mark.parametrize(
@@ -29,16 +25,6 @@ def test_the_name_of_a_method(algorithm: str, averaging: str, name: str) -> None
     config = change(build_config("blueprints", algorithm), {"averaging.kind": averaging, "seed": 2})
     assert config.method == name
     assert default_folder(config) == Path("runs") / "blueprints" / name / "sketch" / "seed2"
-
-
-def test_averaged_and_plain_runs_are_two_rows_of_a_table(erm_run: Path, tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("erm", averaging__kind="swad", training__check_every=1)
-    result = execute(config, tmp_path / "swad", quiet)
-    (table,) = selection_tables(
-        read_runs([erm_run, tmp_path / "swad"], "training-domain"), "training-domain"
-    ).tables
-    assert set(table.cells) == {"erm", "erm+swad"}
-    assert table.cells["erm+swad"]["sketch"].mean == result["target"]["accuracy"]
 
 
 def test_a_run_in_two_stages_has_no_held_out_images(finished_run: FinishedRun) -> None:

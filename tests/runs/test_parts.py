@@ -70,11 +70,6 @@ def scored(benchmark: Benchmark, checks: str, **split: Any) -> dict[str, list[in
     return {name: subset.indices.tolist() for name, subset in found.items()}
 
 
-def test_nothing_but_validation_is_scored_by_default(benchmark: Benchmark) -> None:
-    assert scored(benchmark, "validation") == {}
-    assert scored(benchmark, "validation", target_images="in") == {}
-
-
 def test_the_target_is_scored_whole_or_in_two_parts(benchmark: Benchmark) -> None:
     assert scored(benchmark, "target") == {"sketch/all": list(range(41))}
     split = divide(benchmark, configured(target_images="in"))
@@ -126,11 +121,6 @@ def test_a_whole_target_is_said_in_a_word(benchmark: Benchmark) -> None:
     found = describe_split(config, benchmark, divide(benchmark, config))
     assert found["target"] == {"sketch": "all"}
     assert "target_held_out" not in found
-
-
-def test_the_trial_is_the_seed_of_the_split(benchmark: Benchmark) -> None:
-    config = configured(seed=8)
-    assert describe_split(config, benchmark, divide(benchmark, config))["trial"] == 8
 
 
 def test_a_domain_that_is_not_trained_on_is_written_down(benchmark: Benchmark) -> None:

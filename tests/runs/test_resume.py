@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import write_json
@@ -22,7 +21,7 @@ from parse_dg.runs.folder import BusyError, hold
 from parse_dg.runs.run import execute
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
-from tests.conftest import Tiny
+from tests.conftest import Tiny, slow_but
 from tests.runs.helpers import PLAIN, checks, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
@@ -91,7 +90,7 @@ LONGER: dict[str, dict[str, Any]] = {
 """Runs in which more can go wrong: what they average, draw and count reaches over many steps."""
 
 
-@pytest.mark.parametrize("name", LONGER)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in LONGER])
 def test_broken_off_at_any_step_a_run_ends_as_if_it_had_not_been(
     name: str, tiny: Tiny, tmp_path: Path, whole: Whole
 ) -> None:
@@ -108,7 +107,7 @@ def test_broken_off_at_any_step_a_run_ends_as_if_it_had_not_been(
         assert not (folder / CURRENT).exists(), "a finished run needs no checkpoint"
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", slow_but("parse", "erm_plus_plus"))
 def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_run: Any) -> None:
     break_off(tiny(name), tmp_path / "run", 4)
     steps: list[int] = []
@@ -117,6 +116,7 @@ def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_ru
     assert repeated(tmp_path / "run") == repeated(finished_run(name))
 
 
+@pytest.mark.slow
 def test_a_run_is_broken_off_again_and_again(tiny: Tiny, tmp_path: Path, whole: Whole) -> None:
     config = tiny("dann", **LONGER["dann"])
     for _ in range(config.training.steps - 1):  # a step an attempt
@@ -255,6 +255,7 @@ def start(config: RunConfig, folder: Path, every: float = 0.0, limit: int = 0) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop_a_run_finishes_its_step_and_saves(
     number: int, tiny: Tiny, tmp_path: Path, whole: Whole
@@ -274,6 +275,7 @@ def test_asked_to_stop_a_run_finishes_its_step_and_saves(
     assert repeated(tmp_path) == whole("erm, 60 steps", config)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_what_was_saved_is_kept(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
     """No file may grow past a limit that the first checkpoint, smaller than later ones, is just below."""
     break_off(tiny("erm"), tmp_path, 2)

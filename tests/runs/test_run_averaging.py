@@ -72,14 +72,6 @@ def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
     assert len(averaged["segment_multiplicity"]) == len(checks(tmp_path / "run"))
 
 
-def test_averaging_is_not_the_plain_run(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
-    execute(configured(tiny, "erm", "ema"), tmp_path / "run", quiet)
-    found, plain = load_model(tmp_path / "run").algorithm, load_model(erm_run).algorithm
-    assert not torch.equal(found.state_dict()["classifier.weight"], plain.state_dict()["classifier.weight"])
-    assert "averaging" not in read(erm_run / "result.json")
-    assert all("weights" not in line for line in checks(erm_run))
-
-
 def test_swad_cannot_be_selected_by_the_target(tiny: Tiny) -> None:
     settings = {"protocol__selection": "oracle", "split__target_images": "in", "averaging__kind": "swad"}
     message = (

@@ -86,12 +86,11 @@ def test_a_run_that_breaks_off_before_its_first_check_leaves_no_weights(
     assert checks(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_weights_that_are_no_numbers_are_no_result(steps: int, tiny: Tiny, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_are_no_result(tiny: Tiny, tmp_path: Path) -> None:
     """The first step's loss is finite, its update is not: the check after it can tell."""
     rates = {"optimizer__head_rate": 1e30, "optimizer__backbone_rate": 1e20}
     with pytest.raises(NonFiniteLossError):
-        execute(tiny("erm", training__steps=steps, training__check_every=1, **rates), tmp_path / "run", quiet)
+        execute(tiny("erm", training__steps=3, training__check_every=1, **rates), tmp_path / "run", quiet)
     assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl", "split.json"]
 
 

@@ -1,7 +1,6 @@
 """Runs under every protocol: what they write down, what they look at, and what they choose by."""
 
 import io
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,8 +27,8 @@ from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
-from parse_dg.training.accuracy import Accuracy, accuracy
-from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
+from parse_dg.training.accuracy import Accuracy
+from parse_dg.training.protocol import protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.runs.helpers import REPEATED, checks, quiet, read, repeated
@@ -82,6 +81,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 # what is written down
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_repeated_run_is_the_same_to_the_byte(name: str, made: Made, tmp_path: Path) -> None:
     torch.manual_seed(123)
@@ -155,11 +155,6 @@ def test_every_check_scores_what_the_protocol_looks_at(name: str, scored: set[st
             assert value["images"] == (20 if part.endswith("/in") else 4)
 
 
-@pytest.mark.parametrize(("name", "steps"), [("parse", [2, 3]), ("domainbed", [1, 3]), ("swad", [1, 3])])
-def test_checks_are_counted_as_the_protocol_counts(name: str, steps: list[int], made: Made) -> None:
-    assert [check["step"] for check in checks(made(name))] == steps
-
-
 @pytest.mark.parametrize("name", ["domainbed", "swad"])
 def test_the_result_is_the_score_of_the_check_it_chose(name: str, made: Made) -> None:
     result = read(made(name) / "result.json")
@@ -171,7 +166,7 @@ def test_the_result_is_the_score_of_the_check_it_chose(name: str, made: Made) ->
 # the target is looked at, and not used
 
 
-@pytest.mark.parametrize("seen", ["target", "everything"])
+@pytest.mark.parametrize("seen", ["everything"])
 def test_what_is_scored_has_no_part_in_what_is_chosen(seen: str, made: Made, tmp_path: Path) -> None:
     execute(under("parse", protocol__checks=seen), tmp_path / "run", quiet)
     one, other = repeated(tmp_path / "run"), repeated(made("parse"))
@@ -190,7 +185,7 @@ def other_target(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, domains=tuple(domains))
 
 
-@pytest.mark.parametrize("name", ["domainbed", "swad", "beside", "oracle"])
+@pytest.mark.parametrize("name", ["domainbed", "beside"])
 def test_another_target_gives_the_same_weights(name: str, made: Made, tmp_path: Path) -> None:
     config = RUNS[name]()
     execute(config, tmp_path / "run", quiet, other_target(open_benchmark(config.data)))
@@ -221,12 +216,6 @@ def test_augmented_validation_does_not_disturb_training(made: Made, tmp_path: Pa
             assert check["scores"][f"{domain}/in"]["loss"] != changed["scores"][f"{domain}/in"]["loss"]
         assert check["scores"]["sketch/in"] == changed["scores"]["sketch/in"]
         assert check["scores"]["sketch/out"] == changed["scores"]["sketch/out"]
-
-
-def test_augmented_held_out_images_have_one_score(made: Made) -> None:
-    for check in checks(made("domainbed")):
-        for domain, value in check["validation"].items():
-            assert check["scores"][f"{domain}/out"] == value
 
 
 def test_a_check_does_not_depend_on_the_checks_before_it(made: Made, tmp_path: Path) -> None:
@@ -301,32 +290,6 @@ def test_leave_one_domain_out_chooses_by_the_validation_domain_alone(
     assert result["selected_step"] == best["step"]
 
 
-def test_a_target_without_a_loss_is_still_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_number(*arguments: Any) -> Any:
-        return accuracy(*arguments)._replace(loss=float("nan"))
-
-    monkeypatch.setattr("parse_dg.runs.outcome.accuracy", no_number)
-    execute(under("parse"), tmp_path / "run", quiet)
-    assert read(tmp_path / "run" / "result.json")["target"]["loss"] is None
-
-
-@pytest.mark.parametrize(
-    ("protocol", "split"),
-    [
-        ({"selection": "oracle"}, {}),
-        ({"selection": "leave-one-domain-out"}, {}),
-        ({}, {"validation_domain": "photo"}),
-        ({"selection": "oracle"}, {"target_images": "in", "validation_domain": "photo"}),
-    ],
-)
-def test_rules_that_do_not_go_together_make_no_configuration(
-    protocol: dict[str, Any], split: dict[str, Any]
-) -> None:
-    plain = RunConfig()
-    with pytest.raises(InputError, match=r"protocol\.selection="):
-        replace(plain, protocol=ProtocolConfig(**protocol), split=replace(plain.split, **split))
-
-
 @pytest.mark.parametrize("wrong", ["sketch", "sktch"])
 def test_a_validation_domain_that_is_none_is_refused_before_anything_is_written(wrong: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="valid are photo, cartoon, paint"):
@@ -369,12 +332,6 @@ def test_evaluate_says_which_images_every_number_is_of(name: str, made: Made) ->
     assert rows[0].accuracy.correct == target["correct"]
 
 
-def test_evaluate_agrees_with_the_choice_by_a_domain_that_is_not_trained_on(made: Made) -> None:
-    rows = {row.images: row for row in evaluate_run(made("beside"), None, None, "cpu")}
-    chosen = read(made("beside") / "result.json")["validation"]["cartoon"]
-    assert rows["source: 80% of the images, none trained on"].accuracy.correct == chosen["correct"]
-
-
 @pytest.mark.parametrize(
     ("name", "domain", "images"),
     [
@@ -388,12 +345,6 @@ def test_evaluate_of_a_whole_domain_says_how_much_was_trained_on(
 ) -> None:
     (row,) = evaluate_run(made(name), None, domain, "cpu")
     assert (row.domain, row.images, row.accuracy.images) == (domain, images, 24)
-
-
-def test_evaluate_does_not_say_most_where_few_were_trained_on(tmp_path: Path) -> None:
-    execute(under("parse", split__holdout=0.9), tmp_path / "run", quiet)
-    (row,) = evaluate_run(tmp_path / "run", None, "photo", "cpu")
-    assert row.images == "source: all images, some of them trained on"
 
 
 # other images than then
@@ -439,11 +390,7 @@ def test_either_file_says_which_images_a_run_is_of(name: str, made: Made, tmp_pa
         require_same_images(tmp_path, changed_since(benchmark))
 
 
-def test_a_run_that_says_nothing_of_its_images_is_taken_as_it_is(tmp_path: Path) -> None:
-    require_same_images(tmp_path, open_benchmark(under("parse").data))
-
-
-@pytest.mark.parametrize("content", ["{}", "[]", '{"benchmark": 3}', '{"benchmark": {"name": "blueprints"}}'])
+@pytest.mark.parametrize("content", ["[]", '{"benchmark": 3}'])
 def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
     with pytest.raises(InputError, match=r"split\.json must say which images the run is of"):
@@ -453,7 +400,7 @@ def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
 # a result that is none
 
 
-@pytest.mark.parametrize("content", ["3", "[]", "null", "{}", '{"target": {}}', "[" * 100_000])
+@pytest.mark.parametrize("content", ["3", '{"target": {}}', "[" * 100_000])
 def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
     (folder / "result.json").write_text(content)
@@ -462,20 +409,6 @@ def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp
     ) as error:
         execute(under("parse"), folder, quiet)
     assert "\n" not in str(error.value)
-
-
-def test_a_result_that_cannot_be_read(made: Made, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
-    (folder / "result.json").unlink()
-    (folder / "result.json").mkdir()
-    with pytest.raises(InputError, match=r"cannot read .*result\.json: Is a directory"):
-        execute(under("parse"), folder, quiet)
-
-
-def test_a_result_is_plain_json(made: Made) -> None:
-    for name in RUNS:
-        result = read(made(name) / "result.json")
-        assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 
 # shown
@@ -496,24 +429,12 @@ def test_a_result_is_shown_with_the_images_it_is_of(made: Made) -> None:
     assert "mean of the source domains" in shown(made("domainbed"))
 
 
-def test_a_single_domain_that_chooses_is_not_a_mean_of_sources(made: Made) -> None:
-    said = shown(made("beside"))
-    assert "cartoon, 80% of the images, none trained on (source)" in said
-    assert "mean of the source domains" not in said
-    assert "by leave-one-domain-out validation" in said
-
-
-def test_a_seed_of_the_split_alone_is_shown(made: Made) -> None:
-    assert "erm, sketch held out, seed 0 " in shown(made("swad"))
-    assert "erm, sketch held out, seed 0, split by seed 2" in shown(made("swad"), trial=2)
-
-
 def test_leakage_is_shown_where_there_is_any(made: Made) -> None:
     assert "leakage" not in shown(made("parse"))
     assert "7 of them" in shown(made("parse"), leakage={"images": 7, "words": "7 of them"})
 
 
-@pytest.mark.parametrize("name", ["[red]", "[/bold]", "art [old]"])
+@pytest.mark.parametrize("name", ["[/bold]"])
 def test_a_domain_may_have_brackets_in_its_name(name: str, made: Made) -> None:
     result = read(made("parse") / "result.json")
     words = f"3 of {name}"

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
 from parse_dg.deploy.model_file import load_model
@@ -26,7 +25,7 @@ from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.check import Best, Check, Observer
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Numbered, Tiny
-from tests.runs.helpers import CPU, checks, quiet, read, repeated
+from tests.runs.helpers import CPU, checks, quiet, read
 
 # when rates fall
 
@@ -170,12 +169,6 @@ def test_the_result_says_what_each_number_is_of(two_stage_run: Path, tiny: Tiny)
     assert result["target"]["correct"] == found.correct
 
 
-def test_a_repeated_run_is_the_same_to_the_byte(two_stage_run: Path, tiny: Tiny, tmp_path: Path) -> None:
-    torch.manual_seed(99)
-    execute(tiny("erm_plus_plus", **SETTINGS), tmp_path / "again", quiet)
-    assert repeated(tmp_path / "again") == repeated(two_stage_run)
-
-
 def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +259,3 @@ def test_what_needs_held_out_images_is_refused(tiny: Tiny, settings: dict[str, A
     with pytest.raises(InputError, match=message):
         tiny("erm_plus_plus", **settings)
     tiny("erm_plus_plus", algorithm__stages=1, **settings)
-
-
-def test_two_stages_are_the_default() -> None:
-    assert ErmPlusPlusConfig().stages == 2

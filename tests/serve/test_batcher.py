@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from parse_dg.deploy.image_batches import LoadedImage
 from parse_dg.deploy.predictor import Prediction, Predictor, load
-from parse_dg.explain.explanation import Reading
 from parse_dg.serve import batcher as module
-from parse_dg.serve.batcher import Batcher, ranked
+from parse_dg.serve.batcher import Batcher
 from tests.serve.conftest import Running, error_of, png, running, squares
 
 IMAGES = [png(seed) for seed in range(24)]
@@ -213,13 +211,3 @@ def test_answers_nobody_waits_for_are_not_computed(predictor: Predictor, pixels:
         return batcher.images
 
     assert asyncio.run(ask()) == 2
-
-
-def test_a_reading_ranks_classes_as_a_prediction_does(predictor: Predictor, pixels: np.ndarray) -> None:
-    (prediction,) = module.predict_pixels(predictor, [pixels[0]], relations=False)
-    (reading,) = module.predict_pixels(predictor, [pixels[0]], relations=True)
-    assert isinstance(prediction, Prediction)
-    assert isinstance(reading, Reading)
-    assert [name for name, _ in ranked(reading)] == [name for name, _ in ranked(prediction)]
-    assert [p for _, p in ranked(reading)] == pytest.approx([p for _, p in ranked(prediction)], abs=1e-6)
-    torch.testing.assert_close(reading.logits.float(), prediction.logits, rtol=1e-5, atol=1e-5)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.config import change, to_dict
+from parse_dg.config import to_dict
 from parse_dg.devices import device_name
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
@@ -121,14 +121,6 @@ def test_other_runs_below_a_folder_count_too(finish: Finish, job: NewJob, tiny: 
     assert estimate_cost(todo, below=tmp_path / "nowhere").unknown == 1
 
 
-def test_a_run_that_is_given_and_lies_below_counts_once(
-    finish: Finish, job: NewJob, tiny: Tiny, tmp_path: Path
-) -> None:
-    done = finish(tiny("erm", seed=1), 40)
-    cost = estimate_cost([done, job(tiny("erm"))], below=tmp_path)
-    assert cost.estimates[0].how == "from 1 finished run of the same kind"
-
-
 def test_damaged_and_unfinished_runs_are_passed_over(finish: Finish, tiny: Tiny, tmp_path: Path) -> None:
     whole, *damaged = [finish(tiny("erm", seed=seed), 40) for seed in range(6)]
     (damaged[0].folder / "environment.json").write_text("{")
@@ -149,18 +141,13 @@ def test_a_folder_with_another_run_is_refused(finish: Finish, tiny: Tiny) -> Non
 # measuring
 
 
-@pytest.mark.parametrize("algorithm", ["erm", "parse", "erm_plus_plus", "gvrt"])
+@pytest.mark.parametrize("algorithm", ["erm", "erm_plus_plus"])
 def test_a_job_can_be_measured_and_leaves_nothing(algorithm: str, job: NewJob, tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(algorithm, training__steps=1000, training__check_every=100)
     found = measure(job(config), steps=2)
     assert (found.config, found.device, found.steps, found.measured) == (config, HERE, 1000, True)
     assert 0 < found.seconds < 3600
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("kind", ["ema", "sma", "swad"])
-def test_averages_can_be_measured(kind: str, job: NewJob, tiny: Tiny) -> None:
-    assert measure(job(tiny("erm", averaging__kind=kind)), steps=1).seconds > 0
 
 
 def test_what_is_measured_grows_with_steps_and_stages(
@@ -214,11 +201,6 @@ def test_one_job_of_each_kind_is_measured_where_nothing_is_known(
     assert cost.estimates[3].how == "from timed steps of a run of the same kind"
 
 
-def test_no_step_to_measure_is_refused(job: NewJob, tiny: Tiny) -> None:
-    with pytest.raises(InputError, match="steps to measure must be at least 1, found 0"):
-        measure(job(tiny("erm")), steps=0)
-
-
 # totals
 
 
@@ -251,18 +233,7 @@ def test_what_a_person_is_told(job: NewJob, tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [
-        *((0.2, "under 1 s"), (45.4, "45 s"), (99, "99 s"), (120, "2 min"), (5900, "98 min")),
-        *((7200, "2.0 hours"), (47 * 3600, "47.0 hours"), (60 * 3600, "2.5 days")),
-    ],
+    [(0.2, "under 1 s"), (99, "99 s"), (120, "2 min"), (7200, "2.0 hours"), (60 * 3600, "2.5 days")],
 )
 def test_a_duration_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
-
-
-def test_a_device_that_is_not_here_does_not_stop_the_plan(finish: Finish, job: NewJob, tiny: Tiny) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    cost = estimate_cost([finish(tiny("erm"), 5), job(change(tiny("erm"), {"training.device": "cuda"}))])
-    assert cost.estimates[0].seconds is None
-    assert cost.unit == "GPU"

@@ -113,20 +113,6 @@ def test_what_is_finished_is_not_started(jobs: list[Job]) -> None:
     assert seen.events[:3] == [("found", f"seed{seed}") for seed in range(3)]
 
 
-def test_a_job_that_is_given_twice_is_run_once(jobs: list[Job]) -> None:
-    launcher = FakeLauncher()
-    report = run_sweep([*jobs, *jobs], launcher, Recorder(jobs))
-    assert launcher.started == jobs
-    assert list(report.done) == jobs
-
-
-def test_two_runs_cannot_share_a_folder(jobs: list[Job]) -> None:
-    launcher = FakeLauncher()
-    with pytest.raises(InputError, match="two different runs have the folder"):
-        run_sweep([jobs[0], jobs[1]._replace(folder=jobs[0].folder)], launcher, Recorder(jobs))
-    assert launcher.started == []
-
-
 def test_nothing_starts_if_a_folder_holds_something_else(jobs: list[Job]) -> None:
     finish(jobs[3]._replace(config=jobs[0].config))
     launcher = FakeLauncher()
@@ -145,7 +131,7 @@ def test_a_crashed_job_is_tried_again_after_the_others(jobs: list[Job]) -> None:
     assert ("retried", "seed0") in seen.events
 
 
-@pytest.mark.parametrize("retries", [0, 1, 3])
+@pytest.mark.parametrize("retries", [0, 2])
 def test_a_job_that_always_crashes_fails_in_the_end(jobs: list[Job], retries: int) -> None:
     launcher = FakeLauncher(*[crash] * (retries + 1))
     report = run_sweep(jobs[:1], launcher, Recorder(jobs[:1]), retries=retries)

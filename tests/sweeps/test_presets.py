@@ -1,6 +1,5 @@
 """The paper's tables as sweeps: their rows, seeds and data sets."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,20 +94,10 @@ def test_the_counts_of_primitives() -> None:
 
 
 @pytest.mark.usefixtures("everything_added")
-def test_on_domainnet_the_counts_are_compared_on_sketches_alone() -> None:
-    assert {job.config.data.target for job in plan_jobs(preset_sweep("paper-k"))} == {"sketch"}
-
-
-@pytest.mark.usefixtures("everything_added")
 def test_compaction_is_of_every_target() -> None:
     jobs = plan_jobs(preset_sweep("paper-compaction"))
     assert rows(jobs) == ["parse"]
     assert len(jobs) == 26
-
-
-def test_seeds_can_be_changed() -> None:
-    jobs = plan_jobs(replace(preset_sweep("paper-compaction", "blueprints"), seeds=(0, 1, 2)))
-    assert len(jobs) == 12
 
 
 def test_only_data_sets_that_were_added_are_run(monkeypatch: pytest.MonkeyPatch) -> None:

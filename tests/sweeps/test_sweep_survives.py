@@ -17,6 +17,8 @@ from parse_dg.runs.folder import LOCK, OF_A_RESULT
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 180.0
 """Longer than anything here takes, on however busy a machine."""
 

@@ -55,14 +55,7 @@ def test_published_rows_are_below_ours_in_our_columns() -> None:
 
 def test_notes_name_each_source_once_and_each_caveat() -> None:
     (table,) = compare(tables(pacs=PACS), published().of("paper,domainbed"))
-    for source in (
-        "paper: Nguyen",
-        "domainbed: Gulrajani",
-        "gvrt: Min",
-        "erm++: Teterwak",
-        "swad: Cha",
-        "miro: Cha",
-    ):
+    for source in ("paper: Nguyen", "domainbed: Gulrajani", "gvrt: Min", "swad: Cha"):
         assert sum(note.startswith(source) for note in table.notes) == 1, source
     text = "\n".join(table.notes)
     assert "arXiv:2007.01434" in text
@@ -89,11 +82,6 @@ def test_data_that_nobody_has_published() -> None:
     assert "Nothing published is known here to compare blueprints with." in table.notes
 
 
-def test_domains_that_are_not_those_of_the_papers_stay_empty() -> None:
-    (table,) = compare(tables(pacs=("sketch", "clay")), published())
-    assert ("ERM", "domainbed", "79.3 ± 1.0", "–", "85.5 ± 0.2") in table.rows
-
-
 SUITE = {
     "PACS": "ACPS",
     "VLCS": "CLSV",
@@ -110,11 +98,6 @@ def test_averages_of_the_whole_suite_have_the_published_mean() -> None:
     assert ("PARSE", "paper", "44.4", "70.5", "86.7", "54.8", "76.9", "66.7") in table.rows
     erm = ("40.9 ± 0.1", "66.5 ± 0.3", "85.5 ± 0.2", "46.1 ± 1.8", "77.5 ± 0.4", "–")
     assert ("ERM", "domainbed", *erm) in table.rows
-
-
-def test_averages_of_a_part_of_the_suite_do_not() -> None:
-    *_, table = compare(tables(PACS="ACPS", VLCS="CLSV"), published())
-    assert ("PARSE", "paper", "86.7", "76.9", "–") in table.rows
 
 
 def test_every_value_is_in_the_csv_once() -> None:
@@ -169,17 +152,7 @@ def test_the_published_tables_alone() -> None:
         "SWAD",
         "swad",
         "88.1 ± 0.1",
-        "79.1 ± 0.1",
-        "70.6 ± 0.2",
-        "50.0 ± 0.3",
-        "46.5 ± 0.1",
-        "66.9",
+        *["79.1 ± 0.1", "70.6 ± 0.2", "50.0 ± 0.3", "46.5 ± 0.1", "66.9"],
     ) in suite.rows
     with pytest.raises(InputError, match="unknown data set with published figures 'mnist': valid are all, pacs"):
         published_tables(published(), "mnist")
-
-
-def test_all_published_values_are_in_the_csv_once() -> None:
-    rows = rows_of(published_csv(published()))
-    assert len(rows) == sum(len(row.cells) for row in published().rows)
-    assert len(rows_of(published_csv(published(), "domainbed"))) > len(published().of("paper").rows)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser
 from parse_dg.cli.show.views import view_tables
 from parse_dg.cli.train import configure
@@ -15,7 +14,7 @@ from parse_dg.config import change
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config
-from parse_dg.tables.missing import _nearest, find_origin, train_command
+from parse_dg.tables.missing import find_origin, train_command
 from tests.tables.test_records import DOMAINS, configured, scored, write
 
 
@@ -27,7 +26,7 @@ def typed(command: str) -> tuple[RunConfig, Path]:
     return configure(options), options.out
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["erm", "gvrt", "erm_plus_plus", "parse"])
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_recipe_under_every_protocol_is_found_again(algorithm: str, recipe: str, protocol: str) -> None:
@@ -46,12 +45,9 @@ def test_every_recipe_under_every_protocol_is_found_again(algorithm: str, recipe
     "settings",
     [
         {"mixstyle__stages": ()},
-        {"augment__per_image": True},
         {"split__seed": 3, "seed": 9},
         {"averaging__kind": "swad"},
         {"validation_domain": "photo"},
-        {"data__store": "never"},
-        {"training__epochs": 2.5},
     ],
 )
 def test_whatever_was_set_is_set_again(settings: dict[str, Any]) -> None:
@@ -163,17 +159,6 @@ def test_a_method_without_a_data_set_is_trained_there(tmp_path: Path) -> None:
     assert (config.method, config.training.steps) == ("dann", 7)
 
 
-def test_a_command_that_cannot_be_is_left_out_and_the_table_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for target in DOMAINS[1:]:
-        put(tmp_path / target, at(configured("erm", "parse"), target, 0))
-    monkeypatch.setattr("parse_dg.tables.missing.RECIPES", {})
-    _nearest.cache_clear()
-    assert holes([tmp_path]) == {}
-    _nearest.cache_clear()
-
-
 def test_leave_one_domain_out_asks_for_the_pairs_that_are_missing(tmp_path: Path) -> None:
     base = configured("erm", "domainbed")
     for target in DOMAINS:
@@ -187,9 +172,3 @@ def test_leave_one_domain_out_asks_for_the_pairs_that_are_missing(tmp_path: Path
     assert [folder for _, folder in sketch] == [tmp_path / "+".join(pair) / "seed0" for pair in pairs]
     assert {config.protocol.selection for config, _ in sketch} == {"leave-one-domain-out"}
     assert len({config for configs in found.values() for config, _ in configs}) == 5
-
-
-def test_a_full_table_asks_for_nothing(tmp_path: Path) -> None:
-    for target in DOMAINS:
-        put(tmp_path / target, at(configured("erm", "parse"), target, 0))
-    assert holes([tmp_path]) == {}

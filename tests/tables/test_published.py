@@ -56,31 +56,12 @@ def test_every_row_says_where_it_was_read_and_under_which_rules() -> None:
         assert each.trials is None or each.trials > 0
 
 
-def test_sources_have_their_arxiv_numbers() -> None:
-    numbers = {name: source.cite.partition("arXiv:")[2] for name, source in published().sources.items()}
-    assert numbers == {
-        "paper": "",
-        "domainbed": "2007.01434",
-        "swad": "2102.08604",
-        "miro": "2203.10789",
-        "gvrt": "2207.10285",
-        "erm++": "2304.01973",
-    }
-
-
 def test_averages_are_those_of_the_values() -> None:
     """Worked out again: of values that are rounded to a digit the mean is known within one."""
     for each in published().rows:
         *values, average = [float(cell.value) for cell in each.cells.values()]
         assert list(each.cells)[-1] == AVERAGE
         assert abs(sum(values) / len(values) - average) < 0.1001, each
-
-
-def test_nothing_is_there_twice() -> None:
-    cells = [
-        (each.source.name, each.method, each.data_set, target) for each in published().rows for target in each.cells
-    ]
-    assert len(set(cells)) == len(cells)
 
 
 def test_an_average_over_domains_is_the_same_wherever_domainbed_prints_it() -> None:
@@ -177,14 +158,10 @@ def test_domainbeds_names_are_the_catalogues() -> None:
     ("data_set", "given", "name"),
     [
         ("pacs", "Art Painting", "art_painting"),
-        ("pacs", "art", "art_painting"),
         ("pacs", "A", "art_painting"),
-        ("officehome", "A", "Art"),
-        ("officehome", "RealWorld", "Real World"),
         ("vlcs", "S", "SUN09"),
         ("terraincognita", "L38", "location_38"),
         ("domainnet", "quick", "quickdraw"),
-        ("cub-dg", "photo", "Photo"),
         ("cub-dg", "P", None),
     ],
 )
@@ -216,24 +193,16 @@ def in_row(field: str, value: object) -> Callable[[Tables], None]:
     ("damage", "said"),
     [
         (in_table("source", "nobody"), "unknown source of nobody, table 1"),
-        (in_row("origin", "nobody"), "unknown source of paper, table 1"),
         (lambda content: content["sources"]["paper"].update(cite=" "), "must have a source"),
-        (in_table("protocol", ""), "must have a source"),
         (in_table("error", "variance"), "unknown kind of error"),
-        (in_table("data", "mnist"), "unknown data set of paper"),
         (
             in_table("columns", ["Photo", "Cartoon", "Art", "average"]),
             "must have the columns Photo, Cartoon, Art, P",
         ),
-        (in_table("columns", ["Photo", "Cartoon", "Art", "Paint", "mean"]), "must have the columns"),
-        (in_table("columns", ["Photo", "Cartoon", "Art", "Art", "average"]), "must have the columns"),
         (in_row("values", "67.5 57.0 42.8 49.5"), "must have 5 values such as 84.7 or"),
-        (in_row("values", "67.5 57.0 42.8 30.6 49"), "must have 5 values such as 84.7 or"),
         (in_row("values", "67.5 57.0 42.8 31.6 49.5"), "printed as 49.5, its values give 49.72"),
         (lambda content: content["tables"][0]["rows"].append(content["tables"][0]["rows"][0]), "is there twice"),
         (lambda content: content["tables"][0].pop("error"), "incomplete: KeyError 'error'"),
-        (lambda content: content.pop("sources"), "incomplete"),
-        (in_row("values", None), "incomplete"),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused(damage: Callable[[Tables], None], said: str, content: Tables) -> None:
@@ -242,14 +211,6 @@ def test_a_file_that_is_not_whole_is_refused(damage: Callable[[Tables], None], s
     with pytest.raises(InputError) as error:
         parse_published(content)
     assert said in str(error.value)
-
-
-def test_errors_that_a_table_does_not_have_are_refused(content: Tables) -> None:
-    in_table("error", "none")(content)
-    parse_published(content)
-    in_row("values", "67.5±0.1 57.0 42.8 30.6 49.5")(content)
-    with pytest.raises(InputError, match="has errors, though"):
-        parse_published(content)
 
 
 def test_an_average_that_differs_is_taken_with_a_note(content: Tables) -> None:

@@ -87,14 +87,6 @@ def test_a_method_without_the_field_is_a_row_of_its_own() -> None:
     assert names("main", ours("erm"), ours(), by=("algorithm.primitives.count",)) == ["erm", "parse, count=16"]
 
 
-def test_fields_of_one_name_are_said_in_full() -> None:
-    by = ("split.seed_of", "optimizer.seed_of")
-    view = find_view("main", by)
-    assert view.row(ours("erm")).name == "erm"
-    twice = ("algorithm.primitives.count", "other.count")
-    assert names("main", ours(), by=twice) == ["parse, algorithm.primitives.count=16"]
-
-
 def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown view 'best': valid are main, ablation, k, compaction"):
         find_view("best")

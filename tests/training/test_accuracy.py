@@ -13,11 +13,9 @@ from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
 from parse_dg.training.accuracy import (
     EVALUATION_BATCH,
-    Accuracy,
     Augmentation,
     Predictions,
     accuracy,
-    predict,
     score,
 )
 from tests.conftest import Numbered
@@ -78,22 +76,11 @@ def test_hand_made_logits_are_scored_by_hand() -> None:
     assert found.loss == pytest.approx(by_hand([0, 1, 2, 3]), 1e-5)
 
 
-def test_a_fraction_is_of_the_images_that_were_counted() -> None:
-    assert Accuracy(3, 8, 1.0).fraction == 0.375
-    assert Accuracy(0, 8, 1.0).fraction == 0.0
-
-
 def test_a_model_is_scored_on_the_subset_alone() -> None:
     subset = Subset(domain_of(LABELS), np.array([2, 0, 3]))
     found = accuracy(Reader(LOGITS), subset, CPU)
     assert (found.correct, found.images) == (2, 3)
     assert found.loss == pytest.approx(by_hand([2, 0, 3]), 1e-5)
-
-
-def test_predictions_come_in_the_order_of_the_subset() -> None:
-    found = predict(Reader(LOGITS), Subset(domain_of(LABELS), np.array([3, 1])), CPU)
-    assert torch.equal(found.logits, LOGITS[[3, 1]])
-    assert found.labels.tolist() == [1, 2]
 
 
 def test_many_images_are_seen_once_each_in_batches(numbered: Numbered) -> None:
@@ -110,11 +97,6 @@ def test_the_mean_loss_is_over_images_not_over_batches(numbered: Numbered) -> No
     assert accuracy(Reader(table), whole(numbered("photo", 200)), CPU).loss == pytest.approx(expected, 1e-5)
 
 
-def test_logits_are_float32_whatever_the_model_computes_in() -> None:
-    found = predict(Reader(LOGITS.bfloat16()), whole(domain_of(LABELS)), CPU)
-    assert found.logits.dtype == torch.float32
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_models_mode_is_put_back(training: bool) -> None:
     model = Reader(LOGITS).train(training)
@@ -122,13 +104,6 @@ def test_the_models_mode_is_put_back(training: bool) -> None:
     assert model.training is training
     assert model.inner.training is training
     assert torch.is_grad_enabled()
-
-
-def test_somebody_is_told_of_every_batch(numbered: Numbered) -> None:
-    images = EVALUATION_BATCH + 3
-    told: list[int] = []
-    predict(Reader(torch.zeros(256, 3)), whole(numbered("photo", images)), CPU, told.append)
-    assert told == [EVALUATION_BATCH, 3]
 
 
 # augmented images
@@ -198,16 +173,3 @@ def test_augmented_images_are_those_of_training() -> None:
         for part in crops.split(EVALUATION_BATCH)
     ]
     assert torch.allclose(found, torch.cat(expected), atol=1e-5)
-
-
-def test_without_augmentation_the_larger_images_are_not_looked_at() -> None:
-    domain = noise(3, side=6, larger=9)
-    plain = normalise(to_unit(torch.from_numpy(np.asarray(domain.images)).permute(0, 3, 1, 2)))
-    assert torch.equal(show(domain, None), plain)
-
-
-def test_augmented_images_of_a_subset_keep_their_classes() -> None:
-    subset = Subset(domain_of([0, 2, 1, 1]), np.array([3, 1]))
-    model = Keeper()
-    found = predict(model, subset, CPU, augmentation=Augmentation(AugmentConfig(), 0))
-    assert found.labels.tolist() == [1, 2]

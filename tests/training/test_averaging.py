@@ -21,8 +21,6 @@ from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training.averaging import (
     Averaging,
     AveragingConfig,
-    NoAverage,
-    ValleyAverage,
     build_averaging,
     estimate_statistics,
     towards,
@@ -89,15 +87,6 @@ def follow(config: AveragingConfig, steps: int) -> tuple[Small, Averaging, list[
 # moving averages
 
 
-def test_without_averaging_the_network_itself_is_scored() -> None:
-    algorithm, averaging, _, _ = follow(AveragingConfig(), 2)
-    assert isinstance(averaging, NoAverage)
-    assert averaging.scored is algorithm
-    assert averaging.after_check(2, 1.0)
-    assert not averaging.finish()
-    assert averaging.report() is None
-
-
 @pytest.mark.parametrize("name", ["backbone.0.weight", "backbone.1.bias", "backbone.1.running_var"])
 def test_ema_is_the_recurrence_from_the_start_on(name: str) -> None:
     _, _, states, averages = follow(AveragingConfig(kind="ema", decay=0.9), 7)
@@ -156,17 +145,6 @@ def test_what_does_not_move_stays_to_the_bit_and_whole_numbers_are_copied(kind: 
     assert [int(average["number"]) for average in averages] == list(range(3, 64))
     assert all(parameter.requires_grad for parameter in algorithm.parameters())
     assert not any(parameter.requires_grad for parameter in averaging.scored.parameters())
-
-
-def test_nothing_is_drawn_for_the_average() -> None:
-    """MixStyle and dropout have no part in the pass that refreshes statistics."""
-    mixstyle = MixStyleConfig(stages=(1, 2), probability=1.0)
-    algorithm = Erm(ErmConfig(dropout=0.5), BuildContext(build_backbone(BackboneConfig(), mixstyle), 5)).train()
-    averaging = build_averaging(algorithm, AveragingConfig(kind="sma", start=1))
-    before = torch.get_rng_state()
-    averaging.after_step(1, torch.ones(2, 3, 64, 64))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert algorithm.training
 
 
 def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
@@ -265,28 +243,7 @@ class Valley(Algorithm):
         return {"backbone": [], "head": [self.place], "composition": []}
 
 
-LOSSES = [
-    1.0,
-    0.8,
-    0.6,
-    0.5,
-    0.45,
-    0.44,
-    0.46,
-    0.47,
-    0.45,
-    0.46,
-    0.48,
-    0.5,
-    0.55,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-    0.9,
-    0.9,
-    0.9,
-]
+LOSSES = [1.0, 0.8, 0.6, 0.5, 0.45, 0.44, 0.46, 0.47, 0.45, 0.46, 0.48, 0.5, 0.55, 0.6, 0.7, 0.8, *[0.9] * 4]
 EVERY = 3
 
 
@@ -305,20 +262,24 @@ def numbered() -> Iterator[Batch]:
         )
 
 
+def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **settings: Any) -> Trainer:
+    given: dict[str, Any] = {
+        "optimizer": OptimizerConfig(head_rate=RATE),
+        "augment": PLAIN,
+        "generator": torch.Generator().manual_seed(0),
+        "device": CPU,
+        "batches": batches(),
+        "validation": [zeros("photo", 4)],
+    } | settings
+    stream, validation = given.pop("batches"), given.pop("validation")
+    training = TrainingConfig(check_every=check_every)
+    return Trainer(algorithm, stream, validation, steps=steps, training=training, **given)
+
+
 def swad(losses: list[float], **settings: Any) -> tuple[Trainer, Best, list[Check]]:
     checks: list[Check] = []
-    run = Trainer(
-        Valley(iter([*losses, 0.3])),
-        batches(),
-        [zeros("photo", 4)],
-        steps=EVERY * len(losses),
-        training=TrainingConfig(check_every=EVERY),
-        optimizer=OptimizerConfig(head_rate=RATE),
-        augment=PLAIN,
-        averaging=AveragingConfig(kind="swad", **settings),
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
-    )
+    averaging = AveragingConfig(kind="swad", **settings)
+    run = trainer(Valley(iter([*losses, 0.3])), EVERY * len(losses), EVERY, averaging=averaging)
     best = run.fit(lambda step, check: checks.append(check) if check else None)
     return run, best, checks
 
@@ -334,8 +295,8 @@ def expected_place(losses: list[float], ratio: float) -> float:
     return sum(mean * often for mean, often in zip(means, times, strict=False)) / sum(times)
 
 
-@pytest.mark.parametrize("ratio", [0.3, 0.2, 0.05])
-@pytest.mark.parametrize("count", [2, 4, 9, 12, 16, 20])
+@pytest.mark.parametrize("ratio", [0.3, 0.05])
+@pytest.mark.parametrize("count", [2, 9, 20])
 def test_swad_is_the_mean_of_segment_means(count: int, ratio: float) -> None:
     run, best, checks = swad(LOSSES[:count], tolerance_ratio=ratio)
     made = LOSSES[: len(checks)]
@@ -370,12 +331,6 @@ def test_swad_says_when_it_found_no_valley() -> None:
     assert (found["start_step"], found["end_step"]) == (5 * EVERY + 1, 6 * EVERY)
 
 
-def test_swad_keeps_no_more_segments_than_it_may_be_asked_for() -> None:
-    run, _, _ = swad(LOSSES, tolerance_ratio=5.0)
-    assert isinstance(run.averaging, ValleyAverage)
-    assert len(run.averaging.kept) == 6
-
-
 def test_while_training_the_best_plain_check_is_kept() -> None:
     """What remains of a run that breaks off."""
     run, _, _ = swad(LOSSES)
@@ -386,18 +341,13 @@ def test_while_training_the_best_plain_check_is_kept() -> None:
 
 def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_it_says() -> None:
     stream = numbered()
-    algorithm = Small()
-    run = Trainer(
-        algorithm,
-        stream,
-        [zeros("photo", 4)],
-        steps=6,
-        training=TrainingConfig(check_every=2),
+    run = trainer(
+        Small(),
+        6,
+        batches=stream,
         optimizer=OptimizerConfig(head_rate=0.01, backbone_rate=0.01),
         augment=AugmentConfig(),
         averaging=AveragingConfig(kind="swad", statistics_batches=5),
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
     )
     best = run.fit(lambda step, check: None)
     assert int(next(stream).images.max()) == 6 + 5  # six steps, five batches after them
@@ -414,18 +364,7 @@ def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_i
 def test_checks_score_and_keep_the_average() -> None:
     checks: list[Check] = []
     algorithm = Valley(iter([0.5] * 10))
-    run = Trainer(
-        algorithm,
-        batches(),
-        [zeros("photo", 4)],
-        steps=4,
-        training=TrainingConfig(check_every=4),
-        optimizer=OptimizerConfig(head_rate=RATE),
-        augment=PLAIN,
-        averaging=AveragingConfig(kind="sma", start=3),
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
-    )
+    run = trainer(algorithm, 4, 4, averaging=AveragingConfig(kind="sma", start=3))
     best = run.fit(lambda step, check: checks.append(check) if check else None)
     assert best.state["place"].item() / RATE == pytest.approx(3)  # of steps 2, 3 and 4
     assert algorithm.place.item() / RATE == pytest.approx(4)
@@ -445,19 +384,8 @@ class Passing(Valley):
 
 def test_the_best_plain_weights_are_kept_by_their_own_validation() -> None:
     checks: list[tuple[Check, Check | None]] = []
-    run = Trainer(
-        Passing(iter(())),
-        batches(),
-        [zeros("photo", 4)],
-        steps=6,
-        training=TrainingConfig(check_every=2),
-        optimizer=OptimizerConfig(head_rate=RATE),
-        augment=PLAIN,
-        averaging=AveragingConfig(kind="sma", start=1, also_plain=True),
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
-        scored={"sketch/all": zeros("sketch", 4)},
-    )
+    averaging = AveragingConfig(kind="sma", start=1, also_plain=True)
+    run = trainer(Passing(iter(())), 6, averaging=averaging, scored={"sketch/all": zeros("sketch", 4)})
     best = run.fit(lambda step, check: checks.append((check, run.plain)) if check else None)
     assert run.best_plain is not None
     assert (best.check.step, run.best_plain.check.step) == (4, 2)
@@ -470,17 +398,7 @@ def test_the_best_plain_weights_are_kept_by_their_own_validation() -> None:
 
 
 def plain(steps: int, validation: bool = True) -> Trainer:
-    return Trainer(
-        Valley(iter([0.5] * 50)),
-        batches(),
-        [zeros("photo", 4)] if validation else [],
-        steps=steps,
-        training=TrainingConfig(check_every=2),
-        optimizer=OptimizerConfig(head_rate=RATE),
-        augment=PLAIN,
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
-    )
+    return trainer(Valley(iter([0.5] * 50)), steps, **({} if validation else {"validation": []}))
 
 
 def test_an_observer_may_stop_training() -> None:

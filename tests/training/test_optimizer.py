@@ -56,12 +56,6 @@ def test_every_group_has_its_rate(parse: Algorithm) -> None:
         assert [id(p) for p in groups[name]["params"]] == [id(p) for p in parameters]
 
 
-def test_lambda_does_not_decay(parse: Algorithm) -> None:
-    groups = by_name(build_optimizer(parse, RATES))
-    decays = {name: group["weight_decay"] for name, group in groups.items()}
-    assert decays == {"backbone": 0.1, "head": 0.1, "composition": 0.0}
-
-
 def test_decay_shrinks_what_it_should_and_nothing_else() -> None:
     algorithm = build("parse")
     optimizer = build_optimizer(algorithm, RATES)
@@ -75,11 +69,6 @@ def test_decay_shrinks_what_it_should_and_nothing_else() -> None:
     assert (after[projection].abs() < before[projection].abs()).float().mean() > 0.99
 
 
-@pytest.mark.parametrize("name", ["erm", "no_relations"])
-def test_a_method_without_a_composition_has_no_such_group(name: str) -> None:
-    assert list(by_name(build_optimizer(build(name), RATES))) == ["backbone", "head"]
-
-
 # rates over a run
 
 
@@ -89,11 +78,6 @@ def rates(parse: Algorithm, config: OptimizerConfig, step: int, steps: int = 10)
     set_rates(optimizer, config, 3, steps)  # whatever was set before does not matter
     set_rates(optimizer, config, step, steps)
     return {name: group["lr"] / group["initial_lr"] for name, group in by_name(optimizer).items()}
-
-
-def test_constant_rates_stay(parse: Algorithm) -> None:
-    for step in (0, 5, 9):
-        assert rates(parse, OptimizerConfig(), step) == {"backbone": 1.0, "head": 1.0, "composition": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -116,16 +100,6 @@ def test_lambda_warms_up_by_its_own_clock(parse: Algorithm) -> None:
     for step, common, own in [(0, 0.5, 0.2), (1, 1.0, 0.4), (3, 1.0, 0.8), (4, 1.0, 1.0)]:
         found = rates(parse, config, step)
         assert found == pytest.approx({"backbone": common, "head": common, "composition": own}, 1e-9)
-
-
-def test_lambda_warms_up_at_least_as_long_as_the_others(parse: Algorithm) -> None:
-    found = rates(parse, OptimizerConfig(warmup_steps=4, composition_warmup_steps=1), 1)
-    assert found == pytest.approx({"backbone": 0.4, "head": 0.4, "composition": 0.4}, 1e-9)
-
-
-def test_warming_up_and_cosine_multiply(parse: Algorithm) -> None:
-    config = OptimizerConfig(schedule="cosine", warmup_steps=9)
-    assert rates(parse, config, 5)["head"] == pytest.approx(0.5 * 0.6, 1e-9)
 
 
 # Adam on Λ

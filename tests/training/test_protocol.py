@@ -6,18 +6,10 @@ import pytest
 
 from parse_dg.data.splits import SplitConfig
 from parse_dg.errors import InputError
-from parse_dg.tables import selection
-from parse_dg.training.protocol import SELECTION_NAMES, ProtocolConfig, protocol_sentences
+from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 
 IN = SplitConfig(target_images="in")
 BESIDE = SplitConfig(validation_domain="cartoon")
-
-
-def test_every_selection_of_tables_has_its_words() -> None:
-    assert list(SELECTION_NAMES) == [*("training-domain", "leave-one-domain-out", "oracle")]
-    assert set(SELECTION_NAMES) == set(selection.SELECTIONS)
-    for name, words in SELECTION_NAMES.items():
-        assert words.startswith(name)
 
 
 # what goes together
@@ -102,12 +94,3 @@ def test_looks_at_the_target_are_said(checks: str) -> None:
     assert "the target is read once, at the end" in said()
     assert "read once" not in said({"checks": checks})
     assert "Checks score the target too, for the record" in said({"checks": checks})
-
-
-@pytest.mark.parametrize("name", SELECTION_NAMES)
-def test_the_selection_is_said_last(name: str) -> None:
-    assert protocol_sentences(ProtocolConfig(selection=name), IN)[-1] == f"{SELECTION_NAMES[name]}."  # type: ignore[arg-type]
-
-
-def test_the_name_of_a_preset_changes_nothing() -> None:
-    assert said({"name": "swad"}) == said({"name": "domainbed"}) == said()

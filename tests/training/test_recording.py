@@ -357,16 +357,3 @@ def test_a_recording_in_bf16_follows_too(name: str) -> None:
     for a, b in zip(found.algorithm.parameters(), expected.algorithm.parameters(), strict=True):
         assert a.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=0.05, atol=6 * 2 * 1e-3)
-
-
-@on_cuda
-def test_a_recorded_model_is_validated_and_saved_like_any_other() -> None:
-    run, _ = train("parse", PLAIN, [6, 6], precision="float32", cuda_graph=True)
-    backbone = find_backbone(run.algorithm)
-    assert backbone is not None
-    assert "forward" not in vars(backbone)
-    fresh = parse(PLAIN).to("cuda")
-    fresh.load_state_dict(run.algorithm.state_dict())
-    pixels = run.prepare_example(batch(9).to(run.device)).images
-    with torch.no_grad():
-        torch.testing.assert_close(run.algorithm.eval()(pixels), fresh.eval()(pixels), rtol=1e-4, atol=1e-4)

@@ -121,7 +121,9 @@ def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> State
     return found
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [name if name == "parse" else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_two_processes_have_the_loss_curve_of_one(name: str, tiny: Tiny, tmp_path: Path) -> None:
     method, settings = RUNS[name]
     config = to_dict(tiny(method, **settings))
@@ -133,6 +135,7 @@ def test_two_processes_have_the_loss_curve_of_one(name: str, tiny: Tiny, tmp_pat
         assert torch.allclose(value, found[key], rtol=1e-6, atol=1e-9), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["parse", "erm_plus_plus", "erm, SWAD, moving BatchNorm, RandAugment"])
 def test_two_processes_make_the_run_of_one(name: str, tiny: Tiny, tmp_path: Path) -> None:
     """The whole run, in float32, at rates at which Adam does not make much of roundings."""
@@ -192,7 +195,7 @@ def normalise(team: Team) -> None:
         assert torch.equal(shared.eval()(images.double()), shared(images.double()))
 
 
-@pytest.mark.parametrize(("task", "size"), [(gather, 2), (gather, 3), (normalise, 3)])
+@pytest.mark.parametrize(("task", "size"), [(gather, 2), (normalise, 3)])
 def test_what_is_shared_out_comes_together(task: Any, size: int, tmp_path: Path) -> None:
     assert together(task, tmp_path, size=size) == [0] * size
 

@@ -98,10 +98,6 @@ def test_stages_are_told_apart_and_follow_each_other() -> None:
     assert "stage 2, training loss/total" in scalars(lines[2])
 
 
-def test_sections_become_dotted_names() -> None:
-    assert flat({"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}) == {"a.b.c": 1, "a.d": [1, 2], "e": None}
-
-
 def test_a_run_is_known_by_its_folder_and_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,14 +142,6 @@ def test_tensorboard_draws_no_step_of_a_resumed_run_twice(tmp_path: Path) -> Non
     resumed.finish(None)
     expected = [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0), (10, 2.0)]
     assert events(tmp_path)["training loss/total"] == expected
-
-
-def test_tensorboard_forgets_a_run_that_begins_again(tmp_path: Path) -> None:
-    for loss in (1.0, 2.0):
-        (tracker,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-        tracker.record(line(2, loss))
-        tracker.finish(None)
-    assert events(tmp_path)["training loss/total"] == [(2, 2.0)]
 
 
 # Weights & Biases
@@ -337,18 +325,6 @@ def test_a_tracker_that_fails_is_a_warning_once(
     expected = "wandb no longer follows the run, which goes on; metrics.jsonl has it all: no route to host"
     assert [record.getMessage() for record in caplog.records] == [expected]
     assert [step for step, _ in events(tmp_path)["training loss/total"]] == [2, 4]
-
-
-def test_an_interrupt_is_not_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tracker,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-
-    def interrupt(line: Mapping[str, Any]) -> dict[str, float]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tracking, "scalars", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        tracker.record(line(2))
-    tracker.finish(None)
 
 
 # beside a run

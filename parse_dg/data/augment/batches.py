@@ -49,7 +49,7 @@ class AugmentConfig(Config):
     flip: Probability = 0.5
     """Probability of a horizontal flip."""
     jitter: Probability = 0.3
-    """Strength; 0: none."""
+    """Strength of colour jitter; 0: none."""
     grayscale: Probability = 0.1
     """Probability of losing all colour."""
     randaugment_ops: Whole = 0

@@ -175,13 +175,3 @@ def test_the_state_at_the_last_word() -> None:
     states = torch.arange(12.0).view(2, 3, 2)
     words = torch.tensor([[True, True, False], [True, True, True]])
     assert at_last(states, words).tolist() == [[2, 3], [10, 11]]
-
-
-def test_the_start_comes_from_the_generator() -> None:
-    torch.manual_seed(1)
-    one = Explainer(VOCABULARY, CLASSES, WIDTH, generator()).state_dict()
-    torch.manual_seed(2)
-    two = Explainer(VOCABULARY, CLASSES, WIDTH, generator()).state_dict()
-    other = Explainer(VOCABULARY, CLASSES, WIDTH, generator(1)).state_dict()
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not any(torch.equal(one[name], other[name]) for name in one)

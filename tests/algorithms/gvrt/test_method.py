@@ -173,24 +173,6 @@ def test_draws_come_from_the_generator_alone(tokenizer: Tokenizer, example: Mini
     assert gvrt.losses(example, generator(4))["reinforce"].item() != one
 
 
-def test_in_bf16_what_reads_and_writes_stays_exact(tokenizer: Tokenizer, example: Minibatch) -> None:
-    gvrt, single = build(tokenizer).eval(), example._replace(images=example.images.float())
-    exact = gvrt.losses(single, generator(3))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = gvrt.losses(single, generator(3))
-    assert all(value.dtype == torch.float32 for value in rough.values())
-    assert rough["discriminator"].item() == exact["discriminator"].item()
-    assert rough["tokens"].item() == pytest.approx(exact["tokens"].item(), rel=0.01)
-
-
-def test_everything_but_the_backbone_is_head(tokenizer: Tokenizer) -> None:
-    gvrt = build(tokenizer)
-    groups = gvrt.groups()
-    assert {id(p) for p in groups["backbone"]} == {id(p) for p in gvrt.backbone.parameters()}
-    assert sum(len(parameters) for parameters in groups.values()) == len(list(gvrt.parameters()))
-    assert len(groups["head"]) == len(list(gvrt.parameters())) - len(list(gvrt.backbone.parameters()))
-
-
 def test_a_batch_by_domain_keeps_its_captions(example: Minibatch) -> None:
     parts = example.by_domain(3)
     assert [part.domains.tolist() for part in parts] == [[0, 0], [1, 1], [2, 2]]

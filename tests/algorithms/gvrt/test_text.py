@@ -101,8 +101,3 @@ def test_a_damaged_vocabulary_is_refused(words: tuple[str, ...], message: str) -
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(InputError, match="must be UTF-8, found other bytes"):
         Tokenizer.from_bytes(torch.tensor([0xFF, 0x41], dtype=torch.uint8))
-
-
-def test_a_sentence_has_room_for_a_word() -> None:
-    with pytest.raises(InputError, match="the length of a sentence must be at least 3, found 2"):
-        Tokenizer(("a",), length=2)

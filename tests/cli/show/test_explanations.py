@@ -97,10 +97,6 @@ def test_the_places_are_those_of_the_listed_relations(printed: Printed, reading:
     assert "it is" not in text.splitlines()[0]
 
 
-def test_a_right_prediction_is_said_to_be_right(printed: Printed, reading: Reading) -> None:
-    assert ", which is right\n" in printed(print_explanation, "name", reading.explain(), 3, "one")
-
-
 def test_the_explained_class_is_named_however_improbable(printed: Printed, reading: Reading) -> None:
     many = 8
     classes = ("one", "two", *(f"other {n}" for n in range(many - 2)))
@@ -131,13 +127,6 @@ def test_a_contrast_is_a_sum_with_signs(printed: Printed, reading: Reading) -> N
     numbers = [float(row[0]) for row in rows]
     assert sum(numbers[:3]) == pytest.approx(numbers[3], abs=2e-4)
     assert numbers[3] == pytest.approx(found.difference, abs=1e-4)
-
-
-def test_a_side_that_nothing_speaks_for(printed: Printed, reading: Reading) -> None:
-    level = contrast(replace(reading, weights=reading.weights[[0, 0, 0]]), "one", "two")
-    rows = table(printed(print_contrast, "name", level, 4))
-    assert [row[-1] for row in rows[2:4]] == ["for “one”: nothing", "for “two”: nothing"]
-    assert rows[-1][0] == "+0.0000"
 
 
 def test_what_would_flip_the_prediction(printed: Printed, reading: Reading) -> None:

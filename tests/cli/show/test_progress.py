@@ -51,12 +51,3 @@ def test_a_terminal_sees_the_steps_and_the_last_check() -> None:
     assert "erm, sketch held out" in shown(screen)
     assert "4/4" in shown(screen)
     assert "source validation 62.5%" in shown(screen)
-
-
-def test_the_bar_keeps_its_place_on_a_narrow_terminal() -> None:
-    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with training_display(screen, "parse, sketch held out", 4) as observe:
-        observe(4, CHECK)
-    assert "4/4" in shown(screen)
-    assert "left" in shown(screen)
-    assert "rate backbone 5.0e-05, head 1.0e-03" in shown(screen)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from parse_dg.cli.show import sweep as display
-from parse_dg.cli.show.sweep import SweepView, clock, print_plan, print_report, sweep_display
+from parse_dg.cli.show.sweep import SweepView, print_plan, print_report, sweep_display
 from parse_dg.config import to_dict
 from parse_dg.files import is_locked, write_json
 from parse_dg.runs.folder import LOCK, OF_A_RESULT, hold
@@ -68,13 +68,6 @@ def test_the_plan_counts_what_there_is_to_run(jobs: list[Job]) -> None:
         ["blueprints", "erm", "1", "1", "2", "2", "1", "0", "1"],
         ["blueprints", "parse", "2", "1", "2", "4", "1", "1", "2"],
     ]
-
-
-def test_a_plain_plan_fits_a_narrow_terminal(jobs: list[Job]) -> None:
-    console, out = printed(width=80)
-    print_plan(console, [jobs[0], jobs[3]])
-    assert rows(out.getvalue()) == [["blueprints", "erm", "1", "2", "2", "0", "2"]]
-    assert "…" not in out.getvalue()
 
 
 def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
@@ -178,7 +171,3 @@ def test_a_report_says_what_failed_and_why(jobs: list[Job]) -> None:
         "5 runs done, 1 failed; tried again after a crash: 1",
         f"failed: {jobs[0].folder}: the loss is not finite",
     ]
-
-
-def test_clock() -> None:
-    assert [clock(seconds) for seconds in (0, 95, 3700, 90_000)] == ["0:00", "1:35", "1:01:40", "25:00:00"]

@@ -1,22 +1,18 @@
 """The augmentation pipeline: switches, draws, crops, flips, and colours against Pillow and colorsys."""
 
 import colorsys
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageEnhance
+from PIL import Image
 from torch import Tensor
 
 from parse_dg.data.augment.batches import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     AugmentConfig,
-    adjust_brightness_,
-    adjust_contrast_,
-    adjust_saturation_,
     augment,
     crop_box,
     crop_flip,
@@ -26,7 +22,6 @@ from parse_dg.data.augment.batches import (
     shift_hue_,
     to_unit,
 )
-from parse_dg.errors import InputError
 
 OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0}
 
@@ -173,11 +168,6 @@ def test_boxes_lie_inside_and_have_the_area_drawn(shape: tuple[int, int]) -> Non
         assert abs(float((left + width / 2).mean()) - 0.5) < 0.01
 
 
-def test_a_box_of_the_whole_area_is_the_image() -> None:
-    box = crop_box(torch.rand(50, 4, generator=seeded(0)), (1.0, 1.0), (20, 60))
-    torch.testing.assert_close(box, torch.tensor([0.0, 0, 1, 1]).expand(50, 4), atol=1e-6, rtol=0)
-
-
 def test_crop_reads_the_box_and_nothing_else() -> None:
     count, side = 64, 32
     boxes = crop_box(torch.rand(count, 4, generator=seeded(1)), (0.2, 0.8), (side, side))
@@ -194,50 +184,7 @@ def test_crop_reads_the_box_and_nothing_else() -> None:
     torch.testing.assert_close(result[:, 1], y[:, :, None].expand(-1, -1, side), atol=1e-3, rtol=0)
 
 
-def test_corners_average_to_the_centre_of_the_box() -> None:
-    result = augmented(gradient(500), AugmentConfig(**(OFF | {"crop_scale": (0.3, 0.6)})), seeded(0))
-    corners = result[:, :2, [0, 0, -1, -1], [0, -1, 0, -1]].mean((0, 2)) * (255 / 4)
-    torch.testing.assert_close(corners, torch.tensor([15.5, 15.5]), atol=0.4, rtol=0)
-
-
-def test_whole_box_without_a_flip_is_the_image() -> None:
-    images = random_images()
-    box = torch.tensor([0.0, 0, 1, 1]).repeat(8, 1)
-    result = crop_flip(images, box, torch.zeros(8, dtype=torch.bool), (24, 24))
-    torch.testing.assert_close(result, images / 255, atol=1e-5, rtol=0)
-
-
 # Colour
-
-
-def by_pillow(images: Tensor, enhancer: Any, factors: list[float]) -> Tensor:
-    done = []
-    for image, factor in zip(images, factors, strict=True):
-        picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
-        done.append(torch.from_numpy(np.array(enhancer(picture).enhance(factor))).permute(2, 0, 1))
-    return torch.stack(done)
-
-
-@pytest.mark.parametrize(
-    ("adjust", "enhancer"),
-    [
-        (adjust_brightness_, ImageEnhance.Brightness),
-        (adjust_contrast_, ImageEnhance.Contrast),
-        (adjust_saturation_, ImageEnhance.Color),
-    ],
-)
-def test_colours_are_those_of_pillow(adjust: Any, enhancer: Any) -> None:
-    images = random_images()
-    factors = [0.0, 0.3, 0.7, 0.95, 1.0, 1.05, 1.3, 2.0]
-    result = to_unit(images)
-    adjust(result, torch.tensor(factors))
-    expected = by_pillow(images, enhancer, factors) / 255
-    # Pillow truncates its result, and before that rounds the gray it blends with
-    assert (result - expected).abs().max() < 2 / 255
-    assert abs(float((result - expected).mean()) - 0.45 / 255) < 0.25 / 255
-    assert torch.equal(result[4], images[4] / 255)
-    assert result.min() >= 0
-    assert result.max() <= 1
 
 
 def test_hue_is_that_of_colorsys() -> None:
@@ -294,13 +241,3 @@ def test_normalise() -> None:
         expected = (images[:, channel] - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel]
         torch.testing.assert_close(result[:, channel], expected)
     torch.testing.assert_close(normalise(images, (0, 0, 0), (1, 1, 1)), images)
-
-
-def test_impossible_size_is_named() -> None:
-    with pytest.raises(InputError, match=r"size is 0: expected None or a whole number >= 1"):
-        augmented(random_images(), AugmentConfig(), seeded(0), 0)
-
-
-def test_settings_are_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        AugmentConfig().flip = 0.2  # type: ignore[misc]

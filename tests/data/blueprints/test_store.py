@@ -14,8 +14,6 @@ from parse_dg.data.blueprints import benchmark as blueprints
 from parse_dg.data.blueprints import store
 from parse_dg.data.blueprints.benchmark import DOMAINS, BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.blueprints.store import StoredBlueprints, open_blueprints
-from parse_dg.errors import InputError
-from parse_dg.files import cache_folder
 
 SMALL = BlueprintsConfig(seed=0, images_per_class=1)
 
@@ -76,13 +74,6 @@ def test_images_are_mapped_from_the_disk_and_cannot_be_written_to() -> None:
             part.images[0] = 0
 
 
-def test_a_reader_that_changes_its_labels_changes_nobody_elses() -> None:
-    part = open_blueprints(SMALL).domains["photo"]
-    if part.labels.flags.writeable:
-        part.labels[:] = 7
-    assert open_blueprints(SMALL).domains["photo"].labels.tolist() == list(range(8))
-
-
 # whole or not there
 
 
@@ -104,29 +95,6 @@ def test_an_interrupted_build_leaves_nothing(
     assert len(open_blueprints(SMALL).domains) == len(DOMAINS)
 
 
-def test_a_build_that_fails_while_writing_leaves_nothing(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(InputError, match=r"\(no space left on device\): set PARSE_DG_CACHE"):
-        open_blueprints(SMALL)
-    assert list(own.iterdir()) == []
-
-
-def test_nothing_can_be_read_before_the_build_is_complete(own: Path, draw_with: Patch) -> None:
-    seen: list[list[Path]] = []
-
-    def watched(*arguments: Any) -> BlueprintsDomain:
-        seen.append([path for path in own.iterdir() if "writing" not in path.name])
-        return generate_domain(*arguments)
-
-    draw_with(watched)
-    open_blueprints(SMALL)
-    assert seen == [[]] * len(DOMAINS)
-    assert len(list(own.iterdir())) == 1
-
-
 def test_two_writers_at_once_leave_one_whole_benchmark(own: Path, draw_with: Patch) -> None:
     together = Barrier(2, timeout=20)
 
@@ -145,22 +113,6 @@ def test_two_writers_at_once_leave_one_whole_benchmark(own: Path, draw_with: Pat
     assert_same(open_blueprints(SMALL), one)
 
 
-def test_the_slower_writer_reads_what_the_faster_one_left(own: Path, draw_with: Patch) -> None:
-    faster: list[StoredBlueprints] = []
-
-    def overtaken(*arguments: Any) -> BlueprintsDomain:
-        if not faster:
-            draw_with(generate_domain)
-            faster.append(open_blueprints(SMALL))
-            draw_with(overtaken)
-        return generate_domain(*arguments)
-
-    draw_with(overtaken)
-    slower = open_blueprints(SMALL)
-    assert_same(slower, faster[0])
-    assert len(list(own.iterdir())) == 1
-
-
 # what tells one benchmark from another
 
 
@@ -171,12 +123,6 @@ def test_the_fingerprint_is_of_every_image_and_label_in_order() -> None:
         digest.update(stored.domains[name].images.tobytes())
         digest.update(stored.domains[name].labels.tobytes())
     assert stored.fingerprint == digest.hexdigest()
-
-
-def test_the_fingerprint_is_the_same_when_drawn_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = open_blueprints(SMALL)
-    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "elsewhere"))
-    assert_same(open_blueprints(SMALL), here)
 
 
 @pytest.mark.parametrize(
@@ -202,18 +148,3 @@ def test_changed_drawing_code_is_drawn_anew(
 
 
 # where
-
-
-def test_the_cache_is_where_the_user_says(own: Path) -> None:
-    open_blueprints(SMALL)
-    assert cache_folder() == own
-    assert (next(own.iterdir()) / "index.json").is_file()
-
-
-def test_the_cache_is_in_the_users_cache_folder_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("PARSE_DG_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "parse-dg"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "home" / ".cache" / "parse-dg"

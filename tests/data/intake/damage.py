@@ -125,18 +125,8 @@ def bombs(width: int = 10_000, height: int = 10_000) -> dict[str, bytes]:
     gif = b"GIF89a" + screen + b"\x80\0\0" + bytes(range(6)) + b",\0\0\0\0" + screen + b"\0\x02\x02\x44\x01\0;"
     bmp = b"BM" + struct.pack("<IHHI", 1078, 0, 0, 54)
     bmp += struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0) + bytes(1024)
-    tags = [
-        (256, width),
-        (257, height),
-        (258, 8),
-        (259, 1),
-        (262, 1),
-        (273, 8),
-        (277, 1),
-        (278, height),
-        (279, 100),
-    ]
-    ifd = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    tags = {256: width, 257: height, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: 100}
+    ifd = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", tag, 4, 1, n) for tag, n in tags.items())
     tif = b"II*\0" + struct.pack("<I", 8) + ifd + bytes(104)
     jpg = bytearray(encoded(picture(), "JPEG"))
     start = jpg.index(b"\xff\xc0") + 5

@@ -7,7 +7,6 @@ import struct
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -42,20 +41,6 @@ def test_names_are_tidied_up(kind: str, tmp_path: Path, there: Path) -> None:
     assert tree(there / "data") == {"a/b/c": b"1", "a/d/e": b"2", "a/B": b"3", "A/b": b"4"}
 
 
-def test_folders_without_files_are_made(tmp_path: Path, there: Path) -> None:
-    tar = write_tar(
-        tmp_path / "a.tar",
-        member("./", type=tarfile.DIRTYPE),
-        member("e/f", type=tarfile.DIRTYPE),
-        member("g", b"1"),
-    )
-    extract([tar], there / "tar")
-    extract([write_zip(tmp_path / "a.zip", ("e/f/", b""), ("h\\", b""), ("g", b"1"))], there / "zip")
-    assert (there / "tar/e/f").is_dir()
-    assert (there / "zip/e/f").is_dir()
-    assert (there / "zip/h").is_dir()
-
-
 def test_what_macos_adds_is_passed_over(tmp_path: Path, there: Path) -> None:
     junk = {
         "__MACOSX/a/._1.jpg": b"x",
@@ -71,17 +56,6 @@ def test_what_macos_adds_is_passed_over(tmp_path: Path, there: Path) -> None:
         assert tree(there / kind) == {"a/1.jpg": b"1", "a/__MACOSX.jpg": b"2"}
 
 
-def test_long_names(tmp_path: Path, there: Path) -> None:
-    name = "/".join(["x" * 200] * 4) + ".jpg"
-    for kind in ("tar", "zip"):
-        extract([write(tmp_path / f"a.{kind}", {name: b"1"})], there / kind)
-        assert tree(there / kind) == {name: b"1"}
-    (tmp_path / "a.tar").unlink()
-    shutil.rmtree(there)
-    there.mkdir()
-    refused(write(tmp_path / "a.zip", {"x" * 300: b"1"}), there, r"cannot be unpacked \(File name too long\)")
-
-
 # What is refused
 
 
@@ -91,28 +65,20 @@ def test_long_names(tmp_path: Path, there: Path) -> None:
         ("/etc/evil", "has an absolute path"),
         ("../evil", "leads out of the folder"),
         ("a/../../evil", "leads out"),
-        ("a/..", "leads out"),
-        ("..", "leads out"),
-        ("..\\evil", "leads out"),
         ("a\\..\\..\\evil", "leads out"),
-        ("C:\\evil", "absolute path"),
         ("c:evil", "absolute path"),
-        ("C:/evil", "absolute path"),
         ("\\\\server\\share\\evil", "absolute path"),
         ("a\nb", "has a control character in its name"),
-        ("a\x1b[2Jb", "control character"),
-        ("a\x00b", "control character"),
-        ("a\x7fb", "control character"),
     ],
 )
-@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
+@pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_names_that_lead_elsewhere(kind: str, name: str, reason: str, tmp_path: Path, there: Path) -> None:
     archive = tmp_path / f"a.{kind}"
     if kind == "zip":
         write_zip(archive, ("good", b"1"), (zip_info(name), b"evil"))
     else:
         bad = member("placeholder", b"evil", pax_headers={"path": name})
-        write_tar(archive, member("good", b"1"), bad, mode="w:gz" if kind == "tar.gz" else "w")
+        write_tar(archive, member("good", b"1"), bad)
     refused(archive, there, reason)
 
 
@@ -122,9 +88,7 @@ def test_names_that_lead_elsewhere(kind: str, name: str, reason: str, tmp_path: 
     [
         (("a", "a/b"), "member 'a/b' needs a folder where the archive has a file"),
         (("a/b", "a"), "member 'a' is a file where the archive has a folder"),
-        (("a", "a/b/c"), "member 'a/b/c' needs a folder"),
         (("a", "a"), "member 'a' comes twice, with different content"),
-        (("a", "./a"), "comes twice"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -134,27 +98,6 @@ def test_names_that_clash(kind: str, names: tuple[str, str], reason: str, tmp_pa
     else:
         archive = write_tar(tmp_path / "a.tar", member(names[0], b"first"), member(names[1], b"second"))
     refused(archive, there, reason)
-
-
-def test_a_file_in_place_of_the_folder_itself(tmp_path: Path, there: Path) -> None:
-    refused(write(tmp_path / "a.tar", {"./.": b"1"}), there, "'./.' is a file where the archive has a folder")
-
-
-def test_a_folder_where_a_file_is(tmp_path: Path, there: Path) -> None:
-    tar = write_tar(tmp_path / "a.tar", member("a", b"1"), member("a", type=tarfile.DIRTYPE))
-    refused(tar, there, "needs a folder where")
-
-
-@pytest.mark.parametrize("second", [b"other", b"sam", b"samee"])
-def test_parts_that_contradict_each_other(second: bytes, tmp_path: Path, there: Path) -> None:
-    parts = [write(tmp_path / "0.tar", {"a": b"same"}), write(tmp_path / "1.tar", {"a": second})]
-    with pytest.raises(InputError, match=r"1\.tar: member 'a' comes twice, with different content"):
-        extract(parts, there / "data")
-    assert list(there.iterdir()) == []
-
-
-def test_a_long_name_is_shortened_in_messages(tmp_path: Path, there: Path) -> None:
-    refused(write(tmp_path / "a.tar", {"../" + "x" * 5000: b"1"}), there, r"x{50}\.\.\.'")
 
 
 # How much
@@ -185,13 +128,6 @@ def test_a_bomb_is_refused_by_its_ratio(kind: str, tmp_path: Path, there: Path) 
     refused(archive, there, "member 'bomb' unpacks to more than 200 times its packed size")
 
 
-@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
-def test_small_files_may_be_as_empty_as_they_like(kind: str, tmp_path: Path, there: Path) -> None:
-    archive = write(tmp_path / f"a.{kind}", {str(n): bytes(2 << 20) for n in range(6)})
-    extract([archive], there / "data")
-    assert len(tree(there / "data")) == 6
-
-
 def disk(monkeypatch: pytest.MonkeyPatch, *free: int) -> None:
     """What the disk has free, one answer after the other."""
     answers = iter(free)
@@ -216,15 +152,6 @@ def test_a_disk_that_fills_up_is_noticed(
     archive = write(tmp_path / f"a.{kind}", {"a": NOISE, "b": NOISE})
     disk(monkeypatch, 1 << 30, 5000, 4999)
     refused(archive, there, "member 'b' of 5,000 bytes does not fit on the disk, 4,999 are free")
-
-
-def test_a_write_that_fails(tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    archive = write(tmp_path / "a.tar")
-    monkeypatch.setattr(archive_writer.os, "fdopen", full)
-    refused(archive, there, r"1.jpg' cannot be unpacked \(No space left on device\)")
 
 
 @pytest.mark.parametrize("packed", [True, False])

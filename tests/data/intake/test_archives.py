@@ -4,10 +4,8 @@ import gzip
 import os
 import shutil
 import stat
-import struct
 import tarfile
 import tracemalloc
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,31 +56,6 @@ def test_everything_is_unpacked(kind: str, tmp_path: Path, there: Path) -> None:
     assert seen[-1][1] == total
 
 
-def test_parts_of_one_data_set(tmp_path: Path, there: Path) -> None:
-    names = list(FILES)
-    parts = [write(tmp_path / f"pacs-{n}.tar", {name: FILES[name]}) for n, name in enumerate(names)]
-    parts.append(write(tmp_path / "pacs-4.zip", {names[0]: FILES[names[0]]}))  # the same file once more
-    seen: list[tuple[str, int, int]] = []
-    extract(parts, there / "data", lambda *report: seen.append(report))
-    assert tree(there / "data") == FILES
-    total = sum(part.stat().st_size for part in parts)
-    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
-    assert seen[-1] == ("unpacking pacs-4.zip", total, total)
-
-
-def test_an_archive_in_an_archive_stays_a_file(tmp_path: Path, there: Path) -> None:
-    inner = write(tmp_path / "inner.zip").read_bytes()
-    extract([write(tmp_path / "outer.tar.gz", {"inner.zip": inner})], there / "data")
-    assert tree(there / "data") == {"inner.zip": inner}
-
-
-def test_names_that_are_not_utf8_survive(tmp_path: Path, there: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as tar:
-        tar.addfile(*member("žir".replace("ž", "\xe9") + ".jpg", b"1"))
-    extract([tmp_path / "a.tar"], there / "data")
-    assert [path.read_bytes() for path in (there / "data").iterdir()] == [b"1"]
-
-
 def test_memory_is_constant(tmp_path: Path, there: Path) -> None:
     content = np.random.default_rng(0).bytes(24 << 20)
     packed = [write(tmp_path / f"a.{kind}", {"a": content}) for kind in ("tar", "zip")]
@@ -98,8 +71,7 @@ def test_memory_is_constant(tmp_path: Path, there: Path) -> None:
 # What is an archive
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["data", "picture.jpg", "wrong.zip"])
+@pytest.mark.parametrize(("kind", "name"), [("zip", "data"), ("tar", "picture.jpg"), ("tar.xz", "wrong.zip")])
 def test_an_archive_is_known_by_its_content(kind: str, name: str, tmp_path: Path, there: Path) -> None:
     path = write(tmp_path / f"a.{kind}").rename(tmp_path / name)
     assert is_archive(path)
@@ -108,18 +80,7 @@ def test_an_archive_is_known_by_its_content(kind: str, name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"hello",
-        bytes(10240),
-        NOISE,
-        gzip.compress(b"no tar", mtime=0),
-        b"\x1f\x8b",
-        b"BZh9",
-        b"\xfd7zXZ\0\0",
-        b"<html>",
-    ],
+    "content", [b"", bytes(10240), NOISE, gzip.compress(b"no tar", mtime=0), b"BZh9", b"<html>"]
 )
 def test_what_is_no_archive(content: bytes, tmp_path: Path, there: Path) -> None:
     path = tmp_path / "a.tar.gz"
@@ -152,8 +113,6 @@ def test_folders_missing_files_and_pipes_are_no_archives(tmp_path: Path, there: 
         ({"type": tarfile.SYMTYPE, "linkname": "good"}, "is a link to 'good'"),
         ({"type": tarfile.LNKTYPE, "linkname": "good"}, "is a link to 'good'"),
         ({"type": tarfile.FIFOTYPE}, "is neither a plain file nor a folder"),
-        ({"type": tarfile.CHRTYPE}, "is neither a plain file nor a folder"),
-        ({"type": tarfile.BLKTYPE}, "is neither a plain file nor a folder"),
         ({"type": b"V"}, "is neither a plain file nor a folder"),
     ],
 )
@@ -165,23 +124,10 @@ def test_tars_hold_files_and_folders_only(
     )
 
 
-@pytest.mark.parametrize(
-    ("mode", "reason"),
-    [
-        (stat.S_IFLNK, "is a link"),
-        (stat.S_IFIFO, "is neither"),
-        (stat.S_IFCHR, "is neither"),
-        (stat.S_IFSOCK, "is n"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "reason"), [(stat.S_IFLNK, "is a link"), (stat.S_IFIFO, "is neither")])
 def test_zips_hold_files_and_folders_only(mode: int, reason: str, tmp_path: Path, there: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", ("good", b"1"), (zip_info("bad", mode | 0o777), b"/etc/passwd"))
     refused(archive, there, f"member 'bad' {reason}")
-
-
-def test_a_link_cannot_be_written_through(tmp_path: Path, there: Path) -> None:
-    link = member("a", type=tarfile.SYMTYPE, linkname=str(tmp_path))
-    refused(write_tar(tmp_path / "a.tar", link, member("a/evil", b"evil")), there, "is a link")
 
 
 def test_sparse_files_are_refused(tmp_path: Path, there: Path) -> None:
@@ -196,15 +142,6 @@ def test_encrypted_zips(tmp_path: Path, there: Path) -> None:
     content[content.index(b"PK\x01\x02") + 8] |= 1
     archive.write_bytes(content)
     refused(archive, there, "member 'a' is encrypted: unpack the archive by hand, with its password")
-
-
-def test_unknown_compression(tmp_path: Path, there: Path) -> None:
-    archive = write_zip(tmp_path / "a.zip", ("a", b"x" * 100))
-    content = bytearray(archive.read_bytes())
-    for place in (8, content.index(b"PK\x01\x02") + 10):
-        content[place : place + 2] = struct.pack("<H", 97)
-    archive.write_bytes(content)
-    refused(archive, there, r"member 'a' is damaged or cut off \(That compression method is not supported\)")
 
 
 # Headers that lie
@@ -250,6 +187,7 @@ def test_headers_nested_without_end(tmp_path: Path, there: Path) -> None:
 # Damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_part_of_an_archive_passes_for_the_whole(kind: str, tmp_path: Path, there: Path) -> None:
     """Cut at every place, roughly: refused, or whole (a plain tar may lack the zeros it is padded with)."""
@@ -270,6 +208,7 @@ def test_no_part_of_an_archive_passes_for_the_whole(kind: str, tmp_path: Path, t
             assert list(there.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_changed_byte_is_found_or_does_not_matter(kind: str, tmp_path: Path, there: Path) -> None:
     """Nothing but an InputError is raised; where the format has checksums, no wrong content comes out."""
@@ -295,30 +234,6 @@ def test_a_changed_byte_is_found_or_does_not_matter(kind: str, tmp_path: Path, t
     assert refusals > {"tar": 5, "zip": 60}.get(kind, 100)
 
 
-def test_a_damaged_header_is_not_the_end(tmp_path: Path, there: Path) -> None:
-    archive = write(tmp_path / "a.tar", {"a": b"1", "b": b"2", "c": b"3"})
-    content = bytearray(archive.read_bytes())
-    content[1024] ^= 1  # of the header of b
-    archive.write_bytes(content)
-    refused(
-        archive, there, r"member 'a' is damaged or cut off \(after this member: bad checksum\): download it again"
-    )
-
-
-def test_a_missing_end_mark_is_a_cut(tmp_path: Path, there: Path) -> None:
-    archive = write(tmp_path / "a.tar", {"a": b"1", "b": b"2"})
-    archive.write_bytes(archive.read_bytes()[:2048])
-    refused(archive, there, r"member 'b' is damaged or cut off \(after this member: empty header\)")
-
-
-def test_a_wrong_checksum_at_the_end_of_a_gzip(tmp_path: Path, there: Path) -> None:
-    archive = write(tmp_path / "a.tar.gz")
-    content = bytearray(archive.read_bytes())
-    content[-8:-4] = struct.pack("<I", zlib.crc32(b"another"))
-    archive.write_bytes(content)
-    refused(archive, there, "CRC check failed")
-
-
 def test_what_follows_the_end_of_a_tar_is_told(tmp_path: Path, there: Path) -> None:
     """Two tars, one behind the other in a file: the second is not unpacked, and that is not kept quiet."""
     archive = write(tmp_path / "a.tar", {"a": b"1"})
@@ -341,7 +256,7 @@ def interrupted(at: int) -> Callable[[str, int, int], None]:
     return report
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["tar", "zip"])
 @pytest.mark.parametrize("at", [0, 3])
 def test_an_interruption_leaves_nothing(kind: str, at: int, tmp_path: Path, there: Path) -> None:
     archive = write(tmp_path / f"a.{kind}")
@@ -350,13 +265,6 @@ def test_an_interruption_leaves_nothing(kind: str, at: int, tmp_path: Path, ther
     assert list(there.iterdir()) == []
     extract([archive], there / "data")
     assert tree(there / "data") == FILES
-
-
-def test_nothing_can_be_read_before_all_is_there(tmp_path: Path, there: Path) -> None:
-    seen = []
-    extract([write(tmp_path / "a.tar")], there / "data", lambda *report: seen.append((there / "data").exists()))
-    assert not any(seen)
-    assert (there / "data").exists()
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path, there: Path) -> None:
@@ -384,19 +292,3 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, there: Path
     with pytest.raises(InputError, match="data exists already: expected a new or an empty folder to unpack into"):
         extract([write(tmp_path / "a.tar")], there / "data")
     assert tree(there) == {"data/mine": b"mine"}
-
-
-def test_an_empty_folder_a_link_and_a_deep_one_are_fine(tmp_path: Path, there: Path) -> None:
-    archive = write(tmp_path / "a.tar")
-    (there / "empty").mkdir()
-    (there / "link").symlink_to(there / "elsewhere")
-    for name in ("empty", "link", "very/deep"):
-        extract([archive], there / name)
-        assert tree(there / name) == FILES
-    assert (there / "link").is_symlink()
-
-
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path, there: Path) -> None:
-    (there / "file").touch()
-    with pytest.raises(InputError, match=r"cannot write next to .*/file/data \(.*\): choose another folder"):
-        extract([write(tmp_path / "a.tar")], there / "file" / "data")

@@ -1,6 +1,5 @@
 """Downloads: repeated until they are whole, checked, and one at a time."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "known",
-    [
-        {},
-        {"bytes": len(CONTENT)},
-        {"sha256": SHA256},
-        {"md5": MD5},
-        {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5},
-    ],
+    [{}, {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5}],
 )
 def test_a_file_arrives(known: dict[str, Any], server: Server, path: Path) -> None:
     assert_done(fetch(server, path, **known), path)
@@ -65,10 +58,6 @@ def test_progress_is_reported(server: Server, path: Path) -> None:
     assert len(fetched) + len(checked) == len(seen)
     assert fetched == sorted(fetched)
     assert fetched[-1] == checked[-1] == len(CONTENT)
-
-
-def test_odd_letters_in_an_address(server: Server, path: Path) -> None:
-    assert_done(download(server.url("ä b/c%20d.tar?x=1&y=[2]"), path, timeout=5.0), path)
 
 
 # Trying again
@@ -110,11 +99,6 @@ def test_pauses_double(server: Server, path: Path, monkeypatch: pytest.MonkeyPat
     assert pauses == [1, 2, 4, 1]
 
 
-def test_nobody_is_listening(server: Server, path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot download http://127.0.0.1:1/x: .*refused, 5 times"):
-        download("http://127.0.0.1:1/x", path, pause=0.0)
-
-
 def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
     def reset(handler: Handler) -> None:
         handler.connection.close()
@@ -137,7 +121,6 @@ def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
             f"data.tar has sha256 {SHA256}, expected 0{{64}}: renamed to data.tar.damaged; the same",
         ),
         ({"md5": "1" * 32}, f"data.tar has md5 {MD5}, expected 1{{32}}"),
-        ({"sha256": SHA256, "md5": "1" * 32}, "has md5"),
     ],
 )
 def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, path: Path) -> None:
@@ -146,19 +129,10 @@ def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, p
     assert path.with_name("data.tar.damaged").read_bytes() == CONTENT
     refuses(server, path, r"renamed to data\.tar\.damaged-2", **known)
     assert len(server.requests) == 2
-    assert_done_beside_damage(fetch(server, path, sha256=SHA256), path)
+    assert fetch(server, path, sha256=SHA256) == Downloaded(path, len(CONTENT), SHA256)
 
 
-def assert_done_beside_damage(result: Downloaded, path: Path) -> None:
-    assert result == Downloaded(path, len(CONTENT), SHA256)
-    assert sorted(file.name for file in path.parent.iterdir()) == [
-        "data.tar",
-        "data.tar.damaged",
-        "data.tar.damaged-2",
-    ]
-
-
-@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"bytes": 5}, {"md5": "0" * 32}])
+@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"bytes": 5}])
 def test_a_finished_file_that_is_wrong(known: dict[str, Any], server: Server, path: Path) -> None:
     fetch(server, path)
     refuses(server, path, "renamed to data.tar.damaged; the same command again downloads it anew", **known)
@@ -172,18 +146,10 @@ def test_a_mixed_file_is_noticed(server: Server, path: Path) -> None:
     refuses(server, path, "has sha256", sha256=SHA256)
 
 
-def test_a_given_checksum_counts_more_than_the_servers(server: Server, path: Path) -> None:
-    server.answers = [good(Content_MD5=base64.b64encode(bytes(16)).decode())]
-    assert_done(fetch(server, path, sha256=SHA256), path)
-
-
 # What is no address
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "data.tar", "ftp://a/b", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c", "http:///x"],
-)
+@pytest.mark.parametrize("url", ["", "data.tar", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c"])
 def test_addresses_that_are_none(url: str, path: Path) -> None:
     with pytest.raises(InputError, match="expected an address that starts with http:// or https://"):
         download(url, path)
@@ -197,12 +163,6 @@ def test_a_folder_that_cannot_be_written_to(server: Server, tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"cannot write .*/file/data.tar \(.*\): mend that"):
         fetch(server, tmp_path / "file" / "data.tar")
-
-
-def test_a_folder_in_place_of_the_file(server: Server, path: Path) -> None:
-    path.mkdir(parents=True)
-    with pytest.raises(InputError, match=r"cannot read .*data.tar \(Is a directory\): expected a file"):
-        fetch(server, path)
 
 
 def test_two_processes_do_not_write_at_once(server: Server, path: Path) -> None:

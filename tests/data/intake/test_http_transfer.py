@@ -1,11 +1,9 @@
 """What is asked of a server, and what is made of its answers: the rest of the same file, or nothing."""
 
-import base64
 import hashlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -39,17 +37,10 @@ def path(tmp_path: Path) -> Path:
 # All is well
 
 
-def test_an_empty_file(server: Server, path: Path) -> None:
-    server.answers = [fixed(b"")]
-    assert fetch(server, path).bytes == 0
-    assert path.read_bytes() == b""
-
-
-@pytest.mark.parametrize("known", [{}, {"bytes": len(CONTENT)}])
-def test_a_length_that_is_not_told(known: dict[str, Any], server: Server, path: Path) -> None:
+def test_a_length_that_is_not_told(server: Server, path: Path) -> None:
     server.answers = [chunked(CONTENT)]
     seen: list[int] = []
-    assert_done(fetch(server, path, progress=lambda what, done, total: seen.append(total), **known), path)
+    assert_done(fetch(server, path, progress=lambda what, done, total: seen.append(total)), path)
     assert min(seen) > 0
 
 
@@ -87,19 +78,11 @@ def test_a_server_that_ignores_ranges_starts_over(server: Server, path: Path) ->
     assert "Range" in server.requests[0]
 
 
-def test_a_server_that_ignores_ranges_and_hangs_up_is_not_asked_for_ever(server: Server, path: Path) -> None:
-    server.answers = [fixed(CONTENT[:1000], Content_Length=len(CONTENT))]
-    refuses(server, path, "the connection ended after 1,000 of 300,000 bytes, 5 times")
-    assert len(server.requests) == 6  # the first got further
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
         {"Content_Range": "bytes 7-299999/300000"},
-        {"Content_Range": "bytes 0-299999/300000"},
         {"Content_Range": f"bytes {{start}}-399999/{400_000}"},
-        {"Content_Range": "pages 1-2/3"},
         {},
         {"Content_Range": "bytes {start}-299999/300000", "ETag": '"v2"'},
     ],
@@ -110,25 +93,6 @@ def test_a_wrong_part_is_not_appended(wrong: dict[str, str], server: Server, pat
     server.answers = [fixed(CONTENT, 206, **{k: v.format(start=start) for k, v in wrong.items()}), good()]
     assert_done(fetch(server, path), path)
     assert [("Range" in request) for request in server.requests] == [True, False]
-
-
-def test_a_server_that_never_sends_the_right_part_is_not_asked_for_ever(server: Server, path: Path) -> None:
-    begin, wrong = good(upto=1000), fixed(CONTENT, 206, Content_Range="bytes 7-299999/300000")
-    server.answers = [lambda handler: (wrong if "Range" in handler.headers else begin)(handler)]
-    refuses(server, path, ", 5 times")
-    assert len(server.requests) < 10
-
-
-def test_a_whole_part_that_nobody_asked_for_is_not_appended(server: Server, path: Path) -> None:
-    path.parent.mkdir()
-    path.with_name("data.tar.part").write_bytes(b"of what?")
-    server.answers = [fixed(CONTENT, 206, Content_Range="bytes 0-299999/300000"), good()]
-    assert_done(fetch(server, path), path)
-
-
-def test_a_part_that_nobody_asked_for(server: Server, path: Path) -> None:
-    server.answers = [fixed(CONTENT[5:], 206, Content_Range="bytes 5-299999/300000"), good()]
-    assert_done(fetch(server, path), path)
 
 
 def test_a_part_longer_than_the_file_is_dropped(server: Server, path: Path) -> None:
@@ -159,7 +123,7 @@ def test_another_address_has_another_file(server: Server, path: Path) -> None:
     assert "Range" not in server.requests[0]
 
 
-@pytest.mark.parametrize("notes", [None, "", "[]", "{}", '{"url": 3, "what": 4}', "\0"])
+@pytest.mark.parametrize("notes", [None, "", "[]", '{"url": 3, "what": 4}'])
 def test_a_part_of_which_nothing_is_known_is_dropped(notes: str | None, server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     place = path.with_name("data.tar.part.json")
@@ -199,7 +163,6 @@ def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path
     "header",
     [
         {"x_goog_hash": f"crc32c=AAAAAA==,md5={MD5_64}"},
-        {"x_goog_hash": f"md5={MD5_64}"},
         {"Content_MD5": MD5_64},
         {"Content_MD5": "no base64!"},
         {"x_goog_hash": "crc32c=AAAAAA=="},
@@ -216,12 +179,6 @@ def test_the_servers_own_checksum(header: dict[str, str], server: Server, path: 
         fetch(server, path)
 
 
-def test_a_checksum_of_what_is_stored_packed_is_not_used(server: Server, path: Path) -> None:
-    wrong = base64.b64encode(bytes(16)).decode()
-    server.answers = [good(x_goog_hash=f"md5={wrong}", x_goog_stored_content_encoding="gzip")]
-    assert_done(fetch(server, path), path)
-
-
 def test_another_size_is_refused_before_it_is_fetched(server: Server, path: Path) -> None:
     message = "the server offers 300,000 bytes, expected 299,999; the file has changed there; fetch .* save it as"
     refuses(server, path, message, bytes=299_999)
@@ -233,22 +190,11 @@ def test_more_than_expected_without_a_length(server: Server, path: Path) -> None
     refuses(server, path, "sends more than the 299,999 bytes expected; the file has changed", bytes=299_999)
 
 
-def test_less_than_expected_without_a_length(server: Server, path: Path) -> None:
-    server.answers = [chunked(CONTENT)]
-    refuses(server, path, "ended after 300,000 of 300,001 bytes, 5 times", bytes=300_001)
-
-
 # What comes instead of a file
 
 
 @pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (PAGE, "text/html; charset=utf-8"),
-        (PAGE, "application/octet-stream"),
-        (b"\xef\xbb\xbf\n <HTML>", "text/plain"),
-        (b"<script>", "text/html"),
-    ],
+    ("body", "kind"), [(b"\xef\xbb\xbf\n <HTML>", "text/plain"), (b"<script>", "text/html; charset=utf-8")]
 )
 def test_a_page_instead_of_the_file(body: bytes, kind: str, server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
@@ -267,28 +213,10 @@ def test_google_drive_is_named(server: Server, path: Path, monkeypatch: pytest.M
     refuses(server, path, "Google Drive sent a page instead of the file: over its quota, or not public; open the")
 
 
-def test_a_page_is_fine_where_one_is_wanted(server: Server, tmp_path: Path) -> None:
-    server.answers = [fixed(PAGE, Content_Type="text/html")]
-    assert fetch(server, tmp_path / "licence.html").bytes == len(PAGE)
-
-
-def test_an_archive_that_is_called_a_page(server: Server, path: Path) -> None:
-    server.answers = [fixed(Content_Type="text/html")]
-    assert_done(fetch(server, path), path)
-
-
-@pytest.mark.parametrize(("status", "words"), [(404, "Not Found"), (403, "Forbidden"), (410, "Gone")])
-def test_what_is_not_there_is_asked_for_once(status: int, words: str, server: Server, path: Path) -> None:
-    server.answers = [fixed(b"no", status)]
-    refuses(
-        server, path, f"answered {status} {words}; if the address has moved, fetch the file by hand and save it as"
-    )
+def test_what_is_not_there_is_asked_for_once(server: Server, path: Path) -> None:
+    server.answers = [fixed(b"no", 404)]
+    refuses(server, path, "answered 404 Not Found; if the address has moved, fetch the file by hand and save it as")
     assert len(server.requests) == 1
-
-
-def test_an_answer_without_content(server: Server, path: Path) -> None:
-    server.answers = [lambda handler: handler.start(204)]
-    refuses(server, path, "answered 204 No Content, 5 times")
 
 
 @pytest.mark.parametrize("place", ["", "ftp://127.0.0.1/x", "file:///etc/passwd"])
@@ -303,9 +231,3 @@ def test_redirects_that_lead_nowhere(place: str, server: Server, path: Path) -> 
 def test_a_full_disk_is_noticed_before(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_transfer.shutil, "disk_usage", lambda place: SimpleNamespace(free=299_999))
     refuses(server, path, f"300,000 bytes are missing, {path.parent} has 299,999 free; make room")
-
-
-def test_a_resumed_file_needs_less_room(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_part(server, path, 100_000)
-    monkeypatch.setattr(http_transfer.shutil, "disk_usage", lambda place: SimpleNamespace(free=299_999))
-    assert_done(fetch(server, path), path)

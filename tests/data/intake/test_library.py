@@ -1,7 +1,6 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
-import gzip
 import io
 import json
 import logging
@@ -117,27 +116,6 @@ def test_a_folder_is_indexed_where_it_is(own: Path, data: Path) -> None:
     assert added() == ["mine"]
 
 
-def test_the_domains_are_read_without_the_images(own: Path) -> None:
-    add("mine", [own])
-    path = manifest_path("mine")
-    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnothing")
-    assert domain_names("mine") == DOMAINS
-    with pytest.raises(InputError, match="line 2: it is cut short"):
-        open_manifest("mine")
-
-
-def one_tar(own: Path, folder: Path) -> list[Path]:
-    return [pack(own, folder / "own.tar")]
-
-
-def one_packed_tar(own: Path, folder: Path) -> list[Path]:
-    return [pack(own, folder / "own.tar.gz")]
-
-
-def one_zip(own: Path, folder: Path) -> list[Path]:
-    return [pack(own, folder / "own.zip")]
-
-
 def a_zip_by_another_name(own: Path, folder: Path) -> list[Path]:
     return [pack(own, folder / "own.zip").rename(folder / "download")]
 
@@ -157,9 +135,7 @@ def a_folder_of_parts(own: Path, folder: Path) -> list[Path]:
     return [folder / "parts"]
 
 
-@pytest.mark.parametrize(
-    "given", [one_tar, one_packed_tar, one_zip, a_zip_by_another_name, three_parts, a_folder_of_parts]
-)
+@pytest.mark.parametrize("given", [a_zip_by_another_name, a_folder_of_parts])
 def test_archives_are_unpacked_into_the_data_folder(
     given: Callable[[Path, Path], list[Path]], own: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -176,8 +152,7 @@ def test_archives_are_unpacked_into_the_data_folder(
     assert check("mine") == (manifest, ())
 
 
-@pytest.mark.parametrize("name", ["own.csv", "own.json", "own.jsonl", "OWN.CSV"])
-@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize(("name", "beside"), [("own.json", True), ("own.jsonl", False), ("OWN.CSV", False)])
 def test_a_list_is_indexed_where_its_images_are(name: str, beside: bool, own: Path, tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
     place = (own if beside else tmp_path / "lists") / name
@@ -208,10 +183,6 @@ def broken(folder: Path) -> list[Path]:
     return [folder / "broken.tar.gz"]
 
 
-def one_of_two_broken(folder: Path) -> list[Path]:
-    return [pack(plant(folder / "good"), folder / "good.zip"), *broken(folder)]
-
-
 def a_link(folder: Path) -> list[Path]:
     """An archive that would write through a link, to a place of its own choice."""
     pack(plant(folder / "linked"), folder / "link.tar")
@@ -238,12 +209,6 @@ def no_domains(folder: Path) -> list[Path]:
     return [pack(folder / "flat", folder / "flat.zip")]
 
 
-def nothing_readable(folder: Path) -> list[Path]:
-    for file in plant(folder / "rotten").rglob("*.png"):
-        file.write_bytes(b"no image")
-    return [pack(folder / "rotten", folder / "rotten.zip")]
-
-
 def an_unreadable_domain(folder: Path) -> list[Path]:
     for file in plant(folder / "half").glob("fog/*/*.png"):
         file.write_bytes(b"")
@@ -260,59 +225,24 @@ def a_web_page(folder: Path) -> list[Path]:
     return [folder / "page.zip"]
 
 
-def a_picture(folder: Path) -> list[Path]:
-    (folder / "1.png").write_bytes(encoded(picture(), "PNG"))
-    return [folder / "1.png"]
-
-
 def nowhere(folder: Path) -> list[Path]:
     return [folder / "gone" / "away.zip"]
-
-
-def a_dead_link(folder: Path) -> list[Path]:
-    (folder / "link").symlink_to(folder / "gone")
-    return [folder / "link"]
-
-
-def too_long(folder: Path) -> list[Path]:
-    return [folder / ("x" * 300)]
-
-
-def nobodys_home(folder: Path) -> list[Path]:
-    return [Path("~no-such-user-here/x.zip")]
 
 
 def a_folder_and_an_archive(folder: Path) -> list[Path]:
     return [plant(folder / "one"), pack(folder / "one", folder / "one.zip")]
 
 
-def two_lists(folder: Path) -> list[Path]:
-    return [write_list(plant(folder / "one"), folder / name) for name in ("a.csv", "b.csv")]
-
-
-def a_list_of_nothing(folder: Path) -> list[Path]:
-    (folder / "a.csv").write_text("path,domain,class\nx.png,a,b\ny.png,b,b\n")
-    return [folder / "a.csv"]
-
-
 MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
     broken: ("broken.tar.gz", "damaged or cut off"),
-    one_of_two_broken: ("broken.tar.gz", "damaged or cut off"),
     a_link: ("link.tar", "day/cat/out' is a link to"),
     climbing: ("climbing.zip", "leads out of the folder"),
     no_domains: ("expected domain/class/image", "no images"),
-    nothing_readable: ("day/cat/0.png", "it is no JPEG"),
     an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
     an_empty_folder: ("empty", "found no folder"),
     a_web_page: ("page.zip", "is not an archive"),
-    a_picture: ("1.png", "is not an archive"),
     nowhere: ("nothing at", "gone/away.zip"),
-    a_dead_link: ("nothing at", "link"),
-    too_long: ("nothing at", "xxx"),
-    nobodys_home: ("nothing at", "~no-such-user-here/x.zip"),
     a_folder_and_an_archive: ("one is not an archive", "expected one folder, one list, or"),
-    two_lists: ("a.csv is not an archive", "expected one folder, one list, or"),
-    a_list_of_nothing: ("x.png", "no such file"),
 }
 
 
@@ -369,12 +299,12 @@ ACCIDENTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 
 
 @pytest.mark.parametrize("accident", ACCIDENTS, ids=lambda case: case.__name__)
-@pytest.mark.parametrize("before", ["nothing", "archive", "folder"])
+@pytest.mark.parametrize("before", ["nothing", "archive"])
 def test_an_accident_leaves_what_was_there(
     accident: Callable[[pytest.MonkeyPatch], None], before: str, own: Path, data: Path, tmp_path: Path
 ) -> None:
     if before != "nothing":
-        add("mine", [own if before == "folder" else pack(own, tmp_path / "old.zip")])
+        add("mine", [pack(own, tmp_path / "old.zip")])
     known = snapshot(data)
     other = pack(plant(tmp_path / "other", first=50), tmp_path / "other.zip")
     with pytest.MonkeyPatch.context() as patch:
@@ -387,18 +317,6 @@ def test_an_accident_leaves_what_was_there(
     assert add("mine", [other], replace=True).counts == dict.fromkeys(DOMAINS, 4)  # nothing is in the way
 
 
-@pytest.mark.parametrize("mistake", [broken, a_link, no_domains, nothing_readable, an_unreadable_domain, nowhere])
-def test_a_failed_replacement_leaves_the_old_one_usable(
-    mistake: Callable[[Path], list[Path]], own: Path, data: Path, tmp_path: Path
-) -> None:
-    manifest = add("mine", [pack(own, tmp_path / "old.zip")])
-    known = snapshot(data)
-    with pytest.raises(InputError):
-        add("mine", mistake(tmp_path), replace=True)
-    assert snapshot(data) == known
-    assert check("mine") == (manifest, ())
-
-
 def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_path: Path) -> None:
     archive = pack(own, tmp_path / "own.zip")
     first = add("mine", [archive])
@@ -406,7 +324,7 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
     with pytest.raises(InputError, match=r"mine has been added before: `--replace`"):
         add("mine", [archive])
     assert snapshot(data) == known
-    for number in range(3):  # over and over: what was unpacked before is gone each time
+    for number in range(2):  # what was unpacked before is gone each time
         manifest = add("mine", [pack(plant(own, first=100 * number + 50), archive)], replace=True)
         assert manifest.fingerprint != first.fingerprint
         assert check("mine") == (manifest, ())
@@ -425,39 +343,13 @@ def test_a_damaged_manifest_can_be_replaced(own: Path) -> None:
     assert add("mine", [own], replace=True) == open_manifest("mine")
 
 
-NO_NAMES = [
-    "",
-    " ",
-    ".",
-    "..",
-    "../x",
-    "a/b",
-    "/tmp/x",
-    "blueprints",
-    "by-path",
-    "x" * 100,
-    "-x",
-    "ü",
-    "a b",
-    "x\n",
-]
-
-
-@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("name", ["", "..", "a/b", "/tmp/x", "blueprints", "by-path", "x" * 100, "-x", "ü", "x\n"])
 def test_names_that_are_not_allowed(name: str, own: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     for action in (lambda: add(name, [own]), lambda: remove(name)):
         with pytest.raises(InputError, match="cannot name a data set: expected pacs, vlcs,"):
             action()
     assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", ["x", "X.9_-", "x" * 64, "PACS", "2024"])
-def test_names_that_are(name: str, own: Path) -> None:
-    assert add(name, [own]).name == name
-    assert open_manifest(name).name == name
-    remove(name)
-    assert added() == []
 
 
 def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Path) -> None:
@@ -487,16 +379,6 @@ def test_a_list_of_duplicates_needs_a_public_data_set(own: Path, tmp_path: Path)
     (tmp_path / "twice.txt").write_text("day/cat/0.png\n")
     with pytest.raises(InputError, match=r"--duplicates .*twice.txt: expected the folder or archives of a public"):
         add("mine", [own], duplicates=tmp_path / "twice.txt")
-
-
-def test_a_folder_that_may_not_be_read(own: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def iterdir(self: Path) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(self))
-
-    monkeypatch.setattr(Path, "iterdir", iterdir)
-    with pytest.raises(InputError, match=r"cannot read the folder .*own: Permission denied"):
-        add("mine", [own])
-    assert not data.exists()
 
 
 def test_a_data_folder_that_cannot_be_written(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,14 +425,6 @@ def test_a_path_is_indexed_again_when_its_files_change(
     assert len(list(data.glob("by-path/*/*.jsonl"))) == 1
 
 
-def test_two_folders_of_one_name_are_two_data_sets(tmp_path: Path) -> None:
-    one, two = plant(tmp_path / "a" / "own"), plant(tmp_path / "b" / "own", first=40)
-    first, second = open_manifest(str(one)), open_manifest(str(two))
-    assert first.name == second.name == "own"
-    assert first.fingerprint != second.fingerprint
-    assert open_manifest(str(one)) == first
-
-
 def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> None:
     manifest = open_manifest(str(own))
     (kept,) = data.glob("by-path/*/*.jsonl")
@@ -594,12 +468,9 @@ def test_names_on_disk_that_are_no_utf8(tmp_path: Path, caplog: pytest.LogCaptur
     assert check("mine")[1] == ()
 
 
-@pytest.mark.parametrize("name", [b"caf\xe9", b"new\nline", b"\x1b[2J"])
-@pytest.mark.parametrize("level", ["domain", "class"])
-def test_names_of_domains_and_classes_that_cannot_be_shown(name: bytes, level: str, own: Path) -> None:
-    (own / "day" if level == "domain" else own / "day" / "cat").rename(
-        (own if level == "domain" else own / "day") / os.fsdecode(name)
-    )
+@pytest.mark.parametrize(("place", "name"), [("day", b"caf\xe9"), ("day/cat", b"\x1b[2J")])
+def test_names_of_domains_and_classes_that_cannot_be_shown(place: str, name: bytes, own: Path) -> None:
+    (own / place).rename((own / place).parent / os.fsdecode(name))
     with pytest.raises(InputError, match=r"names a domain or class in characters that cannot be shown") as caught:
         open_manifest(str(own))
     assert str(caught.value).isprintable()
@@ -658,23 +529,6 @@ def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
     ]
 
 
-def test_a_folder_that_is_gone(own: Path) -> None:
-    add("mine", [own])
-    shutil.rmtree(own)
-    _, changed = check("mine")
-    assert len(changed) == 12
-    assert {problem.reason for problem in changed} == {"no such file or directory"}
-
-
-def test_a_known_folder_that_can_no_longer_be_told(tmp_path: Path) -> None:
-    pacs = DATA_SETS["pacs"]
-    manifest = add("pacs", [plant(tmp_path / "PACS", pacs.domains, pacs.classes, images=1)])
-    plant(tmp_path / "PACS", ["art"], ["dog"], images=1)  # another spelling of art_painting
-    found, changed = check("pacs")
-    assert found == manifest
-    assert "found art and art_painting" in changed[0].reason
-
-
 def test_published_duplicates_are_not_new(tmp_path: Path) -> None:
     net = DATA_SETS["domainnet"]
     root = plant(tmp_path / "net", net.domains, net.classes[:1], images=2)
@@ -689,22 +543,17 @@ def test_published_duplicates_are_not_new(tmp_path: Path) -> None:
 # Forgetting
 
 
-def test_a_folder_outlives_what_was_known_of_it(own: Path, data: Path) -> None:
-    before = snapshot(own)
-    add("mine", [own])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_was_given_outlives_what_was_known_of_it(packed: bool, own: Path, data: Path, tmp_path: Path) -> None:
+    given = pack(own, tmp_path / "own.zip") if packed else own
+    before = snapshot(tmp_path)
+    add("mine", [given])
     remove("mine")
-    assert snapshot(own) == before
     assert snapshot(data) == {}
+    data.rmdir()
+    assert snapshot(tmp_path) == before
     with pytest.raises(InputError, match="no data set 'mine'"):
         remove("mine")
-
-
-def test_what_was_unpacked_goes_with_the_name(own: Path, data: Path, tmp_path: Path) -> None:
-    archive = pack(own, tmp_path / "own.zip")
-    add("mine", [archive])
-    remove("mine")
-    assert snapshot(data) == {}
-    assert archive.is_file()
 
 
 def test_a_data_set_kept_on_another_disk(own: Path, data: Path, tmp_path: Path) -> None:
@@ -766,15 +615,6 @@ def test_a_picture_of_two_classes_is_an_image_of_both_and_one_file(tmp_path: Pat
     assert [problem.path for problem in again.unreadable] == ["eccv_18_all_images_sm/38-0.jpg"]
 
 
-def test_a_copy_of_a_picture_of_two_classes_is_a_duplicate(tmp_path: Path) -> None:
-    root = camera_traps(tmp_path / "terra")
-    pictures = root / "eccv_18_all_images_sm"
-    shutil.copy(pictures / "38-0.jpg", pictures / "46-0.jpg")
-    (group,) = add("terraincognita", [root]).duplicates
-    assert group.across_domains
-    assert {image.path[-8:] for image in group.images} == {"38-0.jpg", "46-0.jpg"}
-
-
 def test_a_file_at_two_places_is_taken_once(tmp_path: Path) -> None:
     root = camera_traps(tmp_path / "terra")
     content = json.loads((root / "caltech_images_1.json").read_text())
@@ -795,9 +635,3 @@ def test_two_archives_as_terraincognita_is_published(data: Path, tmp_path: Path)
     with zipfile.ZipFile(parts[1], "w") as archive:
         archive.write(root / "caltech_images_1.json", "caltech_images_1.json")
     assert add("terraincognita", parts).fingerprint == add("terraincognita", [root], replace=True).fingerprint
-
-
-def test_a_packed_file_that_is_no_archive(tmp_path: Path) -> None:
-    (tmp_path / "notes.gz").write_bytes(gzip.compress(b"notes" * 1000))
-    with pytest.raises(InputError, match=r"notes.gz is not an archive"):
-        add("mine", [tmp_path / "notes.gz"])

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -94,26 +93,18 @@ def change(path: Path, line: int, values: dict[str, Any]) -> None:
         (1, {"format": 2}, "line 1: it has format 2, this version reads format 1"),
         (1, {"domains": ["art"]}, "line 8: expected a domain below 1 and a label below 3, found 1 and 0"),
         (1, {"domains": ["art", "art"]}, "line 1: its entry 'domains' is damaged"),
-        (1, {"classes": []}, "line 1: its entry 'classes' is damaged"),
-        (1, {"skipped": [["x"]]}, "line 1: its entry 'skipped' is damaged"),
         (1, {"keep_truncated": 1}, "line 1: its entry 'keep_truncated' is damaged"),
         (1, {"counts": {"art": 6, "photo": 7}}, "line 1: its counts are not those of the 12 images below"),
         (1, {"fingerprint": "0" * 64}, "line 1: its fingerprint is not that of the images"),
         (1, {"name": "yours"}, "line 1: its checksum is not that of the file"),
         (1, {"more": 1}, "line 1: expected the entries format, name"),
         (5, {"path": "../x.png"}, "line 5: expected a path inside the root, found ../x.png"),
-        (5, {"path": "a/../../x.png"}, "line 5: expected a path inside the root"),
         (5, {"path": "/etc/passwd"}, "line 5: expected a path inside the root, found /etc/passwd"),
-        (5, {"path": ""}, "line 5: expected a path inside the root"),
         (5, {"path": "a\0b"}, r"line 5: expected a path inside the root, found 'a\\x00b'"),
         (5, {"path": "art/cat/0.png"}, "line 5: art/cat/0.png is there twice"),
-        (5, {"domain": 2}, "line 5: expected a domain below 2"),
         (5, {"label": -1}, "line 5: expected a domain below 2 and a label below 3, found 0 and -1"),
         (5, {"label": True}, "line 5: expected a list of path, domain"),
-        (5, {"label": 1.0}, "line 5: expected a list of path, domain"),
-        (5, {"id": None}, "line 5: expected a list of path, domain"),
         (5, {"width": 0}, "line 5: expected a width"),
-        (5, {"digest": "F" * 64}, "line 5: expected a width"),
         (5, {"digest": "0" * 64}, "line 1: its fingerprint"),
         (5, {"width": 9}, "line 1: its checksum"),
     ],
@@ -132,8 +123,6 @@ def test_a_changed_value_is_refused_with_its_line(
         (b"", "it is empty"),
         (b"\n", "line 1: no JSON"),
         (b"{}\n", "line 1: expected the description of a data set"),
-        (b"[1]\n", "line 1: expected the description of a data set"),
-        (b"\xff\xfe\n", "line 1: no JSON"),
         (b"[" * 100_000 + b"\n", "line 1: no JSON"),
         (b'{"format": 1}', "line 1: it is cut short"),
     ],
@@ -151,11 +140,6 @@ def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
         written.write_bytes(data[:end])
         with pytest.raises(InputError, match=r"manifest\.jsonl"):
             read_manifest(written)
-
-
-def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
-        read_manifest(tmp_path / "missing.jsonl")
 
 
 # the first line alone
@@ -178,44 +162,3 @@ def test_a_summary_reads_no_more_than_the_first_line(written: Path) -> None:
         tracemalloc.stop()
     with pytest.raises(InputError, match="line 2: no JSON"):
         read_manifest(written)
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        ({"format": 2}, "it has format 2, this version reads format 1"),
-        ({"domains": ["art", "art"]}, "its entry 'domains' is damaged"),
-        ({"classes": []}, "its entry 'classes' is damaged"),
-        ({"unreadable": [["x"]]}, "its entry 'unreadable' is damaged"),
-        ({"root": None}, "its entry 'root' is damaged"),
-        ({"fingerprint": "0" * 63}, "its entry 'fingerprint' is damaged"),
-        ({"more": 1}, "expected the entries format, name"),
-        ({"counts": {"art": 6, "photo": True}}, "its entry 'counts' is damaged"),
-        ({"counts": {"art": 12}}, "its counts are not those of its domains"),
-        ({"counts": {"art": 6, "sketch": 6}}, "its counts are not those of its domains"),
-        ({"counts": {"art": 13, "photo": -1}}, "its counts are not those of its domains"),
-    ],
-)
-def test_a_first_line_that_is_damaged_gives_no_summary(values: dict[str, Any], what: str, written: Path) -> None:
-    change(written, 1, values)
-    with pytest.raises(InputError, match=rf"manifest.jsonl, line 1: {what}.*; index the data set again"):
-        read_summary(written)
-
-
-def test_a_first_line_that_is_cut_short_gives_no_summary(written: Path) -> None:
-    first = written.read_bytes().split(b"\n")[0]
-    for end in (0, 1, 100, len(first)):
-        written.write_bytes(first[:end])
-        with pytest.raises(InputError, match=r"manifest\.jsonl: it is empty|line 1: it is cut short"):
-            read_summary(written)
-
-
-def test_what_is_no_file_gives_no_summary(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    for name, what in {
-        "missing.jsonl": "no such file",
-        ".": "it is a folder",
-        "pipe.jsonl": "not a regular",
-    }.items():
-        with pytest.raises(InputError, match=what):
-            read_summary(tmp_path / name)

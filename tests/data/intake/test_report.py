@@ -38,14 +38,6 @@ def _row(row: object) -> tuple[object, ...]:
     return tuple(vars(row).values())
 
 
-@pytest.mark.parametrize("name", ["pacs", "vlcs", "terraincognita"])
-def test_published_counts_are_nothing_to_speak_of(name: str) -> None:
-    known = DATA_SETS[name]
-    report = describe_data(counted(name, known.expected[0].counts))
-    assert report.differences == ()
-    assert [row.published for row in report.domains] == [row.images for row in report.domains]
-
-
 def test_every_domain_that_differs_is_named() -> None:
     report = describe_data(counted("pacs", (2048, 2343, 1671, 1)))
     assert report.differences == (
@@ -54,22 +46,6 @@ def test_every_domain_that_differs_is_named() -> None:
         "sketch: 1 images found, 3,929 expected",
         "6,063 images in all, 9,991 published",
     )
-
-
-def test_terraincognita_as_it_can_be_downloaded() -> None:
-    (difference,) = describe_data(counted("terraincognita", (4741, 9736, 3970, 5883))).differences
-    assert difference == "this is TerraIncognita as downloaded today, 24,330 images; the papers used 24,788"
-
-
-def test_domains_that_a_known_data_set_does_not_have() -> None:
-    report = describe_data(manifest(image("a"), image("b", 1), name="pacs"))
-    assert report.differences[:2] == ("day is no domain of PACS", "night is no domain of PACS")
-    assert [row.published for row in report.domains] == [None, None]
-
-
-def test_unreadable_files_are_named_with_the_reason() -> None:
-    found = replace(manifest(image("a")), unreadable=(Problem("b.png", "it is empty"),))
-    assert describe_data(found).remarks == ("1 file unreadable and left out: b.png (it is empty)",)
 
 
 def test_of_many_files_some_are_named_and_all_are_counted() -> None:
@@ -114,11 +90,6 @@ def test_duplicates_by_how_much_they_matter() -> None:
 def test_a_file_of_two_classes_is_no_duplicate() -> None:
     found = manifest(image("day/1", 0, 0), image("day/1", 0, 1), image("night/1", 1))
     assert describe_data(found).remarks == ("1 file of several classes, an image of each: day/1 (cat, owl)",)
-
-
-def test_a_copy_of_a_file_of_two_classes_is_named_once() -> None:
-    found = manifest(image("day/1", 0, 0, "x"), image("day/1", 0, 1, "x"), image("day/2", 0, 1, "x"))
-    assert "1 image in two classes of a domain: day/1 = day/2" in describe_data(found).remarks
 
 
 @pytest.mark.parametrize("name", ["new\nline.png", "\x1b[2J.png", "\udcff.png"])

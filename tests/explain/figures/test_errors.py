@@ -52,7 +52,7 @@ def test_every_format(ending: str, tmp_path: Path) -> None:
     assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
 
 
-@pytest.mark.parametrize(("width", "count"), [("column", 1), ("page", 1), ("page", 2)])
+@pytest.mark.parametrize(("width", "count"), [("column", 1), ("page", 2)])
 def test_what_is_written(width: str, count: int, tmp_path: Path, drawn: list[Any]) -> None:
     errors_figure(tmp_path / "one.svg", [block()] * count, domain="sketch", width=width)
     words = words_of(tmp_path / "one.svg")
@@ -88,20 +88,6 @@ def test_a_primitive_says_what_it_coincides_with(tmp_path: Path) -> None:
     words = words_of(tmp_path / "one.svg")
     assert words.count("with p2, 4") == 2
     assert words.count("with p0, 2") == 2
-
-
-def test_many_in_one_place_are_counted(tmp_path: Path) -> None:
-    many = ErrorBlock(
-        name="glider",
-        right=ImageGroup(images=(judged("glider", torch.zeros(6, dtype=torch.long), 1.0),), count=1, collapse=1.0),
-        wrong=ImageGroup(images=(judged("wader", APART, 0.0),), count=1, collapse=0.0),
-        primitives=(0,),
-    )
-    errors_figure(tmp_path / "one.svg", [many], domain="sketch")
-    words = words_of(tmp_path / "one.svg")
-    assert "5" in words
-    assert "with p1, 2, 3, 4" in words
-    assert "5 at 1 place" in words
 
 
 def test_hostile_names(tmp_path: Path, drawn: list[Any]) -> None:

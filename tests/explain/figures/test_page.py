@@ -130,12 +130,6 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_there_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "one.png").write_text("old")
-    draw(tmp_path / "one.png")
-    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -146,8 +140,3 @@ def test_what_was_there_is_replaced(tmp_path: Path) -> None:
 def test_where_no_figure_can_be(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         check_place(tmp_path / name)
-
-
-def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot write .*missing/one\.png: No such file or directory"):
-        draw(tmp_path / "missing" / "one.png")

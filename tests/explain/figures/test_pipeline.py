@@ -78,13 +78,6 @@ def test_primitives_are_marked_at_their_places(tmp_path: Path, drawn: list[Any])
     assert len(places.patches) == len(CORNERS)
 
 
-@pytest.mark.parametrize(("truth", "said"), [(None, "one, "), ("one", "one (right), "), ("two", "one (wrong), ")])
-def test_right_and_wrong(truth: str | None, said: str, tmp_path: Path) -> None:
-    seen = read_pipeline(placed_model(peaks(CORNERS)), IMAGE, "an image", truth)
-    pipeline_figure(tmp_path / "one.svg", seen)
-    assert any(word.startswith(f"{said}probability") for word in words_of(tmp_path / "one.svg"))
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_names(width: str, tmp_path: Path, drawn: list[Any]) -> None:
     classes = ("$x_$", "b" * 200, "<&>", "with\nbreak")

@@ -90,16 +90,6 @@ def test_hostile_names(tmp_path: Path, drawn: list[Any]) -> None:
     draw(tmp_path / "two.png", *HOSTILE[4:])
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_long_names_of_domains(width: str, tmp_path: Path, drawn: list[Any]) -> None:
-    names = ("art_painting", "location_100", "an even longer name of a domain")
-    primitives_figure(tmp_path / "one.svg", blocks("a", "b", "c"), names, (0,), unseen=names[0], width=width)
-    words = words_of(tmp_path / "one.svg")
-    assert "never seen" in words
-    assert "art_painting" in words or {"art_", "painting"} <= set(words)
-    assert_all_text_inside(drawn[0])
-
-
 def test_all_primitives_fit_on_a_page_and_few_into_a_column(tmp_path: Path) -> None:
     draw(tmp_path / "one.png", "bird", primitives=tuple(range(6)), width="column")
     many = tuple([0] * 16)

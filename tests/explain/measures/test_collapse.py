@@ -73,12 +73,6 @@ def test_what_is_together_coincides(centre: Tensor, coinciding: list[int], place
     assert found.collapse.tolist() == pytest.approx([share])
 
 
-def test_images_are_looked_at_one_by_one() -> None:
-    found = find_coinciding(located(torch.stack([APART, PAIR, ONE])))
-    assert found.places.tolist() == [5, 4, 1]
-    assert found.collapse.tolist() == pytest.approx([0, 0.25, 1])
-
-
 def test_only_present_primitives_count() -> None:
     presence = torch.ones(1, 5)
     presence[0, 1] = 0.49  # the other one of the pair
@@ -86,13 +80,6 @@ def test_only_present_primitives_count() -> None:
     assert found.places.tolist() == [4]
     assert found.collapse.tolist() == [0]
     assert not found.coinciding.any()
-
-
-def test_a_link_does_not_go_through_what_is_absent() -> None:
-    presence = torch.ones(1, 5)
-    presence[0, 1:3] = 0.0  # the middle of the chain
-    found = find_coinciding(located(CHAIN[None], presence))
-    assert found.places.tolist() == [3]
 
 
 @pytest.mark.parametrize("present", [0, 1])

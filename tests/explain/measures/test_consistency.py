@@ -117,13 +117,6 @@ def test_primitives_count_as_much_as_they_are_used() -> None:
     assert found.primitives[0].weight == 0
 
 
-def test_opposite_profiles() -> None:
-    found = consistency(domain(PRESENCE, PLACE), domain(1 - PRESENCE, -PLACE), EVENLY)
-    assert found.presence < -0.99
-    assert found.place < -0.9
-    assert found.recognised == 0
-
-
 def test_only_shared_classes_count() -> None:
     """The other domain has no image of the last two classes."""
     other = domain(PRESENCE, PLACE, name="sketch", classes=CLASSES - 2)
@@ -140,10 +133,3 @@ def test_no_shared_class_is_an_error() -> None:
     fields |= {name: getattr(other, name)[kept] for name in ("presence", "extent", "heat_at_centre")}
     with pytest.raises(InputError, match="photo and sketch have no class in common"):
         consistency(one, SubsetPrimitives(domain="sketch", cells=(9, 9), **fields), EVENLY)
-
-
-def test_as_data() -> None:
-    found = consistency(domain(PRESENCE, PLACE), domain(PRESENCE, PLACE), EVENLY).to_dict()
-    assert found["domains"] == ["photo", "photo"]
-    assert len(found["primitives"]) == K
-    assert set(found["primitives"][0]) == {"primitive", "weight", "presence", "place", "recognised"}

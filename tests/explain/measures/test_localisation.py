@@ -15,7 +15,6 @@ from parse_dg.data.domain import Domain
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.errors import InputError
 from parse_dg.explain.explanation import read_images
 from parse_dg.explain.measures.localisation import (
     Localisation,
@@ -124,12 +123,6 @@ def test_places_are_compared_image_by_image(subset: Subset, centres: np.ndarray)
     assert all(place.share == 1 and place.distance == 0 for place in places)
 
 
-def test_each_primitive_is_given_its_own_part(subset: Subset, centres: np.ndarray) -> None:
-    order = [4, 0, 5, 5]
-    places = primitive_places(model_at(centres[:, order]), subset, centres, PARTS)
-    assert [place.part for place in places] == [PARTS[part] for part in order]
-
-
 def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres: np.ndarray) -> None:
     shift = np.zeros_like(centres)
     shift[: COUNT // 2 + 1, :, 0] = 0.03  # most are a little off to the right, the others a little more, down
@@ -157,13 +150,6 @@ def test_a_primitive_that_stays_put_follows_no_part(subset: Subset, centres: np.
         assert place.part == PARTS[commonest]
         assert place.share == (nearest == commonest).mean() < 0.9
         assert place.distance == pytest.approx(float(np.median(distance[:, commonest])))
-
-
-def test_the_presence_is_the_mean(subset: Subset, centres: np.ndarray) -> None:
-    presence = np.zeros((COUNT, len(PARTS)))
-    presence[: COUNT // 4] = 0.8
-    places = primitive_places(model_at(centres, presence), subset, centres, PARTS)
-    assert [place.presence for place in places] == pytest.approx([0.2] * len(PARTS))
 
 
 def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
@@ -204,12 +190,6 @@ def test_images_are_read_once_in_their_order(parse_run: Path, tiny: Tiny) -> Non
         assert float(found.probability[row]) == pytest.approx(float(reading.logits.softmax(0).max()), abs=1e-5)
     assert found.right.tolist() == (found.predicted == found.labels).tolist()
     assert found.descriptors.heatmap.shape == (*found.presence.shape, 0, 0)
-
-
-def test_no_images_are_an_error(parse_run: Path, tiny: Tiny) -> None:
-    domain = open_benchmark(tiny().data).domain("photo")
-    with pytest.raises(InputError, match="no image of domain 'photo' was given"):
-        locate(load_model(parse_run), Subset(domain, np.array([], dtype=np.int64)))
 
 
 def measured(centres: np.ndarray, places: np.ndarray, subset: Subset, followed: dict[int, str]) -> Localisation:

@@ -137,16 +137,6 @@ def test_none_of_the_images_was_trained_on(parse_run: Path) -> None:
     assert trained.isdisjoint(looked_at)
 
 
-def test_true_centres_are_those_of_the_images(parse_run: Path) -> None:
-    run = open_run(parse_run, device_name="cpu")
-    subset = run.subsets[0]
-    centres = run.true_centres(subset)
-    assert centres is not None
-    everything = run.true_centres(Subset(subset.domain, np.arange(40)))
-    assert everything is not None
-    assert np.array_equal(centres, everything[subset.indices])
-
-
 def test_a_domain_for_validation_is_a_source_too(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(training__steps=1, split__validation_domain="paint", protocol__selection="leave-one-domain-out")
     execute(config, tmp_path / "run", quiet)
@@ -208,23 +198,6 @@ def _parts_may_be_marked_in_own_images(folder: Path) -> None:
         assert len(parts.places) == len(subset.indices)
         for n, (x, _) in zip(subset.indices, parts.places[:, 0].tolist(), strict=True):
             assert subset.domain.ids[n] == f"{subset.domain.name}/{photographs[int(x)]}"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"within": 0.0}, "--within must be a positive number of cells"),
-        ({"swaps": 0}, "--swaps must be at least 1"),
-    ],
-)
-def test_settings_that_mean_nothing(options: dict[str, Any], message: str, parse_run: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        measure_run(parse_run, device_name="cpu", **options)
-
-
-def test_only_parse_has_primitives(erm_run: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        measure_run(erm_run, device_name="cpu")
 
 
 def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> None:

@@ -41,14 +41,6 @@ def test_the_start_is_drawn_again(tiny: Tiny, tmp_path: Path) -> None:
     assert found.first_five == pytest.approx(float(end.weights.sort(descending=True).values[:, :5].sum() / 8))
 
 
-def test_what_does_not_learn_selects_nothing(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(training__steps=1, **FEW, optimizer__composition_rate=1e-12)
-    execute(config, tmp_path / "run", quiet)
-    found = measure_run(tmp_path / "run", device_name="cpu", swaps=1).selected
-    assert found.after_start == 0
-    assert found.relations == found.relations_at_start
-
-
 def test_the_start_needs_no_weights_file(tiny: Tiny, tmp_path: Path) -> None:
     """A backbone's weights change no draw, and are not read again."""
     drawn = build_start(tiny(), 8, 3)

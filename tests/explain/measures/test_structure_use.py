@@ -11,7 +11,6 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.errors import InputError
 from parse_dg.explain.explanation import name_applications
 from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
 from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
@@ -117,20 +116,6 @@ def test_presence_is_not_swapped() -> None:
     centre = torch.zeros(COUNT, K, 2)  # every relation holds by a half
     found = structure_use(model, images(LABELS, centre, presence), generator())
     assert found.swapped == 1
-
-
-def test_the_same_generator_gives_the_same_numbers() -> None:
-    model = model_of({"above(p0, p1)": 1.0}, {"above(p1, p0)": 1.0})
-    located = images(LABELS, random_places(), torch.full((COUNT, K), 0.9))
-    assert structure_use(model, located, generator(3)) == structure_use(model, located, generator(3))
-    assert structure_use(model, located, generator(3), 1).swapped_deviation == 0
-    assert structure_use(model, located, generator(3)).to_dict()["swaps"] == 5
-
-
-def test_at_least_one_swap() -> None:
-    model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
-    with pytest.raises(InputError, match="swaps"):
-        structure_use(model, images(LABELS, random_places(), torch.ones(COUNT, K)), generator(), 0)
 
 
 def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

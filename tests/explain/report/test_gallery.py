@@ -21,12 +21,6 @@ def test_the_most_confident_of_every_class_come_first() -> None:
     assert chosen.tolist() == [0, 10, 20, 30, 1, 11, 21, 31]
 
 
-def test_within_a_turn_the_most_confident_class_comes_first() -> None:
-    probability = PROBABILITY.copy()
-    probability[20] = 0.99
-    assert choose(LABELS, probability, ALL, 1, "confident").tolist() == [20]
-
-
 def test_a_spread_reaches_from_the_most_to_the_least_confident() -> None:
     chosen = choose(LABELS, PROBABILITY, ALL, 12, "spread")
     for label in range(4):

@@ -192,7 +192,7 @@ def test_a_result_that_no_longer_holds_is_said(copy: Path) -> None:
     assert note.startswith(f"The run recorded {result['target']['correct']} of 40 images")
 
 
-@pytest.mark.parametrize("text", ["{", "[]\n", '{"step": 2}\n', ""])
+@pytest.mark.parametrize("text", ["{", '{"step": 2}\n'])
 def test_a_damaged_course_is_left_out(copy: Path, text: str) -> None:
     (copy / "metrics.jsonl").write_text(text)
     (copy / "environment.json").unlink()

@@ -99,11 +99,6 @@ def test_map_sizes(options: dict[str, object], size: int, shape: tuple[int, ...]
     assert features.max() > 0
 
 
-def test_last_stride_changes_no_parameter() -> None:
-    for name in ("small", "resnet18"):
-        assert same(build(name=name, seed=2), build(name=name, seed=2, last_stride=1))
-
-
 def test_start_comes_from_the_generator_alone() -> None:
     before = torch.get_rng_state()
     first, again, other = build(seed=3), build(seed=3), build(seed=4)
@@ -114,16 +109,6 @@ def test_start_comes_from_the_generator_alone() -> None:
         torch.manual_seed(5)
         globally = build_backbone(BackboneConfig(), OFF)
     assert same(globally, build(seed=5))
-
-
-def test_start_is_kaiming_fan_out() -> None:
-    backbone = build(name="resnet18")
-    for name in ("conv1", "layer2.0.conv1", "layer4.0.downsample.0"):
-        weight = backbone.get_submodule(name).weight
-        fan_out = weight.shape[0] * weight.shape[2] * weight.shape[3]
-        assert weight.std().item() == pytest.approx((2 / fan_out) ** 0.5, rel=0.05)
-    norms = [module for module in backbone.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert all((norm.weight == 1).all() and (norm.bias == 0).all() for norm in norms)
 
 
 def test_features_are_five_taps_that_end_in_the_map() -> None:
@@ -187,12 +172,6 @@ def test_frozen_statistics_stay_and_affine_trains() -> None:
         assert backbone.bn1.weight.grad is not None
         assert backbone.bn1.weight.grad.abs().sum() > 0
         assert backbone.eval().train().bn1.training is not frozen
-
-
-def test_frozen_statistics_inside_a_larger_network() -> None:
-    whole = nn.Sequential(build(freeze_batchnorm=True), nn.BatchNorm2d(64)).train()
-    assert not whole[0].bn1.training
-    assert whole[1].training
 
 
 # --- configuration --------------------------------------------------------------------------------

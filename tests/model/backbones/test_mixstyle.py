@@ -76,11 +76,6 @@ def test_half_precision_uses_float32_statistics() -> None:
         assert mix_styles(x.float(), partners, lam).dtype == torch.float32
 
 
-def test_constant_channels_stay_finite() -> None:
-    out = mix_styles(torch.zeros(2, 1, 3, 3), torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
-    assert torch.equal(out, torch.zeros(2, 1, 3, 3))
-
-
 def test_one_position_has_no_style() -> None:
     with pytest.raises(InputError, match="two positions or more, found 1x1"):
         mix_styles(torch.zeros(2, 1, 1, 1), torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
@@ -101,13 +96,6 @@ def test_beta_moments(alpha: float) -> None:
     assert abs(centred.mean()) < 5 * math.sqrt(second / n)
     assert abs(centred.square().mean() - second) < 5 * math.sqrt((fourth - second**2) / n) + 1e-9
     assert abs(centred.pow(4).mean() - fourth) < 5 * math.sqrt(1 / 256 / n)
-
-
-def test_beta_distribution_function() -> None:
-    lam = draw_beta(0.5, 100_000, seeded(4)).double()  # the arcsine law, whose distribution is known in full
-    grid = torch.linspace(0.001, 0.999, 99, dtype=torch.float64)
-    found = (lam[None] <= grid[:, None]).double().mean(dim=1)
-    assert (found - 2 / math.pi * grid.sqrt().arcsin()).abs().max() < 2 / math.sqrt(len(lam))
 
 
 @pytest.mark.parametrize("size", [1, 2, 6, 7])
@@ -147,12 +135,6 @@ def test_draws_in_the_documented_order() -> None:
     partners = draw_partners("crossdomain", 6, generator)
     module = MixStyle(MixStyleConfig(probability=1.0, mode="crossdomain"))
     assert torch.equal(module(x, seeded(7)), mix_styles(x, partners, lam))
-
-
-def test_mixes_about_as_often_as_asked() -> None:
-    x, module, generator = batch(2, 1, 2, 2), MixStyle(MixStyleConfig(probability=0.25)), seeded(8)
-    mixed = sum(module(x, generator) is not x for _ in range(1000))
-    assert 200 < mixed < 300
 
 
 def test_training_needs_a_generator() -> None:

@@ -184,6 +184,7 @@ def test_what_does_not_end_is_killed(fake: Fake, job: Job) -> None:
     assert is_gone(pid)
 
 
+@pytest.mark.slow
 def test_processes_save_and_end_when_the_launcher_is_killed(fake: Fake, job: Job, tmp_path: Path) -> None:
     fake(SAVES)  # writes the module
     (tmp_path / "config.json").write_text(json.dumps(to_dict(job.config)))

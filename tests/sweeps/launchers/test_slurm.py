@@ -90,6 +90,7 @@ def test_nothing_is_asked_for_that_was_not_wanted(tiny: Tiny, tmp_path: Path) ->
     assert "--track" not in (submit.parent / "array-1.sh").read_text()
 
 
+@pytest.mark.slow
 def test_elements_are_runs_whatever_their_folder_is_called(tiny: Tiny, erm_run: Path, tmp_path: Path) -> None:
     out = tmp_path / ODD
     jobs = [Job(tiny("erm"), out / "erm" / "new\nline"), Job(tiny("dann"), out / "dann")]
@@ -115,6 +116,7 @@ def test_only_what_is_missing_is_handed_in(tiny: Tiny, erm_run: Path, tmp_path: 
         write_slurm([Job(tiny("erm", seed=1), erm_run)], tmp_path)
 
 
+@pytest.mark.slow
 def test_what_failed_is_said_by_the_exit_code(tiny: Tiny, tmp_path: Path) -> None:
     job = Job(tiny("erm", data__target="nowhere"), tmp_path / "run")
     code, output = finish(element(write_slurm([job], tmp_path).parent / "array-1.sh", 0))
@@ -122,6 +124,7 @@ def test_what_failed_is_said_by_the_exit_code(tiny: Tiny, tmp_path: Path) -> Non
     assert "parse-dg: " in output
 
 
+@pytest.mark.slow
 def test_a_run_that_is_busy_is_tried_again(tiny: Tiny, tmp_path: Path, faked: Faked) -> None:
     job = Job(tiny("erm"), tmp_path / "run")
     script = write_slurm([job], tmp_path, gpus_per_run=0).parent / "array-1.sh"
@@ -138,6 +141,7 @@ def test_a_run_that_is_busy_is_tried_again(tiny: Tiny, tmp_path: Path, faked: Fa
     assert slept.read_text().split()[0] == "60"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_out_of_time_saves_and_queues_again(tiny: Tiny, tmp_path: Path, faked: Faked) -> None:
     job = Job(tiny("erm", training__steps=100_000), tmp_path / "run")
     script = write_slurm([job], tmp_path, gpus_per_run=0).parent / "array-1.sh"
