@@ -1,7 +1,7 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Model:
     """A trained classifier in evaluation mode, and what it was built from."""
 
     spec: ModelSpec
-    algorithm: Algorithm
+    algorithm: Algorithm = field(repr=False)
 
     @property
     def compact(self) -> bool:
