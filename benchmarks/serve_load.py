@@ -190,7 +190,7 @@ def measure(path: Path, run: Path, clients: int, seconds: float, images: int = I
         for file, data in zip(files, encoded, strict=True):
             file.write_bytes(data)
         pixels = np.stack([decode(file, predictor.image_size) for file in files])
-        classes = [found.class_name for found in predictor.predict(pixels)]
+        classes = [found.predicted for found in predictor.predict(pixels)]
 
         def ask(clients: int, seconds: float) -> Load:
             return asyncio.run(put_under_load(port, encoded, classes, clients, seconds))

@@ -13,7 +13,7 @@ from parse_dg.config import change
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from parse_dg.algorithms import ALGORITHMS, Algorithm
+    from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, register_algorithm
     from parse_dg.data.benchmarks import DataConfig, open_benchmark
     from parse_dg.data.domain import Benchmark, Domain
     from parse_dg.deploy.compaction import compact
@@ -32,6 +32,7 @@ __all__ = [
     "PROTOCOLS",
     "RECIPES",
     "Algorithm",
+    "AlgorithmConfig",
     "Benchmark",
     "DataConfig",
     "Domain",
@@ -54,10 +55,11 @@ __all__ = [
     "load_model",
     "open_benchmark",
     "read_image",
+    "register_algorithm",
 ]
 
 _NAMES = {
-    "algorithms": ("ALGORITHMS", "Algorithm"),
+    "algorithms": ("ALGORITHMS", "Algorithm", "AlgorithmConfig", "register_algorithm"),
     "data.benchmarks": ("DataConfig", "open_benchmark"),
     "data.domain": ("Benchmark", "Domain"),
     "deploy.compaction": ("compact",),

@@ -41,9 +41,9 @@ def in_text(each: "Description") -> str:
     """A description, a line for each thing that is known."""
     where = [] if each.domain is None else [f"{each.domain}, image {each.index}"]
     where += [] if each.file is None else [each.file]
-    rows = [] if each.true_class is None else [("true class", each.true_class)]
-    rows.append(("predicted class", each.predicted_class))
-    generated = "generated" if each.argued_class == each.predicted_class else f"generated, for {each.argued_class}"
+    rows = [] if each.truth is None else [("true class", each.truth)]
+    rows.append(("predicted class", each.predicted))
+    generated = "generated" if each.argued == each.predicted else f"generated, for {each.argued}"
     rows.append((generated, each.sentence or "(no word)"))
     rows += [("caption of the data set", caption) for caption in each.captions]
     lines = [f"  {name}: {printable(text)}" for name, text in rows]

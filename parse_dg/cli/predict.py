@@ -127,7 +127,7 @@ def _explained(
     from parse_dg.explain.explanation import explain
     from parse_dg.explain.figures.explanation import explanation_figure
 
-    explanation = explain(model, image.pixels, prediction.class_name)
+    explanation = explain(model, image.pixels, prediction.predicted)
     picture = None
     if options.pictures:
         stem = re.sub(r"[^\w.-]+", "_", Path(str(image.file)).stem, flags=re.ASCII)[:80]

@@ -44,6 +44,8 @@ def info(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.algorithms import ALGORITHMS
     from parse_dg.data.public.catalogue import DATA_SETS
     from parse_dg.files import cache_folder, data_folder
+    from parse_dg.plugins import installed_plugins
+    from parse_dg.registry import Registry
     from parse_dg.runs.outcome import device_name, environment
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES
@@ -58,7 +60,14 @@ def info(options: argparse.Namespace, console: "Console") -> None:
     table.add_row("data", f"{data_folder()} (set PARSE_DG_DATA to move it)")
     table.add_row("data sets", f"blueprints; {', '.join(DATA_SETS)}: see `parse-dg data list`")
     for name, method in ALGORITHMS.items():
-        table.add_row(f"algorithm {name}", method.summary)
+        if ALGORITHMS.origin(name) is None:
+            table.add_row(f"algorithm {name}", method.summary)
+    for kind, registry in Registry.kinds.items():
+        for name in registry:
+            if registry.origin(name) is not None:
+                table.add_row(f"{kind} {name}", f"of the plug-in {registry.origin(name)}")
+    for name, plugin in installed_plugins().items():
+        table.add_row(f"plug-in {name}", f"{plugin.value}: pass --plugin {name} to use it")
     for name, recipe in RECIPES.items():
         table.add_row(f"recipe {name}", (recipe.__doc__ or "").strip().splitlines()[0])
     for name, protocol in PROTOCOLS.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parse_dg.cli.options import Commands
-from parse_dg.config import change, from_dict, require
+from parse_dg.config import change, require
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def configure(options: argparse.Namespace) -> "RunConfig":
 
 def read_configuration(source: str) -> "RunConfig":
     """The configuration in a file, or in standard input for `-`, exactly as it is there."""
-    from parse_dg.runs.config import RunConfig
+    from parse_dg.runs.folder import parse_config
 
     name = "standard input" if source == "-" else source
     try:
@@ -97,10 +97,7 @@ def read_configuration(source: str) -> "RunConfig":
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not valid JSON: {error}") from error
-    try:
-        return from_dict(RunConfig, data)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+    return parse_config(data, name)
 
 
 def _require_alone(options: argparse.Namespace) -> None:

@@ -179,7 +179,7 @@ class Reading:
 
 def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -> Explanation:
     """Explain the score of class `of` (default: the predicted one) on one image: a path, a Pillow image, an array
-    H × W × 3 or a tensor 3 × H × W of uint8, of any size.
+    H × W × 3 or a tensor 3 × H × W, uint8 or floats in [0, 1], of any size.
     """
     return read_image(model, image).explain(of)
 

@@ -48,7 +48,7 @@ def parse_case(
         "image": data_uri(pixels),
         "truth": truth,
         "predicted": reading.predicted,
-        "classes": [
+        "top": [
             {"name": reading.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
             for c in ranked
             if c in named
@@ -68,8 +68,8 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
         "title": title,
         "image": data_uri(pixels),
         "truth": truth,
-        "predicted": prediction.class_name,
-        "classes": [
+        "predicted": prediction.predicted,
+        "top": [
             {"name": name, "probability": _short(probability), "score": None}
             for name, probability in prediction.top
         ],

@@ -209,5 +209,5 @@ class Predicate:
         return [(kind, *(primitives[place] for place in places)) for kind, *places in self.marks]
 
 
-PREDICATES: Registry[Predicate] = Registry("predicate")
+PREDICATES: Registry[Predicate] = Registry("predicate", "algorithm.vocabulary.predicates")
 """Every predicate by name: the paper's (paper_predicates.py), then what was registered."""

@@ -33,10 +33,10 @@ class Description:
     """Its domain, where it is of the run's benchmark."""
     index: int | None = None
     """Its position in the domain."""
-    true_class: str | None = None
+    truth: str | None = None
     """None: not known."""
-    predicted_class: str
-    argued_class: str
+    predicted: str
+    argued: str
     """The class that the sentence argues for: the predicted one, unless another was asked for."""
     sentence: str
     """What the model writes."""
@@ -111,9 +111,7 @@ class _Writer:
         labels = predicted if self.argued is None else torch.full_like(predicted, self.argued)
         sentences = self.algorithm.sentences(prepared, labels)
         for one, other, sentence in zip(predicted.tolist(), labels.tolist(), sentences, strict=True):
-            yield Description(
-                predicted_class=self.classes[one], argued_class=self.classes[other], sentence=sentence
-            )
+            yield Description(predicted=self.classes[one], argued=self.classes[other], sentence=sentence)
 
 
 def _images(folder: Path, config: RunConfig, domain: str | None) -> Subset:
@@ -133,7 +131,7 @@ def _with_known(words: Description, subset: Subset, index: int, classes: Sequenc
         file=str(domain.files.root / domain.files.paths[index]) if domain.files else None,
         domain=domain.name,
         index=index,
-        true_class=classes[int(domain.labels[index])],
+        truth=classes[int(domain.labels[index])],
         captions=domain.captions[index] if domain.captions else (),
     )
 

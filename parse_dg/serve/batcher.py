@@ -16,7 +16,7 @@ import torch
 from jaxtyping import UInt8
 
 from parse_dg.deploy.image_batches import LoadedImage
-from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.deploy.predictor import ClassProbability, Prediction, Predictor
 from parse_dg.explain.explanation import Reading, read_images
 
 SquarePixels = UInt8[np.ndarray, "S S 3"]
@@ -121,10 +121,12 @@ def predict_pixels(
     return read_images(predictor.model, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
 
 
-def ranked(found: ModelAnswer) -> list[tuple[str, float]]:
+def ranked(found: ModelAnswer) -> list[ClassProbability]:
     """Every class with its probability, the most probable first; of equal ones the first, as argmax has it."""
     if isinstance(found, Prediction):
         return [*found.top]
     logits = found.logits.float()
     shares = logits.softmax(0).tolist()
-    return [(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()]
+    return [
+        ClassProbability(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()
+    ]

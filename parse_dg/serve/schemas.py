@@ -72,7 +72,7 @@ class PredictionData(ResponseModel):
 
     predicted: str = Field(description="the most probable class", examples=["house"])
     probability: float = Field(ge=0, le=1, description="of the predicted class", examples=[0.93])
-    classes: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
+    top: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
     probability_is: str = Field(examples=["softmax of the model's logits over all 8 classes"])
     model: str = Field(description="the model's file, below its run's name", examples=["seed0/model.safetensors"])
     method: str = Field(description="how it was trained", examples=["parse"])
@@ -127,7 +127,7 @@ class CaseData(ResponseModel):
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
-    classes: list[CaseClass]
+    top: list[CaseClass]
     explanations: dict[str, CaseExplanation] = Field(description="by class; empty unless the method is parse")
     places: list[PlaceData]
     heatmaps: HeatMaps | None

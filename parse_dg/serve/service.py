@@ -79,9 +79,9 @@ class Service:
             assert isinstance(asked.found, Reading)
             explanation = await self._in_thread(explanation_data, asked.found, of)
         return {
-            "predicted": classes[0][0],
-            "probability": classes[0][1],
-            "classes": [{"name": name, "probability": share} for name, share in classes[:top]],
+            "predicted": classes[0].name,
+            "probability": classes[0].probability,
+            "top": [each._asdict() for each in classes[:top]],
             "probability_is": f"softmax of the model's logits over all {plural(len(classes), 'class')}",
             "model": self.name,
             "method": self.method,

@@ -65,7 +65,7 @@ def hand_made(relations: list[dict[str, Any]], name: str = "cat") -> dict[str, A
         "image": data_uri(np.full((SIDE, SIDE, 3), 200, np.uint8)),
         "truth": None,
         "predicted": name,
-        "classes": [{"name": name, "probability": 1.0, "score": 0.2}],
+        "top": [{"name": name, "probability": 1.0, "score": 0.2}],
         "explanations": {name: {"score": 0.2, "relations": relations, "rest": {"count": 0, "contribution": 0.0}}},
         "places": [
             {"primitive": k, "x": x, "y": y, "width": 0.2, "height": 0.1, "presence": 0.9}
@@ -347,7 +347,7 @@ def test_heat_lies_where_the_map_is_hot_with_corners_aligned(page: Any, gathered
 def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path: Path, name: str) -> None:
     case = hand_made([relation("near", 0, 1, words=HOSTILE)], name)
     other = {"name": "2", "probability": 0.0, "score": 0.1}
-    case = {**case, "truth": "2", "classes": [*case["classes"], other]}
+    case = {**case, "truth": "2", "top": [*case["top"], other]}
     case["explanations"]["2"] = case["explanations"][name]
     open_case(page, gathered, tmp_path, case)
     assert page.locator(".pv-title").inner_text() == name

@@ -33,8 +33,8 @@ def test_images_of_the_target_in_text(run: Run, gvrt_run: Path) -> None:
     for block, each in zip(blocks, expected, strict=True):
         assert block.splitlines() == [
             f"sketch, image {each.index}",
-            f"  true class: {each.true_class}",
-            f"  predicted class: {each.predicted_class}",
+            f"  true class: {each.truth}",
+            f"  predicted class: {each.predicted}",
             f"  generated: {each.sentence}",
             f"  caption of the data set: {each.captions[0]}",
         ]
@@ -42,13 +42,13 @@ def test_images_of_the_target_in_text(run: Run, gvrt_run: Path) -> None:
 
 def test_a_file_in_text_argued_for_a_class(run: Run, gvrt_run: Path, picture: Path) -> None:
     (plain,) = describe_files(gvrt_run, [picture])
-    other = "wader" if plain.predicted_class != "wader" else "digger"
+    other = "wader" if plain.predicted != "wader" else "digger"
     (argued,) = describe_files(gvrt_run, [picture], other)
     said = run("describe", gvrt_run, picture, "--as", other)
     assert said.code == 0
     assert said.out.splitlines() == [
         str(picture),
-        f"  predicted class: {plain.predicted_class}",
+        f"  predicted class: {plain.predicted}",
         f"  generated, for {other}: {argued.sentence}",
     ]
 
@@ -62,14 +62,14 @@ def test_json(run: Run, gvrt_run: Path, picture: Path) -> None:
         "file": None,
         "domain": "photo",
         "index": first.index,
-        "true_class": "strider",
-        "predicted_class": first.predicted_class,
-        "argued_class": first.predicted_class,
+        "truth": "strider",
+        "predicted": first.predicted,
+        "argued": first.predicted,
         "sentence": first.sentence,
         "captions": list(first.captions),
     }
     (of_file,) = json.loads(run("describe", gvrt_run, picture, "--format", "json").out)
-    assert (of_file["file"], of_file["true_class"], of_file["captions"]) == (str(picture), None, [])
+    assert (of_file["file"], of_file["truth"], of_file["captions"]) == (str(picture), None, [])
 
 
 def test_refusals_are_one_line(run: Run, gvrt_run: Path, erm_run: Path, picture: Path) -> None:

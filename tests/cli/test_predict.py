@@ -73,9 +73,12 @@ def test_json_lines_are_what_python_says(algorithm: str, run: Run, finished_run:
     found = lines(said.out)
     assert [line["file"] for line in found] == [str(path) for path in in_order(photos)]
     for line, each in zip(found, expected, strict=True):
-        assert line.keys() == {"file", "class", "probability", "top"}
-        assert (line["class"], line["probability"]) == (each.class_name, pytest.approx(each.probability, rel=1e-5))
-        assert [entry["class"] for entry in line["top"]] == [name for name, _ in each.top]
+        assert line.keys() == {"file", "predicted", "probability", "top"}
+        assert (line["predicted"], line["probability"]) == (
+            each.predicted,
+            pytest.approx(each.probability, rel=1e-5),
+        )
+        assert [entry["name"] for entry in line["top"]] == [name for name, _ in each.top]
         assert [entry["probability"] for entry in line["top"]] == pytest.approx([p for _, p in each.top], rel=1e-5)
     assert snapshot(folder) == before
 
@@ -84,7 +87,7 @@ def test_csv(run: Run, erm_run: Path, photos: Path) -> None:
     said = run("predict", erm_run, photos, "--format", "csv", "--top", 2)
     assert (said.code, said.err) == (0, "")
     header, *rows = list(csv.reader(io.StringIO(said.out, newline="")))
-    assert header == ["file", "class", "probability", "class_2", "probability_2"]
+    assert header == ["file", "predicted", "probability", "name_2", "probability_2"]
     expected = load(erm_run).predict(in_order(photos), top=2)
     for row, each in zip(rows, expected, strict=True):
         assert row[0] == str(each.file)
@@ -100,7 +103,7 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
     for row, each in zip(rows, load(erm_run).predict(in_order(photos)), strict=True):
         shown = ascii(str(each.file)) if "\n" in str(each.file) else str(each.file)
         others = ", ".join(f"{name} {100 * p:.1f}%" for name, p in each.top[1:])
-        assert row == [shown, each.class_name, f"{100 * each.probability:.1f}%", others]
+        assert row == [shown, each.predicted, f"{100 * each.probability:.1f}%", others]
     assert "probability: softmax of the model's logits (erm, 8 classes; images resized to 64 × 64)" in said.out
 
 
@@ -127,7 +130,7 @@ def test_relations_are_those_of_explain(run: Run, parse_run: Path, photos: Path)
     strongest = [each for each in explanation.relations[:RELATIONS] if each.contribution > 0]
     assert strongest
     (line,) = lines(run("predict", parse_run, file, "--explain", "--format", "jsonl", "--device", "cpu").out)
-    assert line["class"] == explanation.predicted
+    assert line["predicted"] == explanation.predicted
     assert [each["words"] for each in line["relations"]] == [each.words for each in strongest]
     for said, each in zip(line["relations"], strongest, strict=True):
         assert said["contribution"] == pytest.approx(each.contribution, rel=1e-4)

@@ -73,7 +73,7 @@ def test_it_is_what_evaluation_finds(
     found = model.predict(files)
     assert BATCH == EVALUATION_BATCH
     assert torch.equal(logits_of(found), expected)  # to the bit: the same batches
-    assert [each.class_name for each in found] == [model.classes[i] for i in expected.argmax(1).tolist()]
+    assert [each.predicted for each in found] == [model.classes[i] for i in expected.argmax(1).tolist()]
     assert [each.file for each in found] == files
     assert [each.position for each in found] == list(range(len(files)))
 
@@ -89,7 +89,7 @@ def test_a_compact_model_says_the_same(model: Predictor, tmp_path: Path, pixels:
     path = tmp_path / "compact.safetensors"
     save_model(path, small.spec, small.algorithm.state_dict())
     found = load(path, "cpu").predict(pixels)
-    assert [each.class_name for each in found] == [each.class_name for each in model.predict(pixels)]
+    assert [each.predicted for each in found] == [each.predicted for each in model.predict(pixels)]
     torch.testing.assert_close(logits_of(found), logits_of(model.predict(pixels)), rtol=1e-6, atol=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndar
         shares = each.logits.softmax(0)
         best = shares.argsort(descending=True)[:4].tolist()
         assert each.top == tuple((model.classes[i], shares[i].item()) for i in best)
-        assert (each.class_name, each.probability) == each.top[0]
+        assert (each.predicted, each.probability) == each.top[0]
         assert each.logits.dtype == torch.float32
 
 
@@ -139,8 +139,11 @@ def test_every_form_of_an_image_is_the_same_image(model: Predictor, odd: Path) -
 def test_a_batch_is_an_array_or_a_tensor(model: Predictor, pixels: np.ndarray) -> None:
     expected = logits_of(model.predict(list(pixels)))
     assert torch.equal(logits_of(model.predict(pixels)), expected)
-    assert torch.equal(logits_of(model.predict(torch.from_numpy(pixels).permute(0, 3, 1, 2))), expected)
+    whole_batch = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    for form in (whole_batch, whole_batch / 255, pixels / 255, (pixels / 255).astype(np.float32)):
+        assert torch.equal(logits_of(model.predict(form)), expected)
     assert model.predict([]) == []
+    assert repr(model) == "Predictor(parse, 8 classes, images of 64 × 64, cpu)"
 
 
 def test_a_pillow_image_is_turned_and_converted_as_its_file(model: Predictor, odd: Path, tmp_path: Path) -> None:
@@ -157,16 +160,28 @@ def test_a_pillow_image_is_turned_and_converted_as_its_file(model: Predictor, od
     ("image", "fragments"),
     [
         (np.zeros((8, 8), np.uint8), ["image 0", "(8, 8)", "H × W × 3"]),
-        (np.zeros((8, 8, 4), np.uint8), ["(8, 8, 4)", "uint8 of shape H × W × 3"]),
-        (np.zeros((8, 8, 3), np.float32), ["float32", "0 to 255"]),
+        (np.zeros((8, 8, 4), np.uint8), ["(8, 8, 4)", "RGB of shape H × W × 3"]),
+        (np.full((8, 8, 3), 255.0), ["image 0 has floats from 255 to 255: expected 0 to 1"]),
         (np.zeros((0, 8, 3), np.uint8), ["(0, 8, 3)"]),
         (torch.zeros(8, 8, 3, dtype=torch.uint8), ["(8, 8, 3)", "3 × H × W"]),
-        (torch.zeros(2, 3, 8, 8), ["float32"]),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), ["int64", "uint8 from 0 to 255 or floats from 0 to 1"]),
+        (torch.full((3, 8, 8), torch.nan), ["from nan to nan"]),
         (iter([3]), ["image 0 is a int", "a path"]),
         (Image.new("I;16", (8, 8)), ["mode I;16", "8 bits"]),
         (Image.new("F", (8, 8)), ["mode F"]),
     ],
-    ids=["grey", "four channels", "fractions", "empty", "channels last", "batch", "number", "16 bits", "float"],
+    ids=[
+        "grey",
+        "four channels",
+        "0 to 255",
+        "empty",
+        "channels last",
+        "batch",
+        "no number",
+        "number",
+        "16 bits",
+        "float",
+    ],
 )
 def test_what_is_no_image_is_refused_even_when_skipping(
     model: Predictor, image: object, fragments: list[str]

@@ -280,7 +280,7 @@ def test_images_in_any_form_are_read_as_they_are_predicted(parse_run: Path, imag
     ):
         expected = explain(predictor.model, forms[0])
         (predicted,) = predictor.predict([forms[0]], top=1)
-        assert expected.predicted == predicted.class_name
+        assert expected.predicted == predicted.predicted
         assert expected.probabilities[expected.predicted] == pytest.approx(predicted.probability, abs=1e-5)
         for form in forms:
             assert explain(predictor, form).scores == expected.scores
@@ -290,8 +290,8 @@ def test_images_in_any_form_are_read_as_they_are_predicted(parse_run: Path, imag
 def test_an_image_that_is_none(laid_out: Model, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or directory"):
         explain(laid_out, tmp_path / "missing.png")
-    with pytest.raises(InputError, match="expected uint8 of shape H × W × 3"):
-        explain(laid_out, np.zeros((64, 64, 3), np.float32))
+    with pytest.raises(InputError, match="expected RGB of shape H × W × 3"):
+        explain(laid_out, np.zeros((64, 64, 3), np.int64))
 
 
 def test_a_damaged_model_explains_nothing() -> None:

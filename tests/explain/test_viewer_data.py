@@ -65,8 +65,8 @@ def test_contributions_shown_and_the_rest_are_the_score(reading: Reading, pixels
 def test_a_case_says_what_the_model_said(reading: Reading, pixels: np.ndarray) -> None:
     case = parse_case(reading, pixels, title="one")
     probabilities = reading.logits.softmax(0).tolist()
-    assert case["predicted"] == reading.predicted == case["classes"][0]["name"]
-    found = {each["name"]: each["probability"] for each in case["classes"]}
+    assert case["predicted"] == reading.predicted == case["top"][0]["name"]
+    found = {each["name"]: each["probability"] for each in case["top"]}
     assert list(found.values()) == sorted(found.values(), reverse=True)
     for name, probability in found.items():
         assert probability == pytest.approx(probabilities[reading.number(name)], abs=1e-6)
@@ -112,15 +112,15 @@ def test_many_classes_are_cut_to_the_most_probable_and_the_explained(reading: Re
         descriptors=reading.descriptors,
     )
     case = parse_case(many, pixels, title="", truth="class 33")
-    assert [each["name"] for each in case["classes"]] == [*names[:CLASSES], "class 33"]
+    assert [each["name"] for each in case["top"]] == [*names[:CLASSES], "class 33"]
 
 
 def test_a_case_of_another_method_has_no_why(erm_run: Path, pixels: np.ndarray) -> None:
     (prediction,) = load(erm_run, "cpu").predict(pixels, top=4)
     case = plain_case(prediction, pixels, title=HOSTILE, truth="glider")
-    assert case["predicted"] == prediction.class_name
-    assert [each["name"] for each in case["classes"]] == [name for name, _ in prediction.top]
-    assert all(each["score"] is None for each in case["classes"])
+    assert case["predicted"] == prediction.predicted
+    assert [each["name"] for each in case["top"]] == [name for name, _ in prediction.top]
+    assert all(each["score"] is None for each in case["top"])
     assert (case["explanations"], case["places"], case["heatmaps"]) == ({}, [], None)
     assert case["title"] == HOSTILE
 

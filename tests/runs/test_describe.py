@@ -45,14 +45,14 @@ def test_images_are_spread_over_classes() -> None:
 def test_the_target_is_described_by_default(gvrt_run: Path) -> None:
     found = describe_domain(gvrt_run, None, 10, device_name="cpu")
     domain = open_benchmark(read_config(gvrt_run).data).domain("sketch")
-    assert [each.true_class for each in found] == [*CLASSES, *CLASSES[:2]]
+    assert [each.truth for each in found] == [*CLASSES, *CLASSES[:2]]
     for each in found:
         assert (each.domain, each.file) == ("sketch", None)
         assert each.index is not None
-        assert CLASSES[domain.labels[each.index]] == each.true_class
+        assert CLASSES[domain.labels[each.index]] == each.truth
         assert each.captions == domain.captions[each.index]
         predicted, sentence = words_of(gvrt_run, np.asarray(domain.images[each.index]))
-        assert (each.predicted_class, each.argued_class, each.sentence) == (predicted, predicted, sentence)
+        assert (each.predicted, each.argued, each.sentence) == (predicted, predicted, sentence)
     assert len({each.index for each in found}) == 10
 
 
@@ -71,8 +71,8 @@ def test_files_of_any_size(gvrt_run: Path, tmp_path: Path) -> None:
     found = describe_files(gvrt_run, files, device_name="cpu")
     assert [each.file for each in found] == [str(file) for file in files]
     for each, file in zip(found, files, strict=True):
-        assert (each.predicted_class, each.sentence) == words_of(gvrt_run, decode(file, 64))
-        assert (each.domain, each.index, each.true_class, each.captions) == (None, None, None, ())
+        assert (each.predicted, each.sentence) == words_of(gvrt_run, decode(file, 64))
+        assert (each.domain, each.index, each.truth, each.captions) == (None, None, None, ())
 
 
 def test_another_class_is_argued_for(gvrt_run: Path) -> None:
@@ -81,7 +81,7 @@ def test_another_class_is_argued_for(gvrt_run: Path) -> None:
         for each in describe_domain(gvrt_run, "photo", 2, argued=name, device_name="cpu"):
             pixels = np.asarray(domain.images[each.index])
             predicted, sentence = words_of(gvrt_run, pixels, torch.tensor([CLASSES.index(name)]))
-            assert (each.argued_class, each.predicted_class, each.sentence) == (name, predicted, sentence)
+            assert (each.argued, each.predicted, each.sentence) == (name, predicted, sentence)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def post(service: Running, data: bytes = IMAGES[0], **query: Any) -> httpx.Respo
 
 
 def classes_of(answer: dict[str, Any]) -> list[tuple[str, float]]:
-    return [(each["name"], each["probability"]) for each in answer["classes"]]
+    return [(each["name"], each["probability"]) for each in answer["top"]]
 
 
 # --- predictions ----------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_it_is_what_the_predictor_says(service: Running) -> None:
     for data, each in zip(IMAGES, expected, strict=True):
         answer = post(service, data, top=8).json()
         PredictionData.model_validate(answer)
-        assert answer["predicted"] == each.class_name
+        assert answer["predicted"] == each.predicted
         assert answer["probability"] == pytest.approx(each.probability, abs=1e-5)
         assert [name for name, _ in classes_of(answer)] == [name for name, _ in each.top]
         assert [share for _, share in classes_of(answer)] == pytest.approx([p for _, p in each.top], abs=1e-5)
@@ -75,7 +75,7 @@ def test_every_format_is_read(erm_service: Running, kind: str) -> None:
 
 @pytest.mark.parametrize(("top", "named"), [(3, 3), (1000, 8)])
 def test_as_many_classes_are_named_as_were_asked_for(parse_service: Running, top: int, named: int) -> None:
-    assert len(post(parse_service, top=top).json()["classes"]) == named
+    assert len(post(parse_service, top=top).json()["top"]) == named
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def test_what_gathers_while_the_model_works_is_one_batch(erm_run: Path, monkeypa
         assert gate.sizes == [1, 16, 7]
         assert service.health()["batches"] == 3
         for answer, each in zip(first + others, expected, strict=True):
-            shares = {entry["name"]: entry["probability"] for entry in answer.json()["classes"]}
-            assert answer.json()["predicted"] == each.class_name
+            shares = {entry["name"]: entry["probability"] for entry in answer.json()["top"]}
+            assert answer.json()["predicted"] == each.predicted
             assert shares == pytest.approx(dict(each.top), abs=1e-5)
 
 
@@ -92,7 +92,7 @@ def test_relations_come_from_the_same_pass(parse_run: Path, monkeypatch: pytest.
         assert plain[0].json()["explanation"] is None
         for data, answer in zip(IMAGES[1:4], explained, strict=True):
             (expected,) = service.predictor.predict(squares([data], service.predictor.image_size), top=8)
-            shares = {entry["name"]: entry["probability"] for entry in answer.json()["classes"]}
+            shares = {entry["name"]: entry["probability"] for entry in answer.json()["top"]}
             assert shares == pytest.approx(dict(expected.top), abs=1e-5)
             assert answer.json()["explanation"]["relations"]
 

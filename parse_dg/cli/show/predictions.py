@@ -63,9 +63,9 @@ def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields, out: Out
         prediction = answer.prediction
         line: dict[str, Any] = {
             "file": answer.file,
-            "class": prediction.class_name,
+            "predicted": prediction.predicted,
             "probability": _short(prediction.probability),
-            "top": [{"class": name, "probability": _short(p)} for name, p in prediction.top],
+            "top": [{"name": name, "probability": _short(p)} for name, p in prediction.top],
         }
         if shown.relations:
             line["relations"] = [
@@ -85,8 +85,8 @@ def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields, out: Out
 def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, out: Output) -> None:
     """A row an image, after a heading."""
     writer = csv.writer(out, lineterminator="\n")
-    heading = ["file", "class", "probability"]
-    heading += [name for rank in range(2, shown.classes + 1) for name in (f"class_{rank}", f"probability_{rank}")]
+    heading = ["file", "predicted", "probability"]
+    heading += [name for rank in range(2, shown.classes + 1) for name in (f"name_{rank}", f"probability_{rank}")]
     heading += ["relations"] * bool(shown.relations) + ["picture"] * shown.pictures
     writer.writerow(heading)
     for answer in answers:
@@ -139,7 +139,7 @@ def _empty_table(shown: OutputFields) -> Table:
 def _cells(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
     prediction = answer.prediction
     yield printable(answer.file)
-    yield printable(prediction.class_name)
+    yield printable(prediction.predicted)
     yield percent(prediction.probability)
     if shown.classes > 1:
         yield ", ".join(f"{printable(name)} {percent(p)}" for name, p in prediction.top[1:])

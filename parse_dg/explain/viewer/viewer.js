@@ -104,7 +104,7 @@ window.ParseViewer = (() => {
     /* -- the words beside it -- */
 
     buildWords() {
-      const { title, predicted, truth, classes } = this.data;
+      const { title, predicted, truth, top } = this.data;
       const column = make("div", "pv-words");
       column.append(make("h3", "pv-title", title));
       const verdict = make("p", "pv-verdict");
@@ -116,7 +116,7 @@ window.ParseViewer = (() => {
         verdict.append(right ? ", which is right" : ", which is wrong: the true class is ");
         if (!right) verdict.append(make("strong", "", truth));
       }
-      column.append(verdict, this.buildClasses(classes));
+      column.append(verdict, this.buildClasses(top));
       this.why = make("section", "pv-why");
       column.append(this.why);
       if (this.explained === null) {
@@ -126,8 +126,8 @@ window.ParseViewer = (() => {
       return column;
     }
 
-    buildClasses(classes) {
-      const listed = classes.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
+    buildClasses(top) {
+      const listed = top.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
       const box = group("pv-classes", "Classes by probability; those with a why can be explained");
       this.classes = [];
       for (const each of listed) {

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
+from parse_dg.plugins import as_options, handed_on
 from parse_dg.sweeps.jobs import Job, Outcome, log_path
 from parse_dg.sweeps.launchers import child
 from parse_dg.sweeps.state import read_tail
@@ -178,7 +179,7 @@ class LocalLauncher:
         return log_path(self._logs, job)
 
     def _command(self, job: Job) -> list[str]:
-        run = ["train", "--config", "-", "--out", str(job.folder), *self._track]
+        run = ["train", "--config", "-", "--out", str(job.folder), *self._track, *as_options(handed_on())]
         return [sys.executable, "-P", child.__file__, str(self._pipe), self._module, *run]
 
 

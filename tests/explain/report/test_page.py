@@ -72,13 +72,12 @@ def composition(name: str, weights: tuple[float, ...] = (0.7, 0.3)) -> ClassSumm
 
 
 def case(title: str = "one", truth: str = "cat") -> dict[str, Any]:
-    classes = [{"name": "dog", "probability": 0.6, "score": None}]
     return {
         "title": title,
         "image": PIXEL,
         "truth": truth,
         "predicted": "dog",
-        "classes": classes,
+        "top": [{"name": "dog", "probability": 0.6, "score": None}],
         "explanations": {},
         "places": [],
         "heatmaps": None,
