@@ -13,7 +13,7 @@ from parse_dg.config import change
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from parse_dg.algorithms import ALGORITHMS, Algorithm
+    from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, register_algorithm
     from parse_dg.data.benchmarks import DataConfig, open_benchmark
     from parse_dg.data.domain import Benchmark, Domain
     from parse_dg.deploy.compaction import compact
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from parse_dg.explain.classes import describe_classes
     from parse_dg.explain.contrast import contrast, counterfactual
     from parse_dg.explain.explanation import Explanation, explain, read_image
+    from parse_dg.model.paper_predicates import PREDICATES
+    from parse_dg.model.predicate import BoundPrimitives, Predicate
+    from parse_dg.model.predicates import register_predicate
     from parse_dg.runs.config import RunConfig
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES, build_config
@@ -29,15 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "PREDICATES",
     "PROTOCOLS",
     "RECIPES",
     "Algorithm",
+    "AlgorithmConfig",
     "Benchmark",
+    "BoundPrimitives",
     "DataConfig",
     "Domain",
     "Explanation",
     "InputError",
     "Model",
+    "Predicate",
     "Prediction",
     "Predictor",
     "RunConfig",
@@ -54,10 +61,12 @@ __all__ = [
     "load_model",
     "open_benchmark",
     "read_image",
+    "register_algorithm",
+    "register_predicate",
 ]
 
 _NAMES = {
-    "algorithms": ("ALGORITHMS", "Algorithm"),
+    "algorithms": ("ALGORITHMS", "Algorithm", "AlgorithmConfig", "register_algorithm"),
     "data.benchmarks": ("DataConfig", "open_benchmark"),
     "data.domain": ("Benchmark", "Domain"),
     "deploy.compaction": ("compact",),
@@ -66,6 +75,9 @@ _NAMES = {
     "explain.classes": ("describe_classes",),
     "explain.contrast": ("contrast", "counterfactual"),
     "explain.explanation": ("Explanation", "explain", "read_image"),
+    "model.paper_predicates": ("PREDICATES",),
+    "model.predicate": ("BoundPrimitives", "Predicate"),
+    "model.predicates": ("register_predicate",),
     "runs.config": ("RunConfig",),
     "runs.protocols": ("PROTOCOLS",),
     "runs.recipes": ("RECIPES", "build_config"),

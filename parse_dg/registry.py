@@ -1,28 +1,55 @@
 """Visible names: what can be chosen by name, ours and what a plug-in brings."""
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 from parse_dg.errors import InputError, unknown
 
 T = TypeVar("T")
 
+loading: ContextVar[str | None] = ContextVar("loading", default=None)
+"""The plug-in that is being imported, by the name it was asked for."""
+
 
 class Registry(Mapping[str, T]):
     """Things of one kind by name, in the order in which they were added."""
 
-    def __init__(self, kind: str) -> None:
-        """`kind` is what an error calls one of them, such as `algorithm`."""
-        self.kind = kind
+    kinds: ClassVar[dict[str, "Registry[Any]"]] = {}
+    """Every registry by what it calls one of its things."""
+
+    def __init__(self, kind: str, field: str) -> None:
+        """`kind` is what an error calls one of them, such as `algorithm`; `field` is the path of the field of a
+        configuration that names one, or several.
+        """
+        self.kind, self.field = kind, field
         self._things: dict[str, T] = {}
+        self._origins: dict[str, str | None] = {}
+        Registry.kinds[kind] = self
 
     def add(self, name: str, thing: T) -> T:
-        """Make a thing known by a name; a name means one thing only. The same thing may be added again."""
+        """Make a thing known by a name; a name means one thing only. A plug-in may replace what it brought, as
+        happens when a cell of a notebook is run again.
+        """
         if not name.replace("_", "").replace("-", "").isalnum():
             raise InputError(f"{self.kind} {name!r} must be named in letters, digits, '-' and '_'")
-        if self._things.setdefault(name, thing) is not thing:
+        origin = _caller()
+        replaced = origin is not None and self._origins.get(name) == origin
+        if not replaced and self._things.get(name, thing) is not thing:
             raise InputError(f"{self.kind} {name!r} is there already: choose another name")
+        self._things[name] = thing
+        self._origins.setdefault(name, origin)
         return thing
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """`add` as a decorator: `@register_backbone("tiny")`."""
+        return lambda thing: self.add(name, thing)
+
+    def origin(self, name: str) -> str | None:
+        """The plug-in that brought a thing; None for ours, and for a name that is not known."""
+        return self._origins.get(name)
 
     def find(self, name: str) -> T:
         """The thing of a name, or an `InputError` that lists the names there are."""
@@ -38,3 +65,18 @@ class Registry(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._things)
+
+
+def _caller() -> str | None:
+    """The plug-in whose code registers something: the one that is being imported, else the module; None: ours."""
+    frame = sys._getframe(2)
+    skipped = (__name__, "jaxtyping", "beartype")  # checkers of types wrap functions
+    while frame.f_globals["__name__"].startswith(skipped) or frame.f_code.co_name.startswith("register_"):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    module = str(frame.f_globals["__name__"])
+    if module.partition(".")[0] == "parse_dg":
+        return None
+    if module == "__main__" and "__file__" in frame.f_globals:
+        module = Path(frame.f_globals["__file__"]).stem
+    return loading.get() or module

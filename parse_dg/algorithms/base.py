@@ -87,7 +87,7 @@ class AlgorithmConfig(Config, ABC):
     dataclass, registered under its `name`.
     """
 
-    family: ClassVar[Registry[type["AlgorithmConfig"]]] = Registry("algorithm")
+    family: ClassVar[Registry[type["AlgorithmConfig"]]] = Registry("algorithm", "algorithm.name")
     """Every method by name."""
     name: ClassVar[str]
     summary: ClassVar[str]

@@ -1,11 +1,11 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -19,6 +19,7 @@ from parse_dg.files import whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.network import ParseNetwork
+from parse_dg.plugins import load_plugins, with_needs, without_needs
 
 FORMAT = 1
 """Raised when an older reader could no longer understand the file."""
@@ -80,7 +81,7 @@ class Model:
 
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
-    backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
+    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()))
     context = BuildContext(
         backbone,
         len(spec.classes),
@@ -96,13 +97,14 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
 def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
     """Write the model, whole or not at all."""
     # One entry only: the order of several would change from one writing to the next.
-    metadata = {METADATA: json.dumps({"format": FORMAT, "model": to_dict(spec)}, sort_keys=True)}
+    metadata = {METADATA: json.dumps({"format": FORMAT, "model": with_needs(to_dict(spec))}, sort_keys=True)}
     with whole_file(path) as temporary:
         save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
 
 
-def load_model(path: str | Path) -> Model:
-    """The model of a `.safetensors` file, or of a run's folder."""
+def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
+    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first."""
+    load_plugins(plugins)
     path = Path(path)
     if path.is_dir():
         path = path / "model.safetensors"
@@ -132,22 +134,8 @@ def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
         raise InputError(f"{path} has a damaged description: {error}") from error
     if found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
+    model = without_needs(model, path)
     try:
         return from_dict(ModelSpec, model)
     except (InputError, TypeError) as error:
         raise InputError(f"{path} describes no model this version knows: {error}") from error
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"a device of type {device.type}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
-    return device

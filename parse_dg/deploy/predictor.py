@@ -1,7 +1,7 @@
 """A trained model of any method that is asked about images: `parse_dg.load("RUN").predict(images)`."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,8 @@ from torch import Tensor
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
-from parse_dg.deploy.model_file import Model, load_model, pick_device
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
 
@@ -122,9 +123,9 @@ class Predictor:
         return found
 
 
-def load(path: str | Path, device: str = "auto") -> Predictor:
-    """The model of a run's folder, or of a `.safetensors` file, ready to predict."""
-    return Predictor(load_model(path), device)
+def load(path: str | Path, device: str = "auto", *, plugins: Iterable[str] = ()) -> Predictor:
+    """The model of a run's folder, or of a `.safetensors` file, ready to predict; `plugins` are imported first."""
+    return Predictor(load_model(path, plugins), device)
 
 
 def _refuse(error: ImageError) -> None:

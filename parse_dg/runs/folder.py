@@ -24,6 +24,7 @@ from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError
 from parse_dg.files import locked, read_json, write_json, writing
+from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
 
 Result = dict[str, Any]
@@ -107,17 +108,22 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / "config.json"
     if not path.is_file():
         raise InputError(f"{folder} is not a run: expected a folder with config.json")
-    data = read_json(path)
+    return parse_config(read_json(path), path)
+
+
+def parse_config(data: Any, where: object) -> RunConfig:
+    """The configuration that a config.json holds; `where` it was found is said in errors."""
+    config = without_needs(data, where)
     try:
-        return from_dict(RunConfig, data)
+        return from_dict(RunConfig, config)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{where}: {error}") from error
 
 
 def claim(folder: Path, config: RunConfig, split: Any, kept: int) -> None:
     """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
     with writing_to(folder):
-        write_json(folder / "config.json", to_dict(config))
+        write_json(folder / "config.json", with_needs(to_dict(config)))
         write_json(folder / "split.json", split)
         with (folder / "metrics.jsonl").open("ab") as metrics:
             metrics.truncate(kept)

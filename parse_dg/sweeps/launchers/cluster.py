@@ -1,6 +1,7 @@
 """Runs on a cluster, through Ray: every job is a task on whichever node has room for it.
 
-Needed on every node: the same parse-dg, and the folder of the sweep under the same path (a shared file system).
+Needed on every node: the same parse-dg, and the folder of the sweep, and those of plug-ins, under the same paths
+(a shared file system).
 Only plain data crosses the network: the configuration as JSON has it, the folder's path, how it ended.
 
 A task that dies with its worker or its node is not repeated by Ray. It is reported as crashed, and the sweep
@@ -22,6 +23,7 @@ from typing import Any
 from parse_dg._version import __version__
 from parse_dg.config import from_dict, require, to_dict
 from parse_dg.errors import BusyError, InputError
+from parse_dg.plugins import handed_on, load_plugins
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.jobs import Job, Outcome, log_path
@@ -104,7 +106,8 @@ class RayLauncher:
             folder.parent.mkdir(parents=True, exist_ok=True)  # its absence tells a node that it does not share it
         except OSError as error:
             raise InputError(f"cannot write to {folder.parent}: {error.strerror or error}") from error
-        self._running[self._task.remote(to_dict(job.config), str(folder), __version__, self._track)] = job
+        task = self._task.remote(to_dict(job.config), str(folder), __version__, self._track, handed_on())
+        self._running[task] = job
 
     def wait(self, seconds: float) -> Sequence[Outcome]:
         """What has ended; at most this long is waited for the first."""
@@ -187,7 +190,9 @@ def room_on(resources: Mapping[str, float], gpus: float, cpus: int) -> int:
     return fit
 
 
-def perform(config: dict[str, Any], folder: str, version: str, track: Sequence[str] = ()) -> tuple[str, str]:
+def perform(
+    config: dict[str, Any], folder: str, version: str, track: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> tuple[str, str]:
     """One run, on a node: how it ended, and why in one line. What is not foreseen is raised."""
     where = platform.node()
     if version != __version__:
@@ -195,6 +200,7 @@ def perform(config: dict[str, Any], folder: str, version: str, track: Sequence[s
     if not Path(folder).parent.is_dir():
         return "failed", f"{where} does not see {Path(folder).parent}: choose a folder that all nodes share"
     try:
+        load_plugins(plugins)
         execute(from_dict(RunConfig, config), Path(folder), lambda step, check: None, track=track)
     except BusyError as error:
         return "elsewhere", first_line(error)

@@ -20,6 +20,7 @@ from shlex import join, quote
 from parse_dg.config import require, to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import whole_file, write_json
+from parse_dg.plugins import as_options, handed_on
 from parse_dg.runs.folder import read_finished, writing_to
 from parse_dg.sweeps.jobs import Job
 from parse_dg.wording import plural
@@ -149,7 +150,7 @@ def _array_script(
     lines += ["", f"# {plural(len(jobs), 'run')}: element N is the Nth of each list."]
     lines += [f"export {name}={quote(os.environ[name])}" for name in HANDED_ON if name in os.environ]
     tracked = [word for name in track for word in ("--track", name)]
-    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg', 'train', *tracked])})")
+    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg', 'train', *tracked, *as_options(handed_on())])})")
     lines += ["configs=(", *(f"  {quote(str(_write_config(job, configs)))}" for job in jobs), ")"]
     lines += ["folders=(", *(f"  {quote(str(job.folder.absolute()))}" for job in jobs), ")"]
     return "\n".join(lines) + "\n" + BODY
