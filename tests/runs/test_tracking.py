@@ -3,12 +3,10 @@
 import contextlib
 import json
 import logging
-import math
 import os
 import struct
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs import tracking
-from parse_dg.runs.metrics import CheckLine, StepCounter, read_checks
+from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.runs.tracking import (
@@ -30,7 +28,6 @@ from parse_dg.runs.tracking import (
     run_id,
     scalars,
 )
-from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, check_of, result_of
@@ -72,32 +69,6 @@ def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
             assert told[f"rate/{group}"] == rate
         numbers = 2 * (len(found.validation) + len(found.scores)) + 1
         assert len(told) == numbers + len(found.training_loss) + len(found.rates)
-
-
-def test_what_is_no_number_is_left_out() -> None:
-    told = scalars(check_of(2, {}))
-    assert told == {"training loss/cross_entropy": 1.0, "training loss/total": 1.0, "rate/backbone": 1e-3}
-    assert "validation loss/photo" not in scalars(replace(line(2), validation={"photo": Accuracy(1, 2, math.nan)}))
-
-
-def test_stages_are_told_apart_and_follow_each_other() -> None:
-    lines = [line(2, stage=1), line(4, stage=1), line(2, stage=2), line(4, stage=2)]
-    counter = StepCounter()
-    assert [counter.of(found) for found in lines] == [2, 4, 6, 8]
-    assert StepCounter(lines[:3]).of(lines[3]) == 8
-    assert StepCounter(lines[:2]).of(lines[2]) == 6
-    assert "stage 1, training loss/total" in scalars(lines[0])
-    assert "stage 2, training loss/total" in scalars(lines[2])
-
-
-def test_a_run_is_known_by_its_folder_and_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = run_id(TrackedRun(tmp_path / "a", CONFIG, ()))
-    assert one == run_id(TrackedRun(Path("a"), dict(reversed(CONFIG.items())), (line(2),)))
-    assert one != run_id(TrackedRun(tmp_path / "b", CONFIG, ()))
-    assert one != run_id(TrackedRun(tmp_path / "a", {**CONFIG, "seed": 4}, ()))
 
 
 # TensorBoard
@@ -253,14 +224,6 @@ def test_wandb_replaces_what_begins_again_and_continues_what_goes_on(
     monkeypatch.setattr(wandb, "init", init)
     open_trackers(["wandb"], offline, CONFIG, earlier)
     assert [options["resume"] for options in asked] == [resume]
-
-
-def test_wandb_does_not_ask_for_an_account_in_the_middle_of_a_run(
-    offline: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "online")
-    with pytest.raises(InputError, match=r"`wandb login`, or set WANDB_MODE=offline"):
-        open_trackers(["wandb"], offline, CONFIG)
 
 
 # what can go wrong
