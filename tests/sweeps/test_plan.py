@@ -172,7 +172,7 @@ def test_the_same_configuration_is_planned_once() -> None:
 
 
 def test_folders_are_those_of_single_runs_where_nothing_is_tried() -> None:
-    from parse_dg.cli.show.display import default_folder
+    from parse_dg.runs.configure import default_folder
 
     for protocol in ("parse", "swad"):
         for job in plan_jobs(
