@@ -29,11 +29,12 @@ HEAT = """() => {
   return { width: canvas.width, total: alpha.reduce((a, b) => a + b, 0),
            x: largest % canvas.width, y: Math.floor(largest / canvas.width) };
 }"""
+from parse_dg.runs.opened import open_run
 
 
 @pytest.fixture(scope="module")
 def gathered(parse_run: Path) -> Report:
-    return gather_report(parse_run, images=4, device_name="cpu")
+    return gather_report(open_run(parse_run, device="cpu"), images=4)
 
 
 @pytest.fixture(scope="module")
@@ -361,7 +362,7 @@ def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path
 
 def test_a_method_without_reasons_shows_its_classes(page: Any, erm_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "erm.html"
-    write_report(path, gather_report(erm_run, images=2, device_name="cpu"))
+    write_report(path, gather_report(open_run(erm_run, device="cpu"), images=2))
     page.goto(path.as_uri())
     assert page.locator(".pv-class").count() == 5
     assert "This method gives no reasons" in page.locator(".pv-why").inner_text()
