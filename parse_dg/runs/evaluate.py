@@ -20,13 +20,13 @@ class NamedAccuracy:
 
 def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
     """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
-    model, split = run.model.algorithm, run.split
+    config, model, split = run.config, run.model.algorithm, run.split
     if domain is not None:
         everything = whole(run.benchmark.domain(domain))
         role = "target" if domain == run.target else "source"
         subsets = [(everything, f"{role}: all images, {_seen(split, everything)}")]
     else:
-        subsets = scored_parts(run.config, split)
+        subsets = scored_parts(config, split)
     return [NamedAccuracy(s.domain.name, words, accuracy(model, s, run.device)) for s, words in subsets]
 
 

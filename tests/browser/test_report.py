@@ -13,6 +13,7 @@ from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
+from parse_dg.runs.opened import open_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -29,7 +30,6 @@ HEAT = """() => {
   return { width: canvas.width, total: alpha.reduce((a, b) => a + b, 0),
            x: largest % canvas.width, y: Math.floor(largest / canvas.width) };
 }"""
-from parse_dg.runs.opened import open_run
 
 
 @pytest.fixture(scope="module")

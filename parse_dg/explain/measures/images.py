@@ -19,8 +19,9 @@ from parse_dg.runs.opened import OpenedRun
 
 
 def require_primitives(run: OpenedRun) -> None:
-    """Raise unless a run's model has primitives, as only PARSE has, and is one for the run's images."""
-    run.model.parse_network()
+    """Raise unless it is a run whose model has primitives, as only PARSE has, and is one for the run's images."""
+    _, model = run.config, run.model
+    model.parse_network()
     run.require_fit()
 
 
