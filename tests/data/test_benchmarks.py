@@ -1,6 +1,5 @@
 """Benchmarks: named domains over one set of classes, embedded or in files, stored or decoded when they are read."""
 
-import errno
 import hashlib
 import logging
 from collections.abc import Iterator
@@ -137,34 +136,6 @@ def test_always_is_refused_where_it_does_not_fit(
         "set PARSE_DG_CACHE to another disk, or data.store=auto"
     )
     assert not caplog.records
-
-
-@pytest.mark.parametrize("kept", ["auto", "always"])
-def test_a_disk_that_fills_up_meanwhile_is_as_one_that_was_full(
-    folder: str,
-    cache_of_its_own: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kept: str,
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    open_benchmark(small(folder, store="never"))
-    monkeypatch.setattr("os.fsync", full)
-    if kept == "always":
-        message = (
-            rf"{cache_of_its_own} has no room left \(No space left on device\): set PARSE_DG_CACHE to another disk"
-        )
-        with pytest.raises(InputError, match=message):
-            open_benchmark(small(folder, store="always"))
-    else:
-        domain = open_benchmark(small(folder)).domains[1]
-        assert domain.files is not None
-        assert np.array_equal(domain.images[2], domain.files.decode(2, 16))
-        (record,) = caplog.records
-        assert record.getMessage().count("no room left (No space left on device)") == 2
-    assert not list(cache_of_its_own.rglob("*.npy*"))
 
 
 @pytest.mark.parametrize("kept", ["auto", "always"])

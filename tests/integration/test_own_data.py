@@ -6,11 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
@@ -88,18 +85,6 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     by_name, by_path = (result_of(tmp_path / "runs" / data / "erm" / "day" / "seed0") for data in ("mine", "own"))
     assert by_name.pop("benchmark")["fingerprint"] == by_path.pop("benchmark")["fingerprint"]
     assert by_name == by_path
-
-
-@pytest.mark.slow
-def test_the_images_are_those_of_the_folder(own: Path, run: Run) -> None:
-    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
-    benchmark = open_benchmark(read_config(Path("runs/own/erm/fog/seed0")).data)
-    fog = benchmark.domain("fog")
-    files = sorted((own / "fog").glob("*/*.png"))
-    assert fog.labels.tolist() == [0] * 10 + [1] * 10
-    for shown, file in zip(fog.images, files, strict=True):
-        with Image.open(file) as image:
-            assert np.array_equal(shown, np.array(image.resize((32, 32), Image.Resampling.BILINEAR)))
 
 
 # What changes after a run
