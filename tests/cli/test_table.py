@@ -229,9 +229,6 @@ def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None
     assert_refused(run("table", "--domainbed", tmp_path), "has no results of DomainBed")
 
 
-# hyper-parameters
-
-
 # forms
 
 

@@ -43,9 +43,6 @@ def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
         benchmark.domain("paint")
 
 
-# anybody's folder
-
-
 @pytest.fixture
 def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "cache"))
@@ -95,9 +92,6 @@ def test_without_another_size_for_crops_there_are_no_larger_images(
     assert [path.name[-3:] for path in cache_of_its_own.glob("images-*") if path.is_dir()] == ["-16"]
 
 
-# room
-
-
 def test_what_does_not_fit_is_decoded_when_it_is_read(
     folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,6 +138,3 @@ def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_ow
     with pytest.raises(InputError, match=r"cannot write to .*: set PARSE_DG_CACHE to another folder"):
         open_benchmark(small(folder, store=kept))
     assert open_benchmark(small(folder, store="never")).image_size == 16
-
-
-# configurations

@@ -300,9 +300,6 @@ def test_a_disk_that_fills_up_is_no_room(
     assert holds(open_store(manifest, SIZE), manifest)
 
 
-# folders that cannot be written
-
-
 # damage
 
 

@@ -87,9 +87,6 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     assert by_name == by_path
 
 
-# What changes after a run
-
-
 def test_a_run_is_not_evaluated_on_other_images(
     run: Run, own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,9 +115,6 @@ def test_a_folder_that_is_gone_after_a_run(run: Run, own: Path) -> None:
     trained(run("train", "--algorithm", "erm", "--data", "own", "--target", "fog", *SMALL))
     own.rename(own.with_name("moved"))
     assert_refused(run("evaluate", "runs/own/erm/fog/seed0"), f"nothing at {own}: expected a folder domain/class")
-
-
-# What is wrong with it
 
 
 def test_the_rest_is_trained_on(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:

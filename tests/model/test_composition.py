@@ -245,6 +245,3 @@ def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
     assert not weights[:, 6:].any()
     assert bool((first[:, 6:] == -0.5).all())
     assert not torch.equal(first[0], first[1])  # equal classes would give primitives no gradient
-
-
-# --- configuration --------------------------------------------------------------------------------

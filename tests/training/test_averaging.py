@@ -357,6 +357,3 @@ def test_without_validation_the_last_weights_are_kept() -> None:
     assert best.check.validation == {}
     assert math.isnan(best.check.mean_accuracy)
     assert best.state["place"].item() / RATE == pytest.approx(7)
-
-
-# settings

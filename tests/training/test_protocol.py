@@ -12,9 +12,6 @@ IN = SplitConfig(target_images="in")
 BESIDE = SplitConfig(validation_domain="cartoon")
 
 
-# what goes together
-
-
 @pytest.mark.parametrize(
     ("protocol", "split"),
     [
@@ -54,9 +51,6 @@ def test_what_does_not(protocol: ProtocolConfig, split: SplitConfig, message: st
         protocol.check_against(split)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-# in words
 
 
 def said(protocol: dict[str, Any] | None = None, **split: Any) -> str:

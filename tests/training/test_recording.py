@@ -76,9 +76,6 @@ class Twice(Algorithm):
         return grouped(self)
 
 
-# --- which backbone -------------------------------------------------------------------------------
-
-
 # --- what is replayed, with a stand-in ------------------------------------------------------------
 
 

@@ -469,9 +469,3 @@ def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
         ("dusk/cat/0.png", "it is new"),
         ("fog/cat/new.png", "it is new"),
     ]
-
-
-# Forgetting
-
-
-# A picture of two animals

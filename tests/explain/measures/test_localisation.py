@@ -103,9 +103,6 @@ def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
     assert max(place.distance for place in places) < np.hypot(0.5, 0.5) * 2 / 63 + 1e-5
 
 
-# --- many images, read once -----------------------------------------------------------------------
-
-
 def measured(centres: np.ndarray, places: np.ndarray, subset: Subset, followed: dict[int, str]) -> Localisation:
     located = locate(model_at(places), subset)
     return localisation(located, centres, PARTS, followed, torch.Generator().manual_seed(0))
