@@ -17,7 +17,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.plan import plan_jobs
-from parse_dg.tables.records import read_run, read_runs
+from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection import Case, select
 from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.training.averaging import AveragingConfig
@@ -120,23 +120,6 @@ def test_a_run_is_two_rows_and_each_selects_among_its_own_checks(tmp_path: Path)
         found = select(read_runs([folder], selection), selection)
         rows = [found[Case("blueprints", name, "sketch", 0)] for name in ("parse+ema", "parse")]
         assert tuple(value for row in rows for value in (row.step, row.accuracy)) == expected
-
-
-def test_a_run_that_looked_at_its_target_once_has_two_results(tmp_path: Path) -> None:
-    config = averaged(protocol="parse")
-    folder = write_both(tmp_path / "run", config, {1: (0.3, 0.1, 0.9, 0.2)})
-    one, other = read_runs([folder], "training-domain")
-    assert (one.algorithm, one.in_part, one.out_part["photo"]) == ("parse+ema", {"sketch": 0.5}, 0.3)
-    assert (other.algorithm, other.in_part, other.out_part["photo"]) == ("parse", {"sketch": 0.25}, 0.9)
-
-
-def test_hyper_parameters_are_those_of_runs_that_were_trained_so(tmp_path: Path) -> None:
-    steps = {1: (0.3, 0.1, 0.9, 0.2)}
-    both = read_run(write_both(tmp_path / "both", averaged(), steps))
-    alone = change(averaged(), {"averaging.also_plain": False})
-    for run, config in zip(both, (alone, without(alone)), strict=True):
-        (expected,) = read_run(write(tmp_path / config.method, config, [scored(config)]))
-        assert run.record.hyperparameters == expected.record.hyperparameters
 
 
 def test_the_plain_run_beside_it_is_refused_as_the_same(tmp_path: Path) -> None:

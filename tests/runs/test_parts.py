@@ -10,7 +10,7 @@ import pytest
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, leave_one_out
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.parts import describe_split, leakage, scored_subsets, target_part, validation_part
+from parse_dg.runs.parts import describe_split, leakage, scored_subsets
 from parse_dg.training.protocol import ProtocolConfig
 from tests.conftest import Numbered
 
@@ -43,21 +43,6 @@ def divide(benchmark: Benchmark, config: RunConfig) -> LeaveOneOut:
 # names
 
 
-def test_the_targets_images_have_a_name() -> None:
-    assert target_part(SplitConfig()) == "all images"
-    assert target_part(SplitConfig(target_images="in")) == "80% of the images"
-    assert target_part(SplitConfig(target_images="in", holdout=0.3)) == "70% of the images"
-    assert target_part(SplitConfig(scheme="gvrt-split")) == "its test list"
-
-
-def test_the_images_that_choose_have_a_name() -> None:
-    augmented = ProtocolConfig(augment_validation=True)
-    assert validation_part(SplitConfig(), ProtocolConfig()) == "held-out images"
-    assert validation_part(SplitConfig(), augmented) == "held-out images, augmented"
-    beside = SplitConfig(validation_domain="photo")
-    assert validation_part(beside, augmented) == "80% of the images, none trained on"
-
-
 # what checks score
 
 
@@ -79,13 +64,6 @@ def test_the_target_is_scored_whole_or_in_two_parts(benchmark: Benchmark) -> Non
         "sketch/out": split.target_held_out.indices.tolist(),
     }
     assert list(scored(benchmark, "target", scheme="gvrt-split")) == ["sketch/all"]
-
-
-def test_everything_is_every_part_of_every_domain(benchmark: Benchmark) -> None:
-    found = scored(benchmark, "everything", target_images="in")
-    assert set(found) == {f"{name}/{part}" for name in SIZES for part in ("in", "out")}
-    for name, count in SIZES.items():
-        assert sorted(found[f"{name}/in"] + found[f"{name}/out"]) == list(range(count))
 
 
 def test_a_domain_that_is_not_trained_on_is_scored_too(benchmark: Benchmark) -> None:
@@ -114,13 +92,6 @@ def test_a_split_can_be_read_back(benchmark: Benchmark, target: str) -> None:
         assert found["training_images"][part.domain.name] == len(rest)
     assert "training" not in found
     assert "validation_domain" not in found
-
-
-def test_a_whole_target_is_said_in_a_word(benchmark: Benchmark) -> None:
-    config = configured()
-    found = describe_split(config, benchmark, divide(benchmark, config))
-    assert found["target"] == {"sketch": "all"}
-    assert "target_held_out" not in found
 
 
 def test_a_domain_that_is_not_trained_on_is_written_down(benchmark: Benchmark) -> None:

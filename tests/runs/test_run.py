@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
@@ -107,21 +106,6 @@ def test_the_result_of_parse_counts_the_applications_in_use(parse_run: Path, erm
     assert result["active_applications"] == int((weights > 0).any(0).sum())
     assert result["active_applications_per_class"] == [int((row > 0).sum()) for row in weights]
     assert "active_applications" not in read(erm_run / "result.json")
-
-
-def test_the_environment_is_kept_apart(erm_run: Path) -> None:
-    found = read(erm_run / "environment.json")
-    assert found["torch"] == torch.__version__
-    assert found["device"].startswith("cpu")
-    assert found["seconds"] >= 0
-
-
-def test_execute_returns_what_it_writes(tiny: Tiny, tmp_path: Path) -> None:
-    seen: list[tuple[int, bool]] = []
-    folder = tmp_path / "deep" / "down"
-    result = execute(tiny("erm", training__steps=3), folder, lambda step, check: seen.append((step, bool(check))))
-    assert read(folder / "result.json") == json.loads(json.dumps(result))
-    assert seen == [(1, False), (2, True), (3, True)]
 
 
 # how long

@@ -52,15 +52,6 @@ def test_a_run_of_averaged_weights_scores_them_and_is_repeated_to_the_byte(
     assert_of_its_file(config, tmp_path / "one")
 
 
-def test_parse_is_averaged_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
-    config = configured(tiny, "parse", "swad")
-    result = execute(config, tmp_path / "run", quiet)
-    assert_of_its_file(config, tmp_path / "run")
-    weights = load_model(tmp_path / "run").parse_network().structure.composition.active().weights
-    assert result["active_applications"] == weights.shape[1]
-    assert torch.allclose(weights.sum(1), torch.ones(len(weights)), atol=1e-5)
-
-
 def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
     result = execute(configured(tiny, "erm", "swad"), tmp_path / "run", quiet)
     averaged = result["averaging"]

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from parse_dg.cli.show.display import print_accuracies, print_result
+from parse_dg.cli.show.display import print_result
 from parse_dg.config import change
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
@@ -22,12 +22,11 @@ from parse_dg.errors import InputError
 from parse_dg.runs import compact, evaluate
 from parse_dg.runs.compact import compact_run
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.evaluate import NamedAccuracy, evaluate_run
+from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
-from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.protocol import protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
@@ -218,24 +217,6 @@ def test_augmented_validation_does_not_disturb_training(made: Made, tmp_path: Pa
         assert check["scores"]["sketch/out"] == changed["scores"]["sketch/out"]
 
 
-def test_a_check_does_not_depend_on_the_checks_before_it(made: Made, tmp_path: Path) -> None:
-    execute(under("domainbed", training__check_every=1), tmp_path / "run", quiet)
-    found = {check["step"]: check for check in checks(tmp_path / "run")}
-    assert list(found) == [1, 2, 3]
-    for check in checks(made("domainbed")):
-        assert found[check["step"]]["validation"] == check["validation"]
-        assert found[check["step"]]["scores"] == check["scores"]
-
-
-def test_the_domain_that_is_not_trained_on_is_not_augmented(made: Made, tmp_path: Path) -> None:
-    config = beside(under("domainbed", protocol__augment_validation=False))
-    execute(config, tmp_path / "plain", quiet)
-    for check, plain in zip(checks(made("beside")), checks(tmp_path / "plain"), strict=True):
-        assert check["validation"] == plain["validation"]
-        assert check["scores"]["cartoon/in"] == check["validation"]["cartoon"]
-        assert check["scores"]["photo/out"]["loss"] != plain["scores"]["photo/out"]["loss"]
-
-
 # what is chosen by
 
 
@@ -381,15 +362,6 @@ def test_a_run_is_not_compacted_on_other_images(parse_run: Path, monkeypatch: py
     assert sorted(path.name for path in parse_run.iterdir()) == before
 
 
-@pytest.mark.parametrize("name", ["split.json", "result.json"])
-def test_either_file_says_which_images_a_run_is_of(name: str, made: Made, tmp_path: Path) -> None:
-    benchmark = open_benchmark(under("parse").data)
-    shutil.copy(made("parse") / name, tmp_path)
-    require_same_images(tmp_path, benchmark)
-    with pytest.raises(InputError, match="is a run on other images"):
-        require_same_images(tmp_path, changed_since(benchmark))
-
-
 @pytest.mark.parametrize("content", ["[]", '{"benchmark": 3}'])
 def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
@@ -427,28 +399,3 @@ def test_a_result_is_shown_with_the_images_it_is_of(made: Made) -> None:
     assert "photo, held-out images, augmented (source)" in shown(made("domainbed"))
     assert "sketch, 80% of the images (target: the result)" in shown(made("domainbed"))
     assert "mean of the source domains" in shown(made("domainbed"))
-
-
-def test_leakage_is_shown_where_there_is_any(made: Made) -> None:
-    assert "leakage" not in shown(made("parse"))
-    assert "7 of them" in shown(made("parse"), leakage={"images": 7, "words": "7 of them"})
-
-
-@pytest.mark.parametrize("name", ["[/bold]"])
-def test_a_domain_may_have_brackets_in_its_name(name: str, made: Made) -> None:
-    result = read(made("parse") / "result.json")
-    words = f"3 of {name}"
-    changes = {
-        "target": result["target"] | {"domain": name},
-        "validation": {name: result["validation"]["photo"]},
-        "leakage": {"images": 3, "words": words},
-    }
-    said = shown(made("parse"), **changes)
-    assert f"erm, {name} held out" in said
-    assert f"{name}, held-out images (source)" in said
-    assert f"{name}, all images (target: the result)" in said
-    assert words in said
-    console = Console(file=io.StringIO(), width=240)
-    print_accuracies(console, [NamedAccuracy(name, "all images", Accuracy(1, 2, 0.5))])
-    assert isinstance(console.file, io.StringIO)
-    assert f"│ {name} " in console.file.getvalue()

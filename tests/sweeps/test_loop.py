@@ -195,29 +195,6 @@ def test_what_another_process_gave_up_is_taken_over(jobs: list[Job]) -> None:
     assert each_once(report.done, jobs)
 
 
-def test_a_job_that_another_process_was_quicker_to_take_is_counted_once(jobs: list[Job]) -> None:
-    def taken(job: Job) -> Outcome:
-        finish(job)
-        return Outcome(job, "elsewhere")
-
-    launcher, seen = FakeLauncher(taken), Recorder(jobs)
-    report = run_sweep(jobs, launcher, seen)
-    assert launcher.started == jobs
-    assert each_once(report.done, jobs)
-    assert report.retried == ()
-
-
-def test_a_job_is_looked_at_again_just_before_it_is_started(jobs: list[Job]) -> None:
-    def with_the_last(job: Job) -> Outcome:
-        finish(jobs[3])  # by another process
-        return finish(job)
-
-    launcher = FakeLauncher(with_the_last)
-    report = run_sweep(jobs, launcher, Recorder(jobs))
-    assert launcher.started == jobs[:3]
-    assert each_once(report.done, jobs)
-
-
 def test_a_folder_that_is_spoilt_on_the_way_fails_that_job_alone(jobs: list[Job]) -> None:
     def spoil(job: Job) -> Outcome:
         finish(jobs[3]._replace(config=jobs[0].config))

@@ -111,14 +111,6 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
         assert record.share == 0.8
 
 
-def test_a_target_that_is_scored_whole_is_in_part(tmp_path: Path) -> None:
-    config = configured(protocol="parse", protocol__checks="target")
-    lines = [check(1, dict.fromkeys(sources(config), 0.25), {"sketch/all": 0.75})]
-    (record,) = read_runs([write(tmp_path / "run", config, lines)], "training-domain")
-    assert record.in_part == {"sketch": 0.75}
-    assert record.share == 1.0
-
-
 def test_of_a_run_with_two_domains_held_out_the_second_is_in_part(tmp_path: Path) -> None:
     config = configured(validation_domain="photo")
     scores = {"sketch/in": 0.1, "sketch/out": 0.2, "cartoon/in": 0.3, "cartoon/out": 0.4, "photo/in": 0.9}
@@ -126,25 +118,6 @@ def test_of_a_run_with_two_domains_held_out_the_second_is_in_part(tmp_path: Path
     assert record.held_out == ("sketch", "photo")
     assert record.in_part == {"sketch": 0.1, "cartoon": 0.3, "photo": 0.9}
     assert record.out_part == {"sketch": 0.2, "cartoon": 0.4}
-
-
-def test_a_second_domain_is_enough_where_the_target_is_not_looked_at(tmp_path: Path) -> None:
-    config = configured(protocol="parse", validation_domain="photo")
-    lines = [check(1, {"photo": 0.9}), check(2, {"photo": 0.8})]
-    records = read_runs([write(tmp_path / "run", config, lines)], "leave-one-domain-out")
-    assert [(record.step, record.in_part, record.out_part) for record in records] == [
-        (1, {"photo": 0.9}, {}),
-        (2, {"photo": 0.8}, {}),
-    ]
-
-
-def test_an_oracle_is_of_the_targets_other_images(tmp_path: Path) -> None:
-    config = configured(protocol="parse", split__target_images="in", protocol__selection="oracle")
-    lines = [check(4, dict.fromkeys(sources(config), 0.25))]
-    write(tmp_path / "run", config, lines, oracle={"accuracy": 0.875})
-    (record,) = read_runs([tmp_path / "run"], "oracle")
-    assert record.in_part == {"sketch": 0.5}
-    assert record.out_part == {"photo": 0.25, "cartoon": 0.25, "paint": 0.25, "sketch": 0.875}
 
 
 @pytest.mark.parametrize(
@@ -239,22 +212,6 @@ def test_what_could_have_been_tuned_is_told_apart(settings: dict[str, Any], tmp_
     assert one != other
 
 
-def test_settings_are_those_that_differ(tmp_path: Path) -> None:
-    configs = [configured(optimizer__head_rate=rate, seed=seed) for rate in (0.25, 0.5) for seed in (0, 1)]
-    folders = [write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(configs)]
-    records = read_runs(folders, "oracle")
-    assert [record.settings for record in records] == [
-        {"optimizer.head_rate": rate} for rate in (0.25, 0.25, 0.5, 0.5)
-    ]
-
-
-def test_the_settings_of_methods_are_not_compared(tmp_path: Path) -> None:
-    configs = [configured("erm"), configured("no_relations")]
-    folders = [write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(configs)]
-    for record in read_runs(folders, "oracle"):
-        assert not any(name.startswith("algorithm.") for name in record.settings)
-
-
 # what is chosen
 
 
@@ -268,16 +225,6 @@ def test_the_better_rate_is_chosen_by_validation_not_by_the_target(tmp_path: Pat
     assert (by_validation.accuracy, by_validation.settings) == (0.3, {"optimizer.head_rate": 0.25})
     by_target = select(read_runs(folders, "oracle"), "oracle")[case]
     assert (by_target.accuracy, by_target.settings) == (0.9, {"optimizer.head_rate": 0.5})
-
-
-def test_the_step_is_chosen_among_all_checks(tmp_path: Path) -> None:
-    config = configured()
-    lines = [scored(config, step, 0.1 * step, source, out=0.5) for step, source in ((1, 0.2), (2, 0.8), (3, 0.4))]
-    folder = write(tmp_path / "run", config, lines)
-    chosen = {name: select(read_runs([folder], name), name) for name in ("training-domain", "oracle")}
-    case = Case("blueprints", "erm", "sketch", 0)
-    assert chosen["training-domain"][case].step == 2
-    assert chosen["oracle"][case].step == 3
 
 
 def test_leave_one_domain_out_from_runs_with_pairs_held_out(tmp_path: Path) -> None:

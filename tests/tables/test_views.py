@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from parse_dg.cli.show.views import _published, compared, curve, view_tables
+from parse_dg.cli.show.views import compared, curve, view_tables
 from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.config import RunConfig
 from parse_dg.tables.comparison import compare
-from parse_dg.tables.curve import AccuracyPoint
 from parse_dg.tables.published import published
 from parse_dg.tables.selection_tables import SelectionTables
 from parse_dg.tables.views import ABLATION, METHODS, VIEWS, find_view
@@ -69,22 +68,6 @@ def test_k_counts_as_numbers() -> None:
     found = names("k", *configs, ours("no_relations"), ours("erm"))
     parse = [f"parse, K = {count}" for count in (4, 8, 16, 24)]
     assert found == ["erm", "no_relations, K = 16", *parse]
-
-
-def test_fields_tell_rows_apart() -> None:
-    rates = [ours("erm", optimizer__head_rate=rate) for rate in (0.1, 0.02, 1e-5)]
-    found = names("main", *rates, by=("optimizer.head_rate",))
-    assert found == ["erm, head_rate=1e-05", "erm, head_rate=0.02", "erm, head_rate=0.1"]
-    both = ("mixstyle.stages", "augment.per_image")
-    mixed = ours("erm", mixstyle__stages=(1, 2))
-    assert names("main", ours("erm"), mixed, by=both) == [
-        "erm, stages=(), per_image=false",
-        "erm, stages=1,2, per_image=false",
-    ]
-
-
-def test_a_method_without_the_field_is_a_row_of_its_own() -> None:
-    assert names("main", ours("erm"), ours(), by=("algorithm.primitives.count",)) == ["erm", "parse, count=16"]
 
 
 def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -180,14 +163,6 @@ def test_the_paper_is_beside_the_curve_where_it_has_figures(tmp_path: Path) -> N
     text = drawn(tmp_path)
     assert "the paper's" in text
     assert ">16<" in text
-
-
-def test_an_error_of_another_kind_is_not_drawn_beside_ours() -> None:
-    assert _published("CUB-DG", "Paint", "std") == AccuracyPoint(16, 49.3, 0.9)
-    assert _published("CUB-DG", "Paint", "se") == AccuracyPoint(16, 49.3, None)
-    assert _published("pacs", "Avg", "se") == AccuracyPoint(16, 86.7, None)
-    assert _published("pacs", "sketch", "se") is None
-    assert _published("mine", "Avg", "se") is None
 
 
 def test_a_curve_of_nothing_is_refused(tmp_path: Path) -> None:

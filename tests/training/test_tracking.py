@@ -19,7 +19,6 @@ from parse_dg.runs.run import execute
 from parse_dg.training import tracking
 from parse_dg.training.check import Check
 from parse_dg.training.tracking import (
-    Position,
     TrackedRun,
     Tracking,
     flat,
@@ -80,32 +79,6 @@ def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
             assert told[f"rate/{group}"] == rate
         numbers = 2 * (len(found["validation"]) + len(found["scores"])) + 1
         assert len(told) == numbers + len(found["training_loss"]) + len(found["rates"])
-
-
-def test_what_is_no_number_is_left_out() -> None:
-    told = scalars({**line(2), "validation": {}, "validation_mean_accuracy": None})
-    assert told == {"training loss/cross_entropy": 1.0, "training loss/total": 1.0, "rate/backbone": 1e-3}
-    assert "validation loss/photo" not in scalars(line(2))
-
-
-def test_stages_are_told_apart_and_follow_each_other() -> None:
-    lines = [line(2, stage=1), line(4, stage=1), line(2, stage=2), line(4, stage=2)]
-    position = Position()
-    assert [position.of(found) for found in lines] == [2, 4, 6, 8]
-    assert Position(lines[:3]).of(lines[3]) == 8
-    assert Position(lines[:2]).of(lines[2]) == 6
-    assert "stage 1, training loss/total" in scalars(lines[0])
-    assert "stage 2, training loss/total" in scalars(lines[2])
-
-
-def test_a_run_is_known_by_its_folder_and_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = run_id(TrackedRun(tmp_path / "a", CONFIG, ()))
-    assert one == run_id(TrackedRun(Path("a"), dict(reversed(CONFIG.items())), (line(2),)))
-    assert one != run_id(TrackedRun(tmp_path / "b", CONFIG, ()))
-    assert one != run_id(TrackedRun(tmp_path / "a", {**CONFIG, "seed": 4}, ()))
 
 
 # TensorBoard
@@ -261,14 +234,6 @@ def test_wandb_replaces_what_begins_again_and_continues_what_goes_on(
     monkeypatch.setattr(wandb, "init", init)
     open_trackers(["wandb"], offline, CONFIG, earlier)
     assert [options["resume"] for options in asked] == [resume]
-
-
-def test_wandb_does_not_ask_for_an_account_in_the_middle_of_a_run(
-    offline: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "online")
-    with pytest.raises(InputError, match=r"`wandb login`, or set WANDB_MODE=offline"):
-        open_trackers(["wandb"], offline, CONFIG)
 
 
 # what can go wrong

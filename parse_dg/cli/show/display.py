@@ -24,13 +24,6 @@ from parse_dg.training.team import ALONE, Team
 from parse_dg.wording import percent
 
 
-def default_folder(config: RunConfig) -> Path:
-    """runs/DATA/METHOD/TARGET/seedN; a data set used by path goes by the last part of the path."""
-    data = Path(config.data.benchmark).name or "data"
-    parts = (data, config.method, config.data.target, f"seed{config.trial}")
-    return Path("runs").joinpath(*parts)
-
-
 @contextmanager
 def progress_display(console: Console) -> Iterator[Progress]:
     """Progress as bars, one for each thing that is counted."""

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,45 +139,7 @@ def test_csv_has_every_number_unrounded() -> None:
     assert {row["target_images"] for row in rows} == {"10"}
 
 
-@pytest.mark.parametrize(("others", "cell", "value"), [(403, "402", "401.5"), (None, "–", "")])
-def test_a_start_that_is_not_known_has_no_mean(others: int | None, cell: str, value: str) -> None:
-    runs = [outcome("pacs", "sketch", 0, 100, 4), outcome("pacs", "photo", 0, 300, 5, others)]
-    rows = table_rows(runs)
-    column = list(CELLS).index("in use at the start")
-    other = "–" if others is None else "403"
-    assert [row[column] for row in text_cells(rows)] == ["400", other, cell]
-    lines = as_markdown(rows).splitlines()[2:]
-    assert [line.split(" | ")[column] for line in lines] == ["400", other, cell]
-    written = list(csv.DictReader(io.StringIO(as_csv(rows))))
-    assert [row["applications_at_start"] for row in written] == ["400", str(others or ""), value]
-
-
 # from the reports beside the runs
-
-
-def test_a_report_is_the_row_that_it_was_made_from(tmp_path: Path) -> None:
-    made = outcome("pacs", "sketch", 3, 100, 4)
-    (tmp_path / "compact.json").write_text(json.dumps(as_json(made)))
-    (row,) = table_rows([made])
-    assert read_row(tmp_path) == (row, 0.1)
-    assert read_row(tmp_path / "elsewhere") is None
-
-
-def test_a_report_that_does_not_know_the_start(tmp_path: Path) -> None:
-    """One that was written before it was said, and one of a run whose start is not known."""
-    report = as_json(outcome("pacs", "sketch", 3, 100, 4, None))
-    assert report["applications"] == {"before": 1000, "at_start": None, "after": 100}
-    (expected,) = table_rows([outcome("pacs", "sketch", 3, 100, 4, None)])
-    older = report | {"applications": {"before": 1000, "after": 100}}
-    for each in (report, older):
-        (tmp_path / "compact.json").write_text(json.dumps(each))
-        assert read_row(tmp_path) == (expected, 0.1)
-    for table in view_tables([expected], 0.0):
-        assert dict(zip(table.header, table.rows[0], strict=True))["in use at the start"] == "–"
-    wrong = report | {"applications": {"before": 1000, "at_start": "few", "after": 100}}
-    (tmp_path / "compact.json").write_text(json.dumps(wrong))
-    with pytest.raises(InputError, match="'few' is no number"):
-        read_row(tmp_path)
 
 
 def test_the_published_reports_can_be_read() -> None:
@@ -221,9 +182,3 @@ def test_the_view_is_by_data_set_and_by_target() -> None:
     for table in (data, target):
         assert table.notes[0].startswith("3 runs. Threshold 0 (lossless). Means over the runs of a row")
         assert all(len(row) == len(table.header) for row in table.rows)
-
-
-def test_vocabularies_of_different_sizes_are_not_averaged() -> None:
-    (row,) = table_rows([outcome("pacs", "sketch", 0, 100, 4)])
-    for table in view_tables([row, replace(row, applications_before=500)], 0.1):
-        assert len(table.rows) == 2

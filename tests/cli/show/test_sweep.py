@@ -14,7 +14,7 @@ from parse_dg.files import is_locked, write_json
 from parse_dg.runs.folder import LOCK, OF_A_RESULT, hold
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
-from parse_dg.sweeps.state import RunProgress, read_progress, read_state
+from parse_dg.sweeps.state import read_state
 from tests.conftest import Tiny
 
 
@@ -81,24 +81,6 @@ def test_the_state_of_a_job_is_in_its_folder(jobs: list[Job]) -> None:
     assert read_state(job) == "unfinished"
     finish(job, 1)
     assert read_state(job) == "finished"
-
-
-def test_progress_is_that_of_the_last_whole_check(jobs: list[Job], tiny: Tiny) -> None:
-    job = jobs[0]
-    assert read_progress(job) == RunProgress(0, 4, None)
-    check(job, {"step": 1, "validation_mean_accuracy": 0.25}, {"step": 2, "validation_mean_accuracy": 0.5})
-    assert read_progress(job) == RunProgress(2, 4, 0.5)
-    assert read_progress(job).text() == "step 2 of 4, source validation 50.0%"
-    check(job, {"stage": 2, "step": 1, "validation_mean_accuracy": None})
-    assert read_progress(job).text() == "stage 2, step 1 of 4"
-
-
-def test_steps_of_epochs_are_counted_once_the_split_is_written(jobs: list[Job], tiny: Tiny) -> None:
-    job = jobs[0]._replace(config=tiny("erm", training__epochs=2))
-    assert read_progress(job).text() == "step 0"
-    job.folder.mkdir(parents=True)
-    write_json(job.folder / "split.json", {"training_images": {"photo": 32, "paint": 32}})
-    assert read_progress(job).steps == 16  # 2 × 64 images, 8 at a time
 
 
 def test_elsewhere_than_in_a_terminal_every_event_is_a_line(jobs: list[Job], tmp_path: Path) -> None:
