@@ -116,4 +116,4 @@ def test_epochs_are_of_the_training_images(tiny: Tiny, tmp_path: Path) -> None:
     _, split = prepare(config)
     assert sum(len(part.indices) for part in split.training) == 3 * 32
     assert count_steps(config, split) == 4  # half of 96 images, 12 a step
-    assert execute(config, tmp_path / "run", quiet)["steps"] == 4
+    assert execute(config, tmp_path / "run", quiet).steps == 4

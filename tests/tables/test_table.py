@@ -3,22 +3,19 @@
 import csv
 import io
 import math
-from typing import Any
 
 import pytest
 
-from parse_dg.tables.table import Cell, accuracy_table, csv_table, markdown_table
+from benchmarks.blueprints import Cell, accuracy_table
+from parse_dg.runs.result import RunResult
+from parse_dg.tables.table import csv_table, markdown_table
+from tests.runs.helpers import result_of
 
 DOMAINS = ("photo", "sketch")
 
 
-def result(method: str, domain: str, seed: int, target: float, validation: float = 0.9) -> dict[str, Any]:
-    return {
-        "algorithm": method,
-        "target": {"domain": domain, "accuracy": target},
-        "seed": seed,
-        "validation_mean_accuracy": validation,
-    }
+def result(method: str, domain: str, seed: int, target: float, validation: float = 0.9) -> RunResult:
+    return result_of(method, domain, seed, target, validation_mean_accuracy=validation)
 
 
 # cells

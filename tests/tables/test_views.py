@@ -14,6 +14,7 @@ from parse_dg.tables.comparison import compare
 from parse_dg.tables.published import published
 from parse_dg.tables.selection_tables import SelectionTables
 from parse_dg.tables.views import ABLATION, METHODS, VIEWS, find_view
+from tests.runs.helpers import accuracy_of
 from tests.tables.test_records import DOMAINS, configured, scored, write
 
 
@@ -97,7 +98,7 @@ def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
 def test_the_ablation_beside_the_papers_own(tmp_path: Path) -> None:
     domains = ("Photo", "Cartoon", "Art", "Paint")
     config = ours(data__target="Photo", algorithm__vocabulary__families="binary")
-    check = scored(config) | {"validation": {name: {"accuracy": 0.5} for name in domains[1:]}}
+    check = replace(scored(config), validation=dict.fromkeys(domains[1:], accuracy_of(0.5)))
     write(
         tmp_path / "run", config, [check], benchmark={"name": "cub-dg", "fingerprint": "f"}, domains=list(domains)
     )
