@@ -30,8 +30,8 @@ def train(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train`."""
     from parse_dg.cli.show.display import print_result, run_with_display
     from parse_dg.runs.configure import default_folder
+    from parse_dg.runs.tracking import require_trackers
     from parse_dg.training.launch import form_team
-    from parse_dg.training.tracking import require_trackers
 
     if options.dry_run:
         preview(options, console)
