@@ -12,7 +12,7 @@ from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.configure import configure, default_folder
-from parse_dg.runs.folder import Result
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.training.check import Observer
 from parse_dg.wording import percent
@@ -24,13 +24,13 @@ class Run:
 
     folder: Path
     config: RunConfig
-    result: Result
+    result: RunResult
     given: Benchmark | None = field(default=None, compare=False)
     """The images, where they were given in memory."""
 
     def __repr__(self) -> str:
-        target = self.result["target"]
-        found = f"{percent(target['accuracy'])} on {target['domain']}"
+        target = self.result.target
+        found = f"{percent(target.accuracy)} on {target.domain}"
         return f"Run({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.folder)!r})"
 
     def predictor(self, device: str = "auto") -> Predictor:
