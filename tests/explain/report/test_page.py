@@ -16,7 +16,6 @@ from parse_dg.errors import InputError
 from parse_dg.explain.classes import Term
 from parse_dg.explain.report.classes import TERMS, ClassSummary
 from parse_dg.explain.report.data import Curve, CurvePoint, DomainScore, Gallery, Headline, Report
-from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.page import check_place, report_page, write_report
 from parse_dg.tables.text_table import TextTable
 
@@ -248,11 +247,3 @@ def test_curves_run_from_left_to_right_and_up_with_accuracy(report: Report) -> N
     assert photo[0][0] < photo[1][0]
     assert photo[0][1] > photo[1][1]  # y grows downwards
     assert len(str(lines[3]).split()) == 3
-
-
-def test_text_is_escaped_unless_it_is_html() -> None:
-    assert element("p", "<b>", Html("<i></i>"), class_="a", hidden=True, open=False) == (
-        '<p class="a" hidden>&lt;b&gt;<i></i></p>'
-    )
-    assert element("meta", http_equiv='"x"') == '<meta http-equiv="&quot;x&quot;"/>'
-    assert joined(["<", Html("<")], "") == "&lt;<"
