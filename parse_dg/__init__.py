@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from parse_dg.explain.classes import describe_classes
     from parse_dg.explain.contrast import contrast, counterfactual
     from parse_dg.explain.explanation import Explanation, explain, read_image
+    from parse_dg.model.paper_predicates import PREDICATES
+    from parse_dg.model.predicate import BoundPrimitives, Predicate
+    from parse_dg.model.predicates import register_predicate
     from parse_dg.runs.config import RunConfig
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES, build_config
@@ -29,16 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "PREDICATES",
     "PROTOCOLS",
     "RECIPES",
     "Algorithm",
     "AlgorithmConfig",
     "Benchmark",
+    "BoundPrimitives",
     "DataConfig",
     "Domain",
     "Explanation",
     "InputError",
     "Model",
+    "Predicate",
     "Prediction",
     "Predictor",
     "RunConfig",
@@ -56,6 +62,7 @@ __all__ = [
     "open_benchmark",
     "read_image",
     "register_algorithm",
+    "register_predicate",
 ]
 
 _NAMES = {
@@ -68,6 +75,9 @@ _NAMES = {
     "explain.classes": ("describe_classes",),
     "explain.contrast": ("contrast", "counterfactual"),
     "explain.explanation": ("Explanation", "explain", "read_image"),
+    "model.paper_predicates": ("PREDICATES",),
+    "model.predicate": ("BoundPrimitives", "Predicate"),
+    "model.predicates": ("register_predicate",),
     "runs.config": ("RunConfig",),
     "runs.protocols": ("PROTOCOLS",),
     "runs.recipes": ("RECIPES", "build_config"),

@@ -45,7 +45,19 @@ PARTS = (
 )
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (
-    *("train", "sweep", "table", "evaluate", "predict", "explain", "describe", "measure", "report", "compact"),
+    *(
+        "train",
+        "config",
+        "sweep",
+        "table",
+        "evaluate",
+        "predict",
+        "explain",
+        "describe",
+        "measure",
+        "report",
+        "compact",
+    ),
     *("export", "serve", "figure", "info", "algorithms"),
 )
 """The commands that take `--plugin`."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, Turn
-from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content, unsureness
+from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
 from tests.algorithms.golden import constant, trainer_of
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
@@ -35,9 +35,6 @@ def style(values: list[float]) -> tuple[float, float]:
     """Mean and unbiased variance."""
     mean = sum(values) / len(values)
     return mean, sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-# style and content
 
 
 def test_style_is_mixed_with_that_of_the_partner() -> None:
@@ -99,18 +96,6 @@ def test_the_gradient_of_mixed_style_is_right() -> None:
     assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
 
 
-def test_unsureness_is_least_where_all_classes_are_alike() -> None:
-    assert unsureness(torch.full((3, 8), 2.5)).item() == pytest.approx(math.log(8))
-    logits = torch.randn(6, 8, generator=generator(1))
-    expected = sum(-math.log(p) / 8 for row in logits.double().softmax(1).tolist() for p in row) / 6
-    assert unsureness(logits).item() == pytest.approx(expected, 1e-6)
-    assert expected > math.log(8)
-    assert unsureness(logits.bfloat16()).dtype == torch.float32
-
-
-# the turns
-
-
 def test_a_step_has_three_turns() -> None:
     turns = list(build(weight=0.3).turns(batch(), generator()))
     assert [turn.groups for turn in turns] == GROUPS
@@ -154,22 +139,6 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == []
 
 
-def test_the_backbone_makes_two_passes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sagnet, sizes = build(), []
-    plain = sagnet.backbone.forward
-
-    def counted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        sizes.append(len(images))
-        return plain(images, generator)
-
-    monkeypatch.setattr(sagnet.backbone, "forward", counted)
-    step(sagnet)
-    assert sizes == [15, 15]
-
-
-# draws
-
-
 def test_draws_come_from_the_generator() -> None:
     one, again, other = (
         [next(iter(turn.terms.values())).item() for turn in build().turns(batch(), generator(seed))]
@@ -186,9 +155,6 @@ def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
     assert sorted(one.partner.tolist()) == list(range(200))
     assert not torch.equal(one.partner, other.partner)
-
-
-# the network
 
 
 def test_the_default_is_the_published_one() -> None:

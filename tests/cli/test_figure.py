@@ -8,12 +8,10 @@ import torch
 from PIL import Image
 
 from parse_dg.config import change
-from parse_dg.deploy.model_file import load_model
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
 from parse_dg.explain.measures.images import open_run
-from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
@@ -53,9 +51,6 @@ def test_accuracy_against_k_is_that_of_the_table(run: Run, two_runs: Path, tmp_p
     assert (tmp_path / "k.svg").read_bytes() == (tmp_path / "table.svg").read_bytes()
 
 
-# --- what is chosen -------------------------------------------------------------------------------
-
-
 def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: Path, tmp_path: Path) -> None:
     asked = ("--classes", "wader", "hopper", "--primitives", "7", "2", "--domains", "sketch", "photo")
     said = run("figure", "primitives", parse_run, "--out", "one.svg", *asked)
@@ -66,16 +61,6 @@ def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: 
     assert "cartoon" not in words
     primitives = [word.split()[0] for word in words if word[:1] == "p" and word[1:2].isdigit()]
     assert primitives == ["p7", "p2"] * 2
-
-
-def test_the_primitives_that_matter_most(parse_run: Path, tmp_path: Path) -> None:
-    said = draw_primitives(
-        FigureRequest(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",))
-    )
-    model = load_model(parse_run)
-    weights = primitive_weights(model)[model.spec.classes.index("diver")]
-    best = sorted(range(16), key=lambda k: (-float(weights[k]), k))[:3]
-    assert f"primitives {', '.join(f'p{k}' for k in best)};" in said
 
 
 def test_the_image_that_stands_for_its_class(
@@ -124,16 +109,6 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
     assert f"{mean:.2f} over the {block.wrong.count} that are wrong" in said
 
 
-def test_a_class_without_errors_cannot_be_compared(run: Run, parse_run: Path) -> None:
-    opened = open_run(parse_run, device_name="cpu")
-    located = opened.locate(opened.split.target)
-    right = torch.bincount(located.labels[located.right], minlength=8)
-    name = opened.classes[int(right.argmin())]
-    assert int(right.min()) < SHOWN
-    said = run("figure", "errors", parse_run, "--classes", name)
-    assert_refused(said, f"class {name!r} has {int(right.min())} right and", "expected at least 2 of each")
-
-
 def test_the_pipeline_of_a_file(run: Run, parse_run: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "my photo.png")
@@ -150,9 +125,6 @@ def test_the_pipeline_of_the_target(run: Run, parse_run: Path, tmp_path: Path) -
     (title,) = [word for word in words if word.endswith("of sketch, never seen")]
     assert said.out.startswith(f"{title}: predicted ")
     assert any("(right)" in word for word in words)
-
-
-# --- what cannot be drawn -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from parse_dg.tables.selection import SELECTIONS
-from tests.cli.conftest import Run, Said, assert_refused, result_of, table
+from tests.cli.conftest import Run, Said, assert_refused, table
 from tests.conftest import TINY
 from tests.tables.test_domainbed import EXPECTED, GOLDEN
 from tests.tables.test_domainbed import write as write_lines
@@ -158,14 +158,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("plain") / "run", configured("parse", "sketch", 0))
 
 
-def test_a_run_of_ours_is_its_result(run: Run, plain: Path) -> None:
-    said = run("table", plain)
-    accuracy = 100 * result_of(plain)["target"]["accuracy"]
-    assert table(said.out)[1] == ["erm", "missing", "missing", f"{accuracy:.1f} ± 0.0", "missing", "missing"]
-    assert "Accuracy in % on all images of the target" in said.out
-    assert "1 trial, which has no spread" in said.out
-
-
 # what is missing
 
 
@@ -226,30 +218,6 @@ def test_mixed_splits_are_refused_with_both_folders(run: Run, plain: Path, tmp_p
     assert_refused(said, f"{plain} has split.scheme=holdout20", f"{listed} split.scheme=gvrt-split")
 
 
-def test_mixed_shares_of_the_target_are_refused_with_both_folders(run: Run, runs: Path, plain: Path) -> None:
-    other = runs / "alone" / "photo" / "0"
-    said = run("table", plain, other)
-    assert_refused(said, f"{plain} has split.target_images=all", f"{other} split.target_images=in")
-
-
-def test_two_versions_of_the_data_are_refused_with_both_folders(run: Run, runs: Path, copy: Path) -> None:
-    result = result_of(copy)
-    result["benchmark"]["fingerprint"] = "0" * 64
-    (copy / "result.json").write_text(json.dumps(result))
-    other = runs / "alone" / "photo" / "0"
-    assert_refused(run("table", other, copy), f"{other} and {copy} are of two versions of blueprints")
-
-
-def test_a_run_given_twice_is_refused(run: Run, runs: Path, copy: Path) -> None:
-    same = runs / "alone" / "sketch" / "0"
-    assert_refused(run("table", same, copy), f"{same} and {copy} are the same to a table")
-
-
-def test_a_run_that_cannot_be_chosen_this_way_is_refused(run: Run, plain: Path) -> None:
-    for selection in ("oracle", "leave-one-domain-out"):
-        assert_refused(run("table", plain, "--selection", selection), str(plain), "protocol.checks=target")
-
-
 def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None:
     assert_refused(run("table"), "give run folders, or --domainbed FOLDER")
     assert_refused(run("table", *alone(runs), "--domainbed", tmp_path), "not both")
@@ -259,23 +227,6 @@ def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None
     assert_refused(run("table", tmp_path / "nowhere"), "nowhere is not a run")
     assert_refused(run("table", "--domainbed", tmp_path / "nowhere"), "nowhere must be a folder of DomainBed's")
     assert_refused(run("table", "--domainbed", tmp_path), "has no results of DomainBed")
-
-
-# hyper-parameters
-
-
-def test_the_best_hyper_parameters_are_chosen_by_validation(run: Run, runs: Path, tmp_path: Path) -> None:
-    """Whichever validates better is shown, whatever it does on the target."""
-    other = train(tmp_path / "other", configured("domainbed", "sketch", 0, optimizer__head_rate=0.03))
-    same = runs / "alone" / "sketch" / "0"
-    best = {}
-    for folder in (same, other):
-        for line in lines(folder):
-            correct = sum(value["correct"] for value in line["validation"].values())
-            if folder not in best or correct > best[folder][0]:
-                best[folder] = (correct, line["scores"]["sketch/in"]["accuracy"])
-    expected = best[other] if best[other][0] >= best[same][0] else best[same]  # between draws the last wins
-    assert table(run("table", same, other).out)[1][3] == cell([expected[1]])
 
 
 # forms
@@ -331,20 +282,6 @@ def test_domainbeds_own_sweep_gives_its_own_table(selection: str, run: Run, swee
 # ours beside theirs
 
 
-def test_a_sweep_beside_what_was_published(run: Run, sweep: Path) -> None:
-    said = run("table", "--domainbed", sweep, "--compare")
-    assert (said.code, said.err) == (0, "")
-    header, ours, *theirs = table(said.out)
-    assert header == ["algorithm", "source", "C", "L", "S", "V", "Avg"]
-    plain = table(run("table", "--domainbed", sweep).out)[1]
-    assert ours == [plain[0], "ours", *plain[1:]]
-    assert ["ERM", "domainbed", "97.7 ± 0.4", "64.3 ± 0.9", "73.4 ± 0.5", "74.6 ± 1.3", "77.5 ± 0.4"] in theirs
-    assert ["PARSE", "paper", *["–"] * 4, "76.9"] in theirs
-    text = " ".join(said.out.split())
-    assert "arXiv:2007.01434" in text
-    assert "paper, MixUp: digit for digit the row of MixStyle" in text
-
-
 def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None:
     cells = ["SagNet", "domainbed", "97.9 ± 0.4", "64.5 ± 0.5", "71.4 ± 1.3", "77.5 ± 0.5", "77.8 ± 0.5"]
     asked = ("table", "--domainbed", sweep, "--compare", "domainbed")
@@ -360,20 +297,6 @@ def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None
     found = [row["printed"] for row in rows if (row["algorithm"], row["source"]) == ("SagNet", "domainbed")]
     assert found == cells[2:]
     assert [row["target"] for row in rows if row["source"] == "ours"] == ["C", "L", "S", "V", "average"]
-
-
-def test_the_published_figures_alone(run: Run) -> None:
-    said = run("table", "--published", "cub-dg")
-    assert (said.code, said.err) == (0, "")
-    rows = table(said.out)
-    assert rows[0] == ["method", "source", "Photo", "Cartoon", "Art", "Paint", "Avg"]
-    assert ["PARSE", "paper", "75.7 ± 0.4", "69.1 ± 0.6", "68.2 ± 0.7", "49.3 ± 0.9", "65.6 ± 0.4"] in rows
-    assert "± is the standard deviation" in said.out
-    every = run("table", "--published").out
-    assert all(f"\n{title} " in f"\n{every}" for title in ("PACS", "VLCS", "CUB-DG", "DomainBed, averages"))
-    some = table(run("table", "--published", "cub-dg", "--compare", "gvrt").out)
-    assert ["PARSE", "paper"] not in [row[:2] for row in some]
-    assert ["ERM", "gvrt", "62.5", "53.2", "37.4", "29.0", "45.5"] in some
 
 
 def test_mistakes_in_what_is_to_be_compared(run: Run, runs: Path, sweep: Path) -> None:

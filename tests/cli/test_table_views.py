@@ -8,13 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from parse_dg.cli.tables import COMMANDS_SHOWN, print_table
 from parse_dg.config import change
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
-from parse_dg.tables.text_table import TextTable
 from tests.cli.conftest import Run, assert_refused, table
 from tests.conftest import TINY
 
@@ -48,9 +45,6 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in text.splitlines() if line.strip().startswith("parse-dg ")]
 
 
-# folders
-
-
 def test_a_folder_of_runs_is_as_good_as_all_of_them(run: Run, runs: Path) -> None:
     every = sorted(runs.glob("*/*/*/seed0"))
     assert len(every) == 9
@@ -68,9 +62,6 @@ def test_an_unfinished_run_below_a_folder_is_named(run: Run, runs: Path, caplog:
     assert said.code == 0
     assert caplog.messages == [f"{folder} is not finished: left out"]
     assert any(words[-2:] == ["--out", str(folder)] for words in commands(said.out))
-
-
-# what is missing
 
 
 def test_the_commands_fill_the_cells(run: Run, runs: Path) -> None:
@@ -101,29 +92,6 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
     assert commands(latex.replace("% parse-dg", "parse-dg")) == expected
     rows = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "ablation", "--format", "csv").out)))
     assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
-
-
-def test_the_terminal_shows_some_of_many_commands() -> None:
-    console = Console(width=80, record=True, file=io.StringIO())
-    lines = tuple(f"parse-dg train --seed {n}" for n in range(COMMANDS_SHOWN + 3))
-    print_table(console, TextTable("t", ("a", "b"), (("c", "d"),), (), commands=lines))
-    text = console.export_text()
-    assert text.count("parse-dg train") == COMMANDS_SHOWN
-    assert "and 3 more: --format markdown lists them all" in text
-
-
-# views
-
-
-def test_rows_by_any_field(run: Run, runs: Path) -> None:
-    said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
-    assert [row[0] for row in table(said.out)][1:] == [
-        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
-    ]
-    assert_refused(
-        run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
-    )
-    assert_refused(run("table", "runs", "--by", "data.target"), "--by data.target would tell nothing")
 
 
 def test_the_spread_that_is_asked_for(run: Run, runs: Path) -> None:
@@ -172,9 +140,6 @@ def test_compaction_is_read_from_beside_the_runs(run: Run, runs: Path, caplog: p
     assert len(lines) == 6
 
 
-# forms
-
-
 def test_a_page(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--view", "ablation", "--format", "html")
     assert (said.code, said.err) == (0, "")
@@ -184,9 +149,6 @@ def test_a_page(run: Run, runs: Path) -> None:
         assert f">{cell}<" in said.out
     assert "<strong>" in said.out
     assert "<script" not in said.out
-
-
-# mistakes
 
 
 def test_mistakes_in_views(run: Run, runs: Path) -> None:

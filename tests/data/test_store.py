@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -103,14 +102,6 @@ def test_it_holds_every_file_decoded(manifest: Manifest, size: int) -> None:
     assert holds(open_store(manifest, size), manifest, size)
 
 
-def test_images_are_mapped_and_cannot_be_written(manifest: Manifest) -> None:
-    for array in open_store(manifest, SIZE) + open_store(manifest, SIZE):
-        assert isinstance(array, np.memmap)
-        assert not array.flags.writeable
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
 def test_every_file_is_decoded_once_and_then_never_again(manifest: Manifest, decoded: Counter[str]) -> None:
     open_store(manifest, SIZE)
     assert decoded == {image.path: 1 for image in manifest.images}
@@ -150,10 +141,6 @@ def test_files_that_are_cut_short_are_decoded_as_the_manifest_says(tmp_path: Pat
 
 
 # what interrupts
-
-
-class StopError(Exception):
-    """Anything at all."""
 
 
 @pytest.mark.parametrize(("when", "finished"), [(1, 0), (8, 1), (15, 2)])
@@ -256,42 +243,6 @@ def test_after_a_process_was_killed_the_next_goes_on(
     assert names(store_folder(manifest, SIZE)) == WHOLE
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_second_waits_and_says_so(manifest: Manifest, decoded: Counter[str], fails: bool) -> None:
-    """And builds what is missing if the first did not get through."""
-    waiting, building = threading.Event(), threading.Event()
-    said: list[str] = []
-    results: list[Any] = []
-
-    def first(what: str, done: int, total: int) -> None:
-        building.set()
-        assert waiting.wait(10)
-        if fails and done == 6:
-            raise StopError
-
-    def second(what: str, done: int, total: int) -> None:
-        said.append(what)
-        waiting.set()
-
-    def build(progress: Any) -> None:
-        try:
-            results.append(open_store(manifest, SIZE, progress))
-        except StopError as error:
-            results.append(error)
-
-    threads = [threading.Thread(target=build, args=(progress,), daemon=True) for progress in (first, second)]
-    threads[0].start()
-    assert building.wait(10)
-    threads[1].start()
-    for thread in threads:
-        thread.join(10)
-    assert said[0] == "waiting for another process that decodes the same images"
-    assert said[1:] == ["decoding to 5 pixels, 0.00 GB"] * (10 if fails else 0)
-    assert [isinstance(result, StopError) for result in results] == [fails, False]
-    assert holds(results[1], manifest)
-    assert fails or decoded.total() == 15
-
-
 # room
 
 
@@ -347,35 +298,6 @@ def test_a_disk_that_fills_up_is_no_room(
     )
     assert names(store_folder(manifest, SIZE)) == ({"0.npy"} if name[0] == "1" else set())
     assert holds(open_store(manifest, SIZE), manifest)
-
-
-# folders that cannot be written
-
-
-def test_a_disk_that_fails_is_one_line(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_writing(monkeypatch, "1.npy.writing", errno.EIO, 3)
-    with pytest.raises(InputError) as caught:
-        open_store(manifest, SIZE)
-    folder = store_folder(manifest, SIZE)
-    assert str(caught.value) == (
-        f"cannot write to {folder} (Input/output error): set PARSE_DG_CACHE to another folder"
-    )
-    assert names(folder) == {"0.npy"}
-
-
-def test_a_store_that_is_whole_needs_no_writing(
-    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path
-) -> None:
-    """As on a disk that many read and nobody may write."""
-    open_store(manifest, SIZE)
-    for path in cache_of_its_own.glob("*.lock"):
-        path.unlink()
-    before = names(cache_of_its_own)
-    for name in ("unlink", "mkdir", "rename", "touch", "write_text", "write_bytes"):
-        monkeypatch.setattr(Path, name, lambda *_, **__: pytest.fail("written to"))
-    monkeypatch.setattr(module, "free_bytes", lambda folder: 0)
-    assert holds(open_store(manifest, SIZE), manifest)
-    assert names(cache_of_its_own) == before
 
 
 # damage

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
@@ -47,18 +46,6 @@ def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
     assert all(config == shared[0] for config in shared)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_ablation_has_the_primitives_of_parse(recipe: str) -> None:
-    parse, ablation = (build_config(recipe, name).algorithm for name in ("parse", "no_relations"))
-    assert isinstance(parse, ParseConfig)
-    assert isinstance(ablation, NoRelationsConfig)
-    assert ablation.primitives == parse.primitives
-    assert ablation.bottleneck == parse.bottleneck
-
-
-# the paper's text
-
-
 def test_the_papers_recipe_is_the_papers_text() -> None:
     config = build_config("paper", "parse")
     parse = config.algorithm
@@ -93,27 +80,11 @@ def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> No
     assert config.split.holdout == 0.2
 
 
-# what is refused
-
-
 def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, fine_grained, domainbed, paper"
     ):
         build_config("papr", "erm")
-
-
-def test_an_unknown_method_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=f"unknown algorithm 'emr': valid are {', '.join(ALGORITHMS)}"):
-        build_config("blueprints", "emr")
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="seed must be 0 or more, found -1"):
-        RunConfig(seed=-1)
-
-
-# photographs
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -128,9 +99,6 @@ def test_domainbeds_recipe_is_its_codes() -> None:
     assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.schedule) == (5e-5, 5e-5, "constant")
     assert (config.training.label_smoothing, config.augment.randaugment_ops, config.mixstyle.stages) == (0, 0, ())
     assert (config.augment.crop_scale, config.augment.jitter, config.augment.grayscale) == ((0.7, 1.0), 0.3, 0.1)
-
-
-# which recipe for which data
 
 
 def test_every_data_set_gets_the_recipe_that_fits_it() -> None:

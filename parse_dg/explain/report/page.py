@@ -14,7 +14,8 @@ from parse_dg.explain import viewer
 from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
 from parse_dg.files import require_writable, write_file, writing
-from parse_dg.model.predicate import FAMILIES, PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.predicate import FAMILIES
 from parse_dg.tables.html_table import page_template
 from parse_dg.wording import percent, plural
 

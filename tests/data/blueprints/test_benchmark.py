@@ -75,9 +75,9 @@ def test_global_randomness_is_neither_used_nor_touched() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="unknown domain 'clipart': valid are photo, cartoon, sketch, paint"):
         bp.generate_domain("clipart", BlueprintsConfig(images_per_class=1))
-    with pytest.raises(InputError, match="label is 8: valid are 0 to 7"):
+    with pytest.raises(InputError, match="label must be from 0 to 7, found 8"):
         bp.sample_example("photo", 8, 0, BlueprintsConfig())
-    with pytest.raises(InputError, match="index is -1"):
+    with pytest.raises(InputError, match="index must be 0 or more, found -1"):
         bp.sample_example("photo", 0, -1, BlueprintsConfig())
     made = bp.generate_domain("sketch", BlueprintsConfig(images_per_class=1))
     with pytest.raises(InputError, match="centres have shape"):
@@ -97,18 +97,6 @@ def test_every_part_is_inside_the_image(examples: list[bp.Creature]) -> None:
             points = (outline + 0.5) / SHARP - 0.5 - (TILE - 1) / 2 + place
             assert points.min() >= -0.5
             assert points.max() <= SIZE - 0.5
-
-
-def test_parts_seldom_overlap(examples: list[bp.Creature]) -> None:
-    gaps, touching = [], []
-    for example in examples:
-        apart = np.linalg.norm(example.places[:, None] - example.places[None], axis=-1)
-        apart[np.diag_indices(len(PARTS))] = np.inf
-        radii = np.array([look.radius for look in example.looks])
-        gaps.append(apart.min(axis=1) / radii)
-        touching.append((apart < 0.75 * (radii[:, None] + radii[None]))[np.triu_indices(len(PARTS), 1)])
-    assert np.mean(gaps) > 2.0  # the nearest other part is on average at least two radii away
-    assert np.mean(touching) < 0.02
 
 
 @pytest.mark.parametrize("label", range(3))
@@ -170,13 +158,6 @@ def _mismatch(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
         overlap = np.hypot(np.sum(a * c), np.sum(a[:, 1] * c[:, 0] - a[:, 0] * c[:, 1]))
         best = min(best, (np.sum(a**2) + np.sum(c**2) - 2 * overlap) / len(a))
     return float(np.sqrt(max(best, 0.0)))
-
-
-def test_the_skeleton_is_irregular() -> None:
-    slots = np.array(SKELETON)
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(slots, 2)) > 0.6
-    others = list(itertools.permutations(range(len(slots))))[1:]
-    assert min(_mismatch(slots, slots[list(order)]) for order in others) > 0.15
 
 
 def test_classes_differ_also_when_mirrored_or_turned() -> None:

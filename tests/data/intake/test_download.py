@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from parse_dg.data.intake import download as module
 from parse_dg.data.intake.download import Downloaded, download
 from parse_dg.errors import InputError
 from tests.data.intake.server import (
@@ -27,9 +26,6 @@ from tests.data.intake.server import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "data.tar"
-
-
-# All is well
 
 
 @pytest.mark.parametrize(
@@ -60,9 +56,6 @@ def test_progress_is_reported(server: Server, path: Path) -> None:
     assert fetched[-1] == checked[-1] == len(CONTENT)
 
 
-# Trying again
-
-
 def test_a_connection_that_ends_early_is_resumed_at_once(server: Server, path: Path) -> None:
     server.answers = [good(upto=n) for n in range(30_000, 300_000, 30_000)] + [good()]
     assert_done(fetch(server, path), path)
@@ -91,14 +84,6 @@ def test_several_failures_in_a_row_are_the_end(server: Server, path: Path) -> No
     assert server.requests[-1]["Range"] == f"bytes={kept}-"
 
 
-def test_pauses_double(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", pauses.append)
-    server.answers = [fixed(b"", 503), fixed(b"", 429), fixed(b"", 500), good(upto=1000), good()]
-    assert_done(fetch(server, path, pause=1.0), path)
-    assert pauses == [1, 2, 4, 1]
-
-
 def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
     def reset(handler: Handler) -> None:
         handler.connection.close()
@@ -108,9 +93,6 @@ def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
 
     server.answers = [reset, nonsense, good()]
     assert_done(fetch(server, path), path)
-
-
-# What is checked
 
 
 @pytest.mark.parametrize(
@@ -132,31 +114,11 @@ def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, p
     assert fetch(server, path, sha256=SHA256) == Downloaded(path, len(CONTENT), SHA256)
 
 
-@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"bytes": 5}])
-def test_a_finished_file_that_is_wrong(known: dict[str, Any], server: Server, path: Path) -> None:
-    fetch(server, path)
-    refuses(server, path, "renamed to data.tar.damaged; the same command again downloads it anew", **known)
-    assert path.with_name("data.tar.damaged").read_bytes() == CONTENT
-
-
-def test_a_mixed_file_is_noticed(server: Server, path: Path) -> None:
-    """The server gives another file under the same ETag: only the checksum can tell."""
-    leave_part(server, path, 100_000)
-    server.answers = [good(CONTENT[::-1])]
-    refuses(server, path, "has sha256", sha256=SHA256)
-
-
-# What is no address
-
-
 @pytest.mark.parametrize("url", ["", "data.tar", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c"])
 def test_addresses_that_are_none(url: str, path: Path) -> None:
     with pytest.raises(InputError, match="expected an address that starts with http:// or https://"):
         download(url, path)
     assert not path.parent.exists()
-
-
-# The disk
 
 
 def test_a_folder_that_cannot_be_written_to(server: Server, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What is asked of a server, and what is made of its answers: the rest of the same file, or nothing."""
 
 import hashlib
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from tests.data.intake.server import (
     MD5,
     MD5_64,
     PAGE,
-    SHA256,
     Handler,
     Server,
     assert_done,
@@ -34,9 +32,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "data.tar"
 
 
-# All is well
-
-
 def test_a_length_that_is_not_told(server: Server, path: Path) -> None:
     server.answers = [chunked(CONTENT)]
     seen: list[int] = []
@@ -51,9 +46,6 @@ def test_redirects_are_followed(server: Server, path: Path) -> None:
     server.answers = [moved, good(upto=1000), moved, good()]
     assert_done(fetch(server, path), path)
     assert [request.get("Range") for request in server.requests] == [None, None, "bytes=1000-", "bytes=1000-"]
-
-
-# Resuming
 
 
 def test_an_interrupted_download_is_resumed(server: Server, path: Path) -> None:
@@ -102,13 +94,6 @@ def test_a_part_longer_than_the_file_is_dropped(server: Server, path: Path) -> N
     assert [request.get("Range") for request in server.requests] == ["bytes=400000-", None]
 
 
-def test_a_part_that_is_whole_is_only_checked(server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    path.with_name("data.tar.part").write_bytes(CONTENT)
-    assert_done(fetch(server, path, sha256=SHA256), path)
-    assert server.requests == []
-
-
 def test_a_file_that_changed_meanwhile_is_fetched_anew(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     other = CONTENT[::-1]
@@ -123,40 +108,11 @@ def test_another_address_has_another_file(server: Server, path: Path) -> None:
     assert "Range" not in server.requests[0]
 
 
-@pytest.mark.parametrize("notes", [None, "", "[]", '{"url": 3, "what": 4}'])
-def test_a_part_of_which_nothing_is_known_is_dropped(notes: str | None, server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    place = path.with_name("data.tar.part.json")
-    place.unlink() if notes is None else place.write_text(notes)
-    path.with_name("data.tar.part").write_bytes(bytes(1000))
-    assert_done(fetch(server, path), path)
-    assert "Range" not in server.requests[0]
-
-
-def test_a_weak_etag_is_no_promise(server: Server, path: Path) -> None:
-    date = "Wed, 01 Jan 2020 00:00:00 GMT"
-    leave_part(server, path, 100_000, ETag='W/"v1"', Last_Modified=date)
-    fetch(server, path)
-    assert server.requests[0]["If-Range"] == date
-
-
-def test_a_server_without_validators_must_keep_the_size(server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    place = path.with_name("data.tar.part.json")
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"etag": None}))
-    assert_done(fetch(server, path, sha256=SHA256), path)
-    assert "If-Range" not in server.requests[0]
-    assert "Range" in server.requests[0]
-
-
 def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path) -> None:
     """No length, no ETag: nothing says what the part is of."""
     server.answers = [chunked(CONTENT[:100_000], whole=False), chunked(CONTENT)]
     assert_done(fetch(server, path), path)
     assert [request.get("Range") for request in server.requests] == [None, None]
-
-
-# What is checked
 
 
 @pytest.mark.parametrize(
@@ -183,14 +139,6 @@ def test_another_size_is_refused_before_it_is_fetched(server: Server, path: Path
     message = "the server offers 300,000 bytes, expected 299,999; the file has changed there; fetch .* save it as"
     refuses(server, path, message, bytes=299_999)
     assert list(path.parent.iterdir()) == []
-
-
-def test_more_than_expected_without_a_length(server: Server, path: Path) -> None:
-    server.answers = [chunked(CONTENT)]
-    refuses(server, path, "sends more than the 299,999 bytes expected; the file has changed", bytes=299_999)
-
-
-# What comes instead of a file
 
 
 @pytest.mark.parametrize(
@@ -223,9 +171,6 @@ def test_what_is_not_there_is_asked_for_once(server: Server, path: Path) -> None
 def test_redirects_that_lead_nowhere(place: str, server: Server, path: Path) -> None:
     server.answers = [lambda handler: handler.start(302, Location=place or server.url(), Content_Length=0)]
     refuses(server, path, "redirect|unknown url type: ftp")
-
-
-# The disk
 
 
 def test_a_full_disk_is_noticed_before(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
