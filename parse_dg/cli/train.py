@@ -46,22 +46,22 @@ def train(options: argparse.Namespace, console: "Console") -> None:
 
 def configure(options: argparse.Namespace) -> "RunConfig":
     """The recipe for the data, then the options, then the protocol; or `--config`. Then every `--set`."""
-    from parse_dg.data.intake.library import domain_names
+    from parse_dg.data.benchmarks import find_domains, full_name
     from parse_dg.runs.protocols import apply_protocol
     from parse_dg.runs.recipes import build_config, default_recipe
 
     changes = parse_settings(options.set)
     if "data.benchmark" in changes:
-        changes["data.benchmark"] = data_name(str(changes["data.benchmark"]))
+        changes["data.benchmark"] = full_name(str(changes["data.benchmark"]))
     if options.config is not None:
         _require_alone(options)
         return change(read_configuration(options.config), changes)
     recipe = options.recipe or default_recipe(options.data)
-    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
+    settings: dict[str, object] = {"data.benchmark": full_name(options.data), "seed": options.seed}
     if options.target is not None:
         settings["data.target"] = options.target
     elif options.data != "blueprints":
-        names = ", ".join(domain_names(options.data))
+        names = ", ".join(find_domains(options.data))
         raise InputError(f"which domain is held out? Give --target, one of {names}")
     config = change(build_config(recipe, options.algorithm, options.data), settings)
     return change(apply_protocol(options.protocol, config), changes)
@@ -88,14 +88,6 @@ def _require_alone(options: argparse.Namespace) -> None:
             raise InputError(f"--config is a whole configuration: give --set instead of --{name} to change it")
     if options.out is None:
         raise InputError("--config needs --out FOLDER, where the run is to be written")
-
-
-def data_name(data: str) -> str:
-    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    from parse_dg.data.intake.library import added, find_path
-
-    path = None if data in ("blueprints", *added()) else find_path(data)
-    return data if path is None else str(path)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, object]:
