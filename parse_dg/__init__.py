@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from parse_dg.explain.contrast import contrast, counterfactual
     from parse_dg.explain.explanation import Explanation, explain, read_image
     from parse_dg.model.backbones.backbone import register_backbone
+    from parse_dg.model.paper_predicates import PREDICATES
+    from parse_dg.model.predicate import BoundPrimitives, Predicate
+    from parse_dg.model.predicates import register_predicate
     from parse_dg.runs.config import RunConfig
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES, build_config
@@ -31,16 +34,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "PREDICATES",
     "PROTOCOLS",
     "RECIPES",
     "Algorithm",
     "AlgorithmConfig",
     "Benchmark",
+    "BoundPrimitives",
     "DataConfig",
     "Domain",
     "Explanation",
     "InputError",
     "Model",
+    "Predicate",
     "Prediction",
     "Predictor",
     "RunConfig",
@@ -61,6 +67,7 @@ __all__ = [
     "register_augmentation",
     "register_backbone",
     "register_data_set",
+    "register_predicate",
 ]
 
 _NAMES = {
@@ -75,6 +82,9 @@ _NAMES = {
     "explain.contrast": ("contrast", "counterfactual"),
     "explain.explanation": ("Explanation", "explain", "read_image"),
     "model.backbones.backbone": ("register_backbone",),
+    "model.paper_predicates": ("PREDICATES",),
+    "model.predicate": ("BoundPrimitives", "Predicate"),
+    "model.predicates": ("register_predicate",),
     "runs.config": ("RunConfig",),
     "runs.protocols": ("PROTOCOLS",),
     "runs.recipes": ("RECIPES", "build_config"),

@@ -30,6 +30,18 @@ def test_no_two_public_types_share_a_name() -> None:
     assert {name: where for name, where in owners.items() if len(where) > 1} == {}
 
 
+def test_the_model_reads_no_files_logs_nothing_and_downloads_nothing() -> None:
+    barred = {"logging", "pathlib", "os", "io", "urllib", "safetensors", "pickle", "tempfile", "shutil"}
+    for path in (PACKAGE / "model").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not barred & {name.partition(".")[0] for name in names}, path
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            assert called not in ("open", "print", "torch.load", "torch.save"), path
+            assert not called.startswith("torch.hub."), path
+
+
 def test_files_of_ours_that_are_named_exist() -> None:
     modules = {path.name for path in PACKAGE.rglob("*.py")}
     gone = []

@@ -43,18 +43,18 @@ def info(options: argparse.Namespace, console: "Console") -> None:
 
     from parse_dg.algorithms import ALGORITHMS
     from parse_dg.data.public.catalogue import DATA_SETS
+    from parse_dg.devices import device_names
     from parse_dg.files import cache_folder, data_folder
     from parse_dg.plugins import installed_plugins
     from parse_dg.registry import Registry
-    from parse_dg.runs.outcome import device_name, environment
+    from parse_dg.runs.outcome import environment
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES
 
     table = Table(show_header=False, box=None)
     for name, version in environment().items():
         table.add_row(name, version)
-    devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    table.add_row("devices", ", ".join(device_name(torch.device(device)) for device in devices))
+    table.add_row("devices", ", ".join(device_names()))
     table.add_row("threads", str(torch.get_num_threads()))
     table.add_row("cache", f"{cache_folder()} (set PARSE_DG_CACHE to move it)")
     table.add_row("data", f"{data_folder()} (set PARSE_DG_DATA to move it)")

@@ -185,7 +185,7 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
 
 def has_gpu() -> bool:
     """Whether this machine has one."""
-    from parse_dg.sweeps.launchers.local import visible_gpus
+    from parse_dg.devices import visible_gpus
 
     return bool(visible_gpus())
 

@@ -32,6 +32,9 @@ def train(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.training.launch import form_team
     from parse_dg.training.tracking import require_trackers
 
+    if options.dry_run:
+        preview(options, console)
+        return
     track = require_trackers(options.track)
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
     config = configure(options)
@@ -42,6 +45,22 @@ def train(options: argparse.Namespace, console: "Console") -> None:
         )
         if team.first:
             print_result(console, result, folder)
+
+
+def preview(options: argparse.Namespace, console: "Console") -> None:
+    """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
+    from parse_dg.cli.show.config import print_settings
+    from parse_dg.cli.show.display import default_folder
+    from parse_dg.cli.show.preview import print_preview
+    from parse_dg.runs.preview import preview_run
+    from parse_dg.sweeps.cost import estimate_cost
+    from parse_dg.sweeps.jobs import Job
+
+    config = configure(options)
+    folder = options.out or default_folder(config)
+    found = preview_run(config, folder)
+    print_settings(console, config)
+    print_preview(console, found, folder, estimate_cost([Job(config, folder)], below=Path("runs")))
 
 
 def configure(options: argparse.Namespace) -> "RunConfig":
@@ -113,7 +132,7 @@ def add_commands(commands: Commands) -> None:
         "records its accuracy on the way; nothing is chosen by it.",
         epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
         "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
-        "model, result.json says which number is the result. The fields of `--set` are those of config.json.",
+        "model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.",
     )
     command.add_argument(
         "--algorithm",
@@ -158,6 +177,11 @@ def add_commands(commands: Commands) -> None:
         "--config",
         metavar="FILE",
         help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
+    )
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the configuration, the images of each split, the steps and the expected cost; write nothing",
     )
     _add_how(command)
     command.set_defaults(command=train, resumes=True)

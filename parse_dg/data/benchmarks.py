@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import numpy as np
 
 from parse_dg.config import Config, Rule
-from parse_dg.data.blueprints.benchmark import DOMAINS, BlueprintsConfig
+from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
+from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest, peek_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
@@ -54,6 +54,19 @@ def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benc
     if config.benchmark in GENERATED:
         return GENERATED[config.benchmark](config, progress)
     return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
+
+
+def outline(config: DataConfig) -> Benchmark:
+    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels; one that a
+    plug-in makes is made.
+    """
+    if config.benchmark == "blueprints":
+        labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
+        blank = np.broadcast_to(np.uint8(0), (len(labels), SIZE, SIZE, 3))
+        return Benchmark("blueprints", CLASSES, tuple(Domain(name, blank, labels) for name in DOMAINS), "")
+    if config.benchmark in GENERATED:
+        return open_benchmark(config)
+    return _from_manifest(peek_manifest(config.benchmark), replace(config, store="never"), None)
 
 
 def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:

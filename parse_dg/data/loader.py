@@ -20,6 +20,7 @@ from parse_dg.data.domain import Images
 from parse_dg.data.parallel import default_workers, map_ahead
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, copied
 from parse_dg.data.splits import Subset
+from parse_dg.devices import pinned
 
 CPU = torch.device("cpu")
 ALL = slice(None)
@@ -124,14 +125,14 @@ class TrainingBatches:
                 read_into(training_images(source), indices, images[part].numpy())
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
         domains = torch.arange(len(sources)).repeat_interleave(per_domain)
-        draws = drawn._replace(uniform=self._pinned(drawn.uniform))
+        draws = drawn._replace(uniform=pinned(drawn.uniform, self.device))
         captions = self._read_captions(chosen, plan)
         return Batch(
             images.permute(0, 3, 1, 2),
-            self._pinned(labels),
-            self._pinned(domains),
+            pinned(labels, self.device),
+            pinned(domains, self.device),
             None if per_image else draws,
-            None if captions is None else self._pinned(captions),
+            None if captions is None else pinned(captions, self.device),
         )
 
     def _read_captions(self, chosen: Sequence[Int[np.ndarray, "_"]], plan: Plan) -> Tensor | None:
@@ -159,9 +160,6 @@ class TrainingBatches:
 
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
         return torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
-
-    def _pinned(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
 
 class _Uploaded(NamedTuple):

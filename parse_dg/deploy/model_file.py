@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -82,7 +81,7 @@ class Model:
 
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
-    backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
+    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()))
     context = BuildContext(
         backbone,
         len(spec.classes),
@@ -140,18 +139,3 @@ def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
         return from_dict(ModelSpec, model)
     except (InputError, TypeError) as error:
         raise InputError(f"{path} describes no model this version knows: {error}") from error
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"a device of type {device.type}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
-    return device

@@ -14,7 +14,8 @@ from torch import Tensor
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
-from parse_dg.deploy.model_file import Model, load_model, pick_device
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
 

@@ -10,7 +10,7 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import unknown
 from parse_dg.explain.explanation import model_of, name_applications, plain
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
 from parse_dg.explain.explanation import Reading, Relation, places_of
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""

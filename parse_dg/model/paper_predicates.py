@@ -1,4 +1,4 @@
-"""The eleven predicates of section 3.1."""
+"""The eleven predicates of section 3.1, and the registry of these and all others."""
 
 from math import acos, cos
 
@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from parse_dg.model.geometry import Vector, angle_between, dot, length, unit
-from parse_dg.model.predicate import PREDICATES, Activation, Bound, Predicate
+from parse_dg.model.predicate import Activation, BoundPrimitives, Predicate
+from parse_dg.registry import Registry
 
 
 def _bell(squared: Tensor, log_tolerance: Tensor) -> Tensor:
@@ -14,32 +15,32 @@ def _bell(squared: Tensor, log_tolerance: Tensor) -> Tensor:
     return torch.exp(-0.5 * squared * torch.exp(-2.0 * log_tolerance))
 
 
-def _directed(gap: Tensor, bound: Bound) -> Activation:
+def _directed(gap: Tensor, bound: BoundPrimitives) -> Activation:
     return torch.sigmoid(bound.parameter("log_steepness").exp() * (gap - bound.parameter("margin")))
 
 
-def _above(bound: Bound) -> Activation:
+def _above(bound: BoundPrimitives) -> Activation:
     return _directed(bound.y(1) - bound.y(0), bound)
 
 
-def _left(bound: Bound) -> Activation:
+def _left(bound: BoundPrimitives) -> Activation:
     return _directed(bound.x(1) - bound.x(0), bound)
 
 
-def _h_align(bound: Bound) -> Activation:
+def _h_align(bound: BoundPrimitives) -> Activation:
     return _bell(bound.edge(0, 1)[1].square(), bound.parameter("log_tolerance"))
 
 
-def _v_align(bound: Bound) -> Activation:
+def _v_align(bound: BoundPrimitives) -> Activation:
     return _bell(bound.edge(0, 1)[0].square(), bound.parameter("log_tolerance"))
 
 
-def _near(bound: Bound) -> Activation:
+def _near(bound: BoundPrimitives) -> Activation:
     x, y = bound.edge(0, 1)
     return _bell(x.square() + y.square(), bound.parameter("log_tolerance"))
 
 
-def _contains(bound: Bound) -> Activation:
+def _contains(bound: BoundPrimitives) -> Activation:
     x, y = bound.edge(0, 1)
     width, height = bound.extent(0) - bound.extent(1)
     # The four gaps between the boxes' sides are width ± x and height ± y.
@@ -47,26 +48,26 @@ def _contains(bound: Bound) -> Activation:
     return torch.sigmoid(bound.parameter("log_steepness").exp() * slack)
 
 
-def _at_angle(u: Vector, v: Vector, bound: Bound) -> Activation:
+def _at_angle(u: Vector, v: Vector, bound: BoundPrimitives) -> Activation:
     away = angle_between(u, v) - bound.parameter("target_angle")
     return bound.faded(_bell(away.square(), bound.parameter("log_tolerance")), u, v)
 
 
-def _tri(bound: Bound) -> Activation:
+def _tri(bound: BoundPrimitives) -> Activation:
     return _at_angle(bound.direction(0, 1), bound.direction(0, 2), bound)
 
 
-def _turn(bound: Bound) -> Activation:
+def _turn(bound: BoundPrimitives) -> Activation:
     return _at_angle(bound.direction(0, 1), bound.direction(1, 2), bound)
 
 
-def _orient(bound: Bound) -> Activation:
+def _orient(bound: BoundPrimitives) -> Activation:
     u, v = bound.direction(0, 1), bound.direction(2, 3)
     away = dot(unit(u), unit(v)) - bound.parameter("target_angle", torch.cos)
     return bound.faded(_bell(away.square(), bound.parameter("log_tolerance")), u, v)
 
 
-def _eqdist(bound: Bound) -> Activation:
+def _eqdist(bound: BoundPrimitives) -> Activation:
     u, v = bound.direction(0, 1), bound.direction(2, 3)
     away = length(u).log() - length(v).log()
     return bound.faded(_bell(away.square(), bound.parameter("log_tolerance")), u, v)
@@ -178,6 +179,9 @@ PAPER = (
     ),
 )
 """In the order of their columns."""
+
+PREDICATES: Registry[Predicate] = Registry("predicate", "algorithm.vocabulary.predicates")
+"""Every predicate by name: the paper's, then what `register_predicate` was given."""
 
 for _predicate in PAPER:
     PREDICATES.add(_predicate.name, _predicate)

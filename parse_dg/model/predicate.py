@@ -4,12 +4,13 @@ Letters: B images, K primitives, n applications. A quantity of every primitive i
 primitives of an application are picked as whole rows.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import degrees, pi
 from typing import Literal, NamedTuple, get_args
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -18,7 +19,6 @@ from parse_dg.errors import InputError, unknown
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.tuples import ARITIES, Enumeration, Ranks, Symmetry, Tuples, count, unrank
-from parse_dg.registry import Registry
 
 Activation = Float[Tensor, "n B"]
 Family = Literal["presence", "binary", "ternary", "quaternary"]
@@ -63,7 +63,7 @@ class Primitives(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bound:
+class BoundPrimitives:
     """What a satisfaction is computed from: the primitives that n applications bind, the predicate's parameters.
 
     Primitives are meant by their place in the tuple, from 0 on. Coordinates lie in [-1, 1]², x to the right, y
@@ -129,9 +129,14 @@ class Bound:
         return value if self.angle is None else value[self.angle].unsqueeze(1)
 
 
+def spread_angles(count: int) -> Float[Tensor, "count"]:
+    """Targets spread evenly over (0, π), half a step from both ends."""
+    return (torch.arange(count) + 0.5) * (math.pi / count)
+
+
 def nearest_angle(target: float) -> float:
     """An angle out of reach, such as training may leave, as the nearer end of [0, π]."""
-    return min(max(target, 0.0), pi)
+    return min(max(target, 0.0), math.pi)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +148,7 @@ class Predicate:
     arity: int
     """How many primitives it binds."""
     symmetry: Symmetry = "none"
-    satisfaction: Callable[[Bound], Activation]
+    satisfaction: Callable[[BoundPrimitives], Activation]
     """How far it holds, in [0, 1], with finite gradients, also where primitives coincide."""
     parameters: Mapping[str, float | str] = field(default_factory=dict)
     """What is learned, shared by all applications, by name: where it starts, or the field of `PredicatesConfig`
@@ -167,6 +172,9 @@ class Predicate:
             raise unknown(f"{where}: symmetry", self.symmetry, get_args(Symmetry))
         arity = ARITIES.get(self.symmetry, max(1, self.arity))
         require(self.arity == arity, f"{where}: arity", self.arity, f"{arity} with symmetry {self.symmetry}")
+        for kind in self.parameters:
+            ok = kind.isidentifier() and not hasattr(nn.Module(), kind) and kind not in ("config", "target_angle")
+            require(ok, f"{where}: a parameter", kind, "a name of letters, digits and '_' that is not taken")
         for kind, *places in self.marks:
             if kind not in MARKS:
                 raise unknown(f"{where}: mark", kind, MARKS)
@@ -177,6 +185,20 @@ class Predicate:
         except (IndexError, KeyError, AttributeError, ValueError) as error:
             valid = ", ".join((*(f"{{{place}}}" for place in range(self.arity)), "{angle}"))
             raise InputError(f"{where}: words may hold {valid}, found {self.words!r}") from error
+
+    def count_angles(self, vocabulary: object) -> int:
+        """How many target angles it has with a `VocabularyConfig`; 1 if it has none."""
+        found: int = getattr(vocabulary, self.angles) if isinstance(self.angles, str) else self.angles or 1
+        return found
+
+    def start(self, config: object, vocabulary: object) -> dict[str, Tensor]:
+        """Its parameters before training, with a `PredicatesConfig` and a `VocabularyConfig`."""
+        count = self.count_angles(vocabulary)
+        found = {} if self.angles is None else {"target_angle": spread_angles(count)}
+        for kind, start in self.parameters.items():
+            value = math.log(getattr(config, start)) if isinstance(start, str) else float(start)
+            found[kind] = torch.full(() if self.angles is None else (count,), value)
+        return found
 
     @property
     def family(self) -> Family:
@@ -201,13 +223,9 @@ class Predicate:
 
     def say(self, primitives: tuple[int, ...], target: float | None) -> str:
         """One application in words, with its learned target angle where it has one."""
-        angle = "" if target is None else f"{degrees(self.shown_angle(target)):.0f}°"
+        angle = "" if target is None else f"{math.degrees(self.shown_angle(target)):.0f}°"
         return self.words.format(*(f"p{i}" for i in primitives), angle=angle)
 
     def draw(self, primitives: tuple[int, ...]) -> list[Mark]:
         """What is to be drawn of one application: every mark with the primitives at its places."""
         return [(kind, *(primitives[place] for place in places)) for kind, *places in self.marks]
-
-
-PREDICATES: Registry[Predicate] = Registry("predicate", "algorithm.vocabulary.predicates")
-"""Every predicate by name: the paper's (paper_predicates.py), then what was registered."""

@@ -1,16 +1,18 @@
 """The predicates of a vocabulary with their learned parameters, which all applications of a predicate share."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.config import Config, NotNegative, Positive
-from parse_dg.model.predicate import PREDICATES, Activation, Bound, Primitives
-from parse_dg.model.vocabulary import Applications, Vocabulary
+from parse_dg.config import Config, NotNegative, Positive, require
+from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.predicate import Activation, BoundPrimitives, Predicate, Primitives
+from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +66,10 @@ class Predicates(nn.Module):
         # Kinds and, inside them, predicates stand in a fixed order: checkpoints of Adam number parameters.
         kinds: dict[str, dict[str, nn.Parameter]] = {kind: {} for kind in KINDS}
         for name in vocabulary.config.known:
-            predicate, count = PREDICATES[name], vocabulary.config.angles(name)
-            shape = () if predicate.angles is None else (count,)
-            for kind, start in predicate.parameters.items():
-                value = math.log(getattr(config, start)) if isinstance(start, str) else start
-                kinds.setdefault(kind, {})[name] = nn.Parameter(torch.full(shape, value))
-            if predicate.angles is not None:
-                kinds["target_angle"][name] = nn.Parameter(spread_angles(count))
+            for kind, start in PREDICATES[name].start(config, vocabulary.config).items():
+                kinds.setdefault(kind, {})[name] = nn.Parameter(start)
         for kind, parameters in kinds.items():
             self.add_module(kind, nn.ParameterDict(parameters))
-        self.kinds = tuple(kinds)
 
     def forward(
         self, primitives: Primitives, parts: Sequence[Applications], shares: Float[Tensor, "n K"] | None = None
@@ -91,13 +87,12 @@ class Predicates(nn.Module):
 
     def _satisfaction(self, primitives: Primitives, part: Applications) -> Activation:
         predicate = PREDICATES[part.predicate]
-        bound = Bound(
+        kinds: dict[str, Any] = dict(self.named_children())
+        bound = BoundPrimitives(
             primitives=primitives,
             tuples=part.primitives,
             angle=None if predicate.angles is None else part.angle,
-            parameters={
-                kind: each[part.predicate] for kind in self.kinds if part.predicate in (each := getattr(self, kind))
-            },
+            parameters={kind: each[part.predicate] for kind, each in kinds.items() if part.predicate in each},
             edge_softness=self.config.edge_softness,
             edge_fade=self.config.edge_fade,
         )
@@ -118,6 +113,38 @@ def presence_shares(parts: Sequence[Applications], K: int, dtype: torch.dtype) -
     return torch.cat(shares)
 
 
-def spread_angles(count: int) -> Float[Tensor, "count"]:
-    """Targets spread evenly over (0, π), half a step from both ends."""
-    return (torch.arange(count) + 0.5) * (math.pi / count)
+def register_predicate(predicate: Predicate) -> Predicate:
+    """Make a predicate known by its name, for `vocabulary.predicates`, after it was tried out."""
+    _try_out(predicate)
+    return PREDICATES.add(predicate.name, predicate)
+
+
+def _try_out(predicate: Predicate) -> None:
+    """Raise unless values lie in [0, 1] and gradients are finite, also of an image where primitives coincide."""
+    K, B, generator = predicate.arity + 1, 5, torch.Generator().manual_seed(0)
+    centre, extent = torch.rand(2, B, K, 2, generator=generator)
+    centre[0] = 0.5
+    z = PrimitiveDescriptors(2 * centre - 1, torch.rand(B, K, generator=generator), extent, torch.ones(B, K, 1, 1))
+    given = [each.requires_grad_() for each in z[:3]]
+    tuples = predicate.unrank(K, "distinct", torch.arange(predicate.count(K, "distinct"))).T
+    config, n = PredicatesConfig(), tuples.shape[1]
+    found: object = predicate.satisfaction(
+        BoundPrimitives(
+            primitives=Primitives.of(z),
+            tuples=tuples,
+            angle=None if predicate.angles is None else torch.zeros(n, dtype=torch.long),
+            parameters=predicate.start(config, VocabularyConfig()),
+            edge_softness=config.edge_softness,
+            edge_fade=config.edge_fade,
+        )
+    )
+    where = f"the satisfaction of predicate {predicate.name!r}"
+    ok = isinstance(found, Tensor) and found.shape == (n, B)
+    require(ok, where, getattr(found, "shape", found), f"a tensor of {n} applications × {B} images")
+    assert isinstance(found, Tensor)
+    inside = bool(((found >= 0) & (found <= 1)).all())
+    require(inside, where, (found.min().item(), found.max().item()), "in [0, 1], also where primitives coincide")
+    if found.requires_grad:
+        gradients = torch.autograd.grad(found.sum(), given, allow_unused=True)
+        finite = all(each is None or bool(each.isfinite().all()) for each in gradients)
+        require(finite, where, "one that is not", "of finite gradient, also where primitives coincide")

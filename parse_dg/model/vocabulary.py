@@ -18,8 +18,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.config import Config, Count, Whole, require
-from parse_dg.model.paper_predicates import PAPER
-from parse_dg.model.predicate import PREDICATES, Family
+from parse_dg.model.paper_predicates import PAPER, PREDICATES
+from parse_dg.model.predicate import Family
 from parse_dg.model.tuples import Enumeration, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
@@ -57,7 +57,8 @@ class VocabularyConfig(Config):
 
     def check(self) -> None:
         for name in self.predicates:
-            PREDICATES.find(name)
+            expected = f"registered: {name!r} is in no plug-in that was named (--plugin MODULE)"
+            self.require(name in PREDICATES, "predicates", expected)
         once = len(set(self.known)) == len(self.known)
         self.require(once, "predicates", "names other than the paper's, each once")
 
@@ -68,8 +69,7 @@ class VocabularyConfig(Config):
 
     def angles(self, predicate: str) -> int:
         """How many target angles a predicate has; 1 for those without."""
-        angles = PREDICATES[predicate].angles
-        return getattr(self, angles) if isinstance(angles, str) else angles or 1
+        return PREDICATES[predicate].count_angles(self)
 
 
 @dataclass(frozen=True, eq=False)

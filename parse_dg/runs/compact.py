@@ -19,7 +19,8 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
-from parse_dg.deploy.model_file import Model, load_model, pick_device, save_model
+from parse_dg.deploy.model_file import Model, load_model, save_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import FailedError, InputError
 from parse_dg.files import write_json
 from parse_dg.runs.folder import read_config, require_same_images

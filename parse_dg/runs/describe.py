@@ -14,7 +14,8 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, leave_one_out, whole
-from parse_dg.deploy.model_file import load_model, pick_device
+from parse_dg.deploy.model_file import load_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, require_same_images

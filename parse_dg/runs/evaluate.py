@@ -5,7 +5,8 @@ from pathlib import Path
 
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, whole
-from parse_dg.deploy.model_file import load_model, pick_device
+from parse_dg.deploy.model_file import load_model
+from parse_dg.devices import pick_device
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.parts import target_part, validation_part

@@ -10,6 +10,7 @@ from parse_dg._version import __version__
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut
 from parse_dg.deploy.model_file import ModelSpec, build_model
+from parse_dg.devices import device_name
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import Result
 from parse_dg.runs.parts import leakage, target_part, validation_part
@@ -137,8 +138,3 @@ def run_environment(device: torch.device, seconds: float, processes: int = 1) ->
 def environment() -> dict[str, str]:
     """Versions of what a result depends on."""
     return {"parse_dg": __version__, "python": platform.python_version(), "torch": torch.__version__}
-
-
-def device_name(device: torch.device) -> str:
-    """What the device is called by its maker, where that is known."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"

@@ -16,7 +16,8 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
-from parse_dg.deploy.model_file import ModelSpec, pick_device, save_model
+from parse_dg.deploy.model_file import ModelSpec, save_model
+from parse_dg.devices import pick_device
 from parse_dg.files import write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
@@ -31,6 +32,7 @@ from parse_dg.runs.two_stage import (
     describe_stages,
     name_whole,
 )
+from parse_dg.runs.weights import load_pretrained
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
@@ -176,8 +178,10 @@ def build_trainer(
 def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words | None = None) -> Algorithm:
     """The method before its first step; its head is drawn alike whether or not the backbone has weights to read."""
     start = _generator(config, "start")
+    backbone = build_backbone(config.backbone, config.mixstyle, start)
+    load_pretrained(backbone, config.backbone)
     context = BuildContext(
-        build_backbone(config.backbone, config.mixstyle, start),
+        backbone,
         classes,
         label_smoothing=config.training.label_smoothing,
         generator=start,

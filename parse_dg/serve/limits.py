@@ -131,9 +131,9 @@ class Budget:
             raise overloaded(self.refusal)
 
     @contextmanager
-    def holding(self) -> Iterator["Share"]:
+    def holding(self) -> Iterator["BudgetShare"]:
         """A share, empty at first, that is given back at the end."""
-        share = Share(self)
+        share = BudgetShare(self)
         try:
             yield share
         finally:
@@ -141,7 +141,7 @@ class Budget:
 
 
 @dataclass
-class Share:
+class BudgetShare:
     """What one request holds of a budget."""
 
     budget: Budget

@@ -14,15 +14,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-import torch
-
 from parse_dg.config import require
-from parse_dg.deploy.model_file import pick_device
+from parse_dg.devices import device_name, pick_device, synchronise
 from parse_dg.errors import InputError
 from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_finished, read_result
-from parse_dg.runs.outcome import device_name
 from parse_dg.runs.run import build_trainer, count_steps, prepare
 from parse_dg.sweeps.jobs import Job
 from parse_dg.training.check import Check
@@ -170,8 +167,7 @@ def measure(job: Job, steps: int = 5) -> RunTime:
     stamps: list[float] = []
 
     def stamp(step: int, check: Check | None) -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronise(device)
         stamps.append(time.perf_counter())
 
     trainer.fit(stamp)

@@ -18,6 +18,7 @@ from parse_dg.config import Config, Count, Fraction, Positive, Whole
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
+from parse_dg.devices import uses_bf16
 from parse_dg.model.host import HostCopy
 from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
@@ -115,7 +116,7 @@ class Trainer:
         self.generator, self.device = generator, device
         self.image_size, self.protocol, self.scored = image_size, protocol, scored
         self.sources, self.seed, self.team = sources, seed, team
-        self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
+        self.bf16 = uses_bf16(training.precision, device)
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
         self.step = 0

@@ -16,7 +16,7 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.run import execute
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer

@@ -20,16 +20,7 @@ from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import whole
 from parse_dg.deploy import model_file
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import (
-    COLUMNS,
-    FORMAT,
-    METADATA,
-    Model,
-    build_model,
-    load_model,
-    pick_device,
-    save_model,
-)
+from parse_dg.deploy.model_file import COLUMNS, FORMAT, METADATA, Model, build_model, load_model, save_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun, Tiny
 
@@ -311,28 +302,6 @@ def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path,
     state = dict(small.algorithm.state_dict())
     save_model(tmp_path / "m.safetensors", small.spec, {**state, COLUMNS: damage(state[COLUMNS])})
     assert "columns must be whole numbers that ascend within" in refusal(tmp_path / "m.safetensors")
-
-
-# --- devices --------------------------------------------------------------------------------------
-
-
-def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pick_device("cpu") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device("auto") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("auto") == torch.device("cuda")
-
-
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:99", "meta"])
-def test_devices_that_cannot_be_used(name: str) -> None:
-    with pytest.raises(InputError) as caught:
-        pick_device(name)
-    message = str(caught.value)
-    assert message.startswith(f"device {name!r} cannot be used")
-    assert message.endswith("valid are auto, cpu, cuda")
-    assert "\n" not in message
-    assert len(message) < 400
 
 
 def test_a_file_says_how_images_are_normalised_and_that_is_what_is_done(

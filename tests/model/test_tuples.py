@@ -6,8 +6,7 @@ from itertools import combinations, permutations
 import pytest
 import torch
 
-from parse_dg.model.paper_predicates import PAPER
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.tuples import Enumeration, draw_ranks
 
 ENUMERATIONS: list[Enumeration] = ["distinct", "paper"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig

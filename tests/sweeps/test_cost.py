@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from parse_dg.config import to_dict
+from parse_dg.devices import device_name
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.outcome import device_name
 from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure, read_timed
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny

@@ -47,6 +47,14 @@ def print_sections(console: Console, found: Sequence[Section]) -> None:
         console.print()
 
 
+def print_settings(console: Console, config: RunConfig) -> None:
+    """Every field and its value, a line each; a star before those that are not at their default."""
+    for section in sections(config):
+        for field in section.fields:
+            mark = " " if field.value == field.default else "*"
+            console.print(Text.assemble(f"{mark} ", setting(field)), soft_wrap=True)
+
+
 def setting(field: FieldInWords) -> Text:
     """`training.steps = 5000 (default 600)`."""
     other = f" (default {field.default})" if field.value != field.default else ""

@@ -11,7 +11,7 @@ from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
 from parse_dg.explain.primitive_images import PrimitiveImages, StrongImage
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.wording import percent, plural, printable
 
 CLASSES = 5

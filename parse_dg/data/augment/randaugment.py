@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from parse_dg.devices import pinned
 from parse_dg.errors import InputError
 
 MAGNITUDE_BINS = 31
@@ -72,7 +73,7 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
 
 def _without_waiting(tensor: Tensor, device: torch.device) -> Tensor:
     """A CPU tensor on the device; the CPU goes on at once, whatever is queued there."""
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    return pinned(tensor, device).to(device, non_blocking=True)
 
 
 def identity(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from parse_dg.explain.explanation import Relation
 from parse_dg.explain.figures.page import BLUE, INK
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,8 @@ from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.listing import Progress
 from parse_dg.data.public.cub_parts import PartAnnotations, read_parts
 from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
-from parse_dg.deploy.model_file import Model, load_model, pick_device
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
 from parse_dg.runs.config import RunConfig

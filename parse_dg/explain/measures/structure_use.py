@@ -21,7 +21,7 @@ from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
 

@@ -12,7 +12,7 @@ import torch
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.classes import Term
 from parse_dg.explain.explanation import name_applications
-from parse_dg.model.predicate import PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
 
 TERMS = 8
 """How many relations of a class are named."""

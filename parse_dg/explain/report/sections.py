@@ -5,7 +5,8 @@ from parse_dg.explain.report.curve import curve_figures
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.tables import MATRIX_CLASSES, confusion_table, score_table, text_table
-from parse_dg.model.predicate import FAMILIES, PREDICATES
+from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.predicate import FAMILIES
 from parse_dg.wording import percent, plural
 
 OPEN_CLASSES = 12

@@ -1,7 +1,7 @@
-"""The backbone: images → feature map, chosen by name and started from nothing or from a weights file.
+"""The backbone: images → feature map, chosen by name, with a random start (`runs/weights.py` loads others).
 
 The ResNets are written here (`resnet.py`); any other network comes from timm, torchvision or a plug-in through an
-adapter. `build_backbone` is the one place where sizes are chosen and weights are read.
+adapter. `build_backbone` is the one place where sizes are chosen.
 """
 
 import importlib
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
@@ -21,7 +20,6 @@ from parse_dg.config import Config, Rule
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import SHAPES, Backbone, Bottleneck, ResNet, StrideAt
-from parse_dg.model.backbones.weights import download_weights, load_weights, read_weights
 from parse_dg.registry import Registry
 from parse_dg.wording import first_line
 
@@ -29,8 +27,6 @@ __all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone", "re
 
 PROBE_SIZE = 224
 """Side of the image an adapted network is tried with; some accept no other size."""
-HEADS = ("fc.", "head.", "classifier.")
-"""Where timm and torchvision keep the classifier that an adapter leaves out."""
 
 
 NetworkMaker = Callable[[], nn.Module]
@@ -70,8 +66,8 @@ def build_backbone(
 ) -> Backbone:
     """The network of `config` on the CPU, in training mode.
 
-    A random start is drawn from the CPU `generator` alone; None draws from PyTorch's global one. The
-    generator advances by the same amount whether or not weights replace the start.
+    Its start is drawn from the CPU `generator` alone; None draws from PyTorch's global one. `config.weights` is
+    for `load_pretrained`, so that the generator advances by the same amount whether or not there are any.
     """
     if config.name in BACKBONES:
         return BACKBONES[config.name](config, mixstyle, generator)
@@ -80,7 +76,7 @@ def build_backbone(
 
 
 def _resnet(config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None) -> Backbone:
-    backbone = ResNet(
+    return ResNet(
         SHAPES[config.name],
         mixstyle=mixstyle,
         stride_at=config.stride_at,
@@ -88,8 +84,6 @@ def _resnet(config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.G
         freeze_batchnorm=config.freeze_batchnorm,
         generator=generator,
     )
-    _start(backbone, config, ignored=("fc.",))
-    return backbone
 
 
 def _adapted(
@@ -102,7 +96,6 @@ def _adapted(
         )
     with _seeded(generator):
         network = make()
-    _start(network, config, ignored=HEADS)
     return FeatureAdapter(network, name=config.name, freeze_batchnorm=config.freeze_batchnorm)
 
 
@@ -200,17 +193,6 @@ def _seeded(generator: torch.Generator | None) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
         yield
-
-
-def _start(network: nn.Module, config: BackboneConfig, *, ignored: tuple[str, ...]) -> None:
-    """Loads the weights that `config` names, if any."""
-    if config.weights is None:
-        return
-    if config.weights == "imagenet":
-        state = download_weights(config.name)
-    else:
-        state = read_weights(Path(config.weights).expanduser())
-    load_weights(network, state, name=config.name, source=config.weights, ignored=ignored)
 
 
 def _last(output: Any) -> Tensor:

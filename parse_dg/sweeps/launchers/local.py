@@ -46,6 +46,8 @@ def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool 
     for name, value in (("--jobs", jobs), ("--per-gpu", per_gpu)):
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, found {value}")
+    from parse_dg.devices import visible_gpus
+
     gpus = () if cpu else visible_gpus()
     if not gpus:
         if per_gpu is not None:
@@ -58,15 +60,6 @@ def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool 
     count = jobs or room
     chosen = [gpus[number % len(gpus)] for number in range(count)]
     return tuple(DeviceSlot(f"gpu {gpu}", {"CUDA_VISIBLE_DEVICES": gpu} | _threads(count)) for gpu in chosen)
-
-
-def visible_gpus() -> tuple[str, ...]:
-    """The GPUs this process may use, by the names that CUDA_VISIBLE_DEVICES takes."""
-    import torch
-
-    count = torch.cuda.device_count()
-    allowed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return tuple(allowed[:count]) or tuple(str(number) for number in range(count))
 
 
 def _threads(count: int) -> dict[str, str]:

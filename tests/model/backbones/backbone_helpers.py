@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import ResNet
+from parse_dg.runs.weights import load_pretrained
 
 OFF = MixStyleConfig(stages=())
 
@@ -15,7 +16,9 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def build(mixstyle: MixStyleConfig = OFF, seed: int = 0, **options: object) -> ResNet:
-    backbone = build_backbone(BackboneConfig(**options), mixstyle, seeded(seed))
+    config = BackboneConfig(**options)
+    backbone = build_backbone(config, mixstyle, seeded(seed))
+    load_pretrained(backbone, config)
     assert isinstance(backbone, ResNet)
     return backbone
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.runs.weights import load_pretrained
 from tests.model.backbones.backbone_helpers import OFF, pictures, same, seeded
 
 
@@ -66,7 +67,10 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def adapt(name: str, **options: object) -> Backbone:
-    return build_backbone(BackboneConfig(name=name, **options), OFF, seeded())
+    config = BackboneConfig(name=name, **options)
+    backbone = build_backbone(config, OFF, seeded())
+    load_pretrained(backbone, config)
+    return backbone
 
 
 @pytest.mark.usefixtures("libraries")

@@ -1,4 +1,4 @@
-"""Weights files: a file of pretrained parameters → a network that holds them, or an error that says why not.
+"""Pretrained weights: from a file or the internet into a backbone, or an error that says why not.
 
 Nothing in a file is ever run: `.safetensors` holds tensors alone, and `.pth`/`.pt` are read with PyTorch's
 unpickler for tensors, which refuses everything else.
@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from parse_dg.errors import InputError
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter
 from parse_dg.wording import first_line
 
 PUBLISHED = {
@@ -28,10 +29,29 @@ PUBLISHED = {
 SUFFIXES = (".safetensors", ".pth", ".pt")
 NESTED = ("state_dict", "model")
 PREFIXES = ("module.", "backbone.")
+HEADS = ("fc.", "head.", "classifier.")
+"""Where timm and torchvision keep the classifier that an adapter leaves out."""
 SHOWN = 3
 """How many keys an error names before it stops."""
 
 log = logging.getLogger(__name__)
+
+
+def load_pretrained(backbone: Backbone, config: BackboneConfig) -> None:
+    """Load the weights that `config` names, if any, into a backbone that was built from it."""
+    if config.weights is None:
+        return
+    if config.weights == "imagenet":
+        state = download_weights(config.name)
+    else:
+        state = read_weights(Path(config.weights).expanduser())
+    load_weights(
+        backbone.network if isinstance(backbone, FeatureAdapter) else backbone,
+        state,
+        name=config.name,
+        source=config.weights,
+        ignored=HEADS if isinstance(backbone, FeatureAdapter) else ("fc.",),
+    )
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -88,7 +108,7 @@ def load_weights(
     *,
     name: str,
     source: str,
-    ignored: tuple[str, ...] = ("fc.",),
+    ignored: tuple[str, ...],
 ) -> None:
     """Copies `state` into `network` if every parameter and buffer is there in its shape, else `InputError`.
 

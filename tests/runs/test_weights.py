@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from tests.model.backbones.backbone_helpers import OFF, build, pictures, same
+from tests.model.backbones.backbone_helpers import build, pictures, same
 
 
 def state(name: str = "small", seed: int = 9) -> dict[str, Tensor]:
@@ -51,12 +50,11 @@ def test_half_precision_and_old_files(tmp_path: Path) -> None:
 
 def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    config = BackboneConfig(weights=str(path))
 
     def message(weights: dict[str, Tensor]) -> str:
         save_file(weights, path)
         with pytest.raises(InputError) as caught:
-            build_backbone(config, OFF)
+            build(weights=str(path))
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
