@@ -57,8 +57,8 @@ def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benc
 
 
 def outline(config: DataConfig) -> Benchmark:
-    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels; one that a
-    plug-in makes is made.
+    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels (but a
+    plug-in's is made).
     """
     if config.benchmark == "blueprints":
         labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
