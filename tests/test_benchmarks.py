@@ -12,10 +12,10 @@ import torch
 import benchmarks.__main__ as command
 from benchmarks import sparsemax as sparsemax_section
 from benchmarks import step
-from benchmarks.report import Goal, Row, Side, Skipped
+from benchmarks.report import Row, Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
-from benchmarks.timing import MEBIBYTE, Budget, in_turns, peak_memory
+from benchmarks.timing import MEBIBYTE, peak_memory
 from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import Parse
 from parse_dg.model.sparsemax import sparsemax
@@ -48,29 +48,6 @@ def test_peak_memory_of_a_known_pattern() -> None:
         before = torch.empty(0)
 
     assert peak_memory(call, CPU) == pytest.approx(12, abs=0.01)
-
-
-def test_calls_take_turns_after_warming_up() -> None:
-    order: list[str] = []
-    calls = [lambda name=name: order.append(name) for name in "ab"]
-    laps = in_turns(CPU, Budget(rounds=4, least=4, seconds=0, lap=0), *calls)
-    assert "".join(order) == "aaabbb" + "ab" * 4
-    assert [len(lap.host) for lap in laps] == [4, 4]
-    assert all(value > 0 for lap in laps for value in lap.host)
-
-
-def test_the_budget_ends_the_rounds_but_not_before_the_least() -> None:
-    (laps,) = in_turns(CPU, Budget(rounds=100, least=3, seconds=0), lambda: None)
-    assert len(laps.host) == 3
-
-
-def test_a_row_is_the_quotient_of_two_medians() -> None:
-    first, second = Side(name="a", values=[2.0, 9.0, 4.0]), Side(name="b", values=[1.0, 3.0, 2.0])
-    row = Row(what="a ÷ b", first=first, second=second, goal=Goal("at most", 2))
-    assert row.ratio == 2
-    assert row.reached
-    assert row.spread == (2, 2.5)
-    assert not Goal("at least", 3).reached(row.ratio)
 
 
 def test_the_support_stays_while_steps_are_timed() -> None:

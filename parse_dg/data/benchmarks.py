@@ -93,7 +93,7 @@ def find_domains(name: str) -> tuple[str, ...]:
     return domain_names(name)
 
 
-def full_name(name: str) -> str:
+def benchmark_name(name: str) -> str:
     """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
     path = None if name in (*GENERATED, *added()) else find_path(name)
     return name if path is None else str(path)

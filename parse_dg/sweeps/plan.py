@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.config import change, field_paths, require
-from parse_dg.data.benchmarks import find_domains, full_name
+from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
@@ -157,7 +157,7 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
 
     A run with two domains held out counts for both: its checks score both.
     """
-    benchmark, domains = full_name(data.name), find_domains(data.name)
+    benchmark, domains = benchmark_name(data.name), find_domains(data.name)
     targets = domains if data.targets is None else data.targets
     for target in targets:
         if target not in domains:

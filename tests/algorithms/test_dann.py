@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.adversarial import perceptron
 from parse_dg.algorithms.base import BuildContext, GroupSettings
 from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
@@ -180,13 +179,6 @@ def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
 
 
 # the network
-
-
-def test_the_discriminator_is_a_perceptron() -> None:
-    shapes = [tuple(p.shape) for p in build(width=7, depth=4).discriminator.parameters()]
-    assert shapes == [(7, CHANNELS), (7,), (7, 7), (7,), (7, 7), (7,), (DOMAINS, 7), (DOMAINS,)]
-    assert [tuple(p.shape) for p in perceptron(5, 9, 2, 3).parameters()] == [(9, 5), (9,), (3, 9), (3,)]
-    assert (DannConfig().width, DannConfig().depth) == (256, 3)
 
 
 # groups and settings

@@ -22,7 +22,6 @@ from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-ALIKE = -5.75646
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -76,14 +75,6 @@ def test_it_is_erm_and_the_regulariser_with_its_weight(example: Minibatch) -> No
     assert found["cross_entropy"].item() == pytest.approx(expected, 1e-6)
     doubled = build((1, 2), dropout=0.5, weight=0.5).losses(example, generator(5))
     assert doubled["mutual_information"].item() == pytest.approx(2 * found["mutual_information"].item(), 1e-5)
-
-
-def test_at_the_start_student_and_teacher_agree(example: Minibatch) -> None:
-    """With statistics that stay: in training mode BatchNorm uses those of the batch, the teacher its own."""
-    with torch.no_grad():
-        found = build(weight=0.1).eval().losses(example, generator())["mutual_information"].item()
-        assert found == pytest.approx(0.1 * ALIKE, abs=1e-6)
-        assert build(weight=0.1).train().losses(example, generator())["mutual_information"].item() > found
 
 
 def test_the_term_reaches_backbone_and_variances_and_no_more(example: Minibatch) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, Turn
-from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content, unsureness
+from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
 from tests.algorithms.golden import constant, trainer_of
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
@@ -99,15 +99,6 @@ def test_the_gradient_of_mixed_style_is_right() -> None:
     assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
 
 
-def test_unsureness_is_least_where_all_classes_are_alike() -> None:
-    assert unsureness(torch.full((3, 8), 2.5)).item() == pytest.approx(math.log(8))
-    logits = torch.randn(6, 8, generator=generator(1))
-    expected = sum(-math.log(p) / 8 for row in logits.double().softmax(1).tolist() for p in row) / 6
-    assert unsureness(logits).item() == pytest.approx(expected, 1e-6)
-    assert expected > math.log(8)
-    assert unsureness(logits.bfloat16()).dtype == torch.float32
-
-
 # the turns
 
 
@@ -152,19 +143,6 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.item() == pytest.approx(expected, 1e-5)
         optimizer._descend(found, turn)
     assert left == []
-
-
-def test_the_backbone_makes_two_passes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sagnet, sizes = build(), []
-    plain = sagnet.backbone.forward
-
-    def counted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        sizes.append(len(images))
-        return plain(images, generator)
-
-    monkeypatch.setattr(sagnet.backbone, "forward", counted)
-    step(sagnet)
-    assert sizes == [15, 15]
 
 
 # draws

@@ -8,17 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from parse_dg.data import benchmarks
-from parse_dg.data.blueprints.benchmark import BlueprintsConfig
 from parse_dg.data.public.catalogue import DATA_SETS, Address
 from tests.cli.conftest import Run, assert_refused, snapshot, table
-from tests.conftest import TINY
 from tests.data.intake.damage import encoded, picture
 from tests.data.intake.server import Server, fixed, good, serving
 from tests.data.intake.test_library import CLASSES, DOMAINS, a_link, broken, pack, plant, write_list
@@ -62,14 +58,6 @@ def test_a_tiny_pacs_names_every_domain_that_differs(run: Run, tmp_path: Path) -
         assert f"- {domain}: 7 images found, {count:,} expected" in said.out
     assert "- 28 images in all, 9,991 published" in said.out
     assert "the published ones" not in said.out
-
-
-def test_counts_as_published(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = PACS.expected[0]._replace(counts=(7, 7, 7, 7))
-    monkeypatch.setitem(DATA_SETS, "pacs", replace(PACS, expected=(version,)))
-    said = run("data", "add", "pacs", plant(tmp_path / "PACS", PACS.domains, PACS.classes, images=1))
-    assert "the counts of every domain are the published ones" in said.out
-    assert "expected" not in said.out
 
 
 def test_what_is_wrong_with_some_files_is_said_and_the_rest_added(run: Run, own: Path) -> None:
@@ -124,13 +112,6 @@ def test_nothing_is_not_the_current_folder(
     assert snapshot(data) == {}
 
 
-@pytest.mark.parametrize("domain", ["a/b", "x" * 251])
-def test_a_domain_of_a_list_names_folders(domain: str, run: Run, own: Path, tmp_path: Path) -> None:
-    path = write_list(own, tmp_path / "own.csv")
-    path.write_text(path.read_text().replace(",fog,", f",{domain},"))
-    assert_refused(run("data", "add", "mine", path), "own.csv, line 6: a domain names folders: no slash")
-
-
 # list
 
 
@@ -150,16 +131,6 @@ def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None
     assert rows["pacs"][2] == "28"
     assert rows["vlcs"][2:] == ["10,729 published", "not here yet"]
     assert f"{data / 'damaged' / 'manifest.jsonl'}, line 1: it is cut short" in said.out
-
-
-def test_listing_reads_the_first_line_of_a_manifest_alone(run: Run, own: Path, data: Path) -> None:
-    """DomainNet's has 586,575 more."""
-    run("data", "add", "mine", own)
-    before = run("data", "list").out
-    path = data / "mine" / "manifest.jsonl"
-    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnothing")
-    assert run("data", "list").out == before
-    assert_refused(run("data", "check", "mine"), "manifest.jsonl, line 2: it is cut short")
 
 
 # check
@@ -198,24 +169,6 @@ def test_a_path_can_be_checked(run: Run, own: Path, tmp_path: Path) -> None:
         assert "all 12 files are there and unchanged" in said.out
 
 
-def test_there_is_nothing_to_check(run: Run) -> None:
-    assert_refused(run("data", "check", "blueprints"), "blueprints is drawn by this program")
-    assert_refused(run("data", "check", "pacs"), "pacs is not on this machine yet: `parse-dg data add pacs PATH`")
-    assert_refused(run("data", "check", "cats"), "no data set 'cats': here are blueprints; pacs, vlcs,")
-    assert_refused(run("data", "check", "some/cats"), "nothing at some/cats: expected a folder domain/class/image")
-
-
-@pytest.mark.parametrize("name", ["[bold]x", "["])
-def test_names_are_shown_as_they_are(name: str, run: Run, tmp_path: Path) -> None:
-    root = plant(tmp_path / name, ["[bold]", name])
-    said = run("data", "check", root)
-    assert said.code == 0
-    assert f"{name}: folders" in said.out
-    assert [name, "4"] in table(said.out)
-    assert run("data", "add", "mine", root).code == 0
-    assert name in run("data", "list").out
-
-
 # show
 
 
@@ -231,18 +184,6 @@ def test_contact_sheets_of_every_domain(name: str, run: Run, own: Path) -> None:
         with Image.open(folder / f"{domain}.png") as sheet:
             sheet.load()
             assert sheet.size[1] > len(CLASSES) * 112
-
-
-def test_contact_sheets_of_blueprints(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = BlueprintsConfig(images_per_class=TINY["data.blueprints.images_per_class"])
-    monkeypatch.setattr(benchmarks, "DataConfig", partial(benchmarks.DataConfig, blueprints=few))
-    said = run("data", "show", "blueprints", "--out", "sheets", "--images", "2", "--pixels", "32")
-    assert said.code == 0
-    assert sorted(path.name for path in Path("sheets").iterdir()) == [
-        *("cartoon.png", "paint.png", "photo.png", "sketch.png")
-    ]
-    with Image.open("sheets/photo.png") as sheet:
-        assert sheet.size[1] < 8 * 50 + 200
 
 
 def test_mistakes_in_showing(run: Run, own: Path, tmp_path: Path) -> None:
@@ -322,13 +263,6 @@ def test_a_download_goes_on_where_it_stopped(
     assert run("data", "download", "pacs").code == 0
     assert server.requests[-1]["Range"] == "bytes=1000-"
     assert run("data", "check", "pacs").code == 0
-
-
-def test_an_address_that_is_dead(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    publish(monkeypatch, Address("http://127.0.0.1:9/PACS.zip", "PACS.zip"))
-    said = run("data", "download", "pacs")
-    assert_refused(said, "cannot download http://127.0.0.1:9/PACS.zip: ", "5 times", f"By hand: {PACS.by_hand}")
-    assert snapshot(data) == {}
 
 
 def test_a_download_that_is_no_archive(

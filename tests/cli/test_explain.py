@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from parse_dg.cli import build_parser
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
@@ -113,17 +111,6 @@ def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
     assert rows[start + 6] == [score, "1.0000", "", f"the sum: the score of “{expected.predicted}”"]
 
 
-def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
-    domain = open_benchmark(read_config(parse_run).data).domain("sketch")
-    pixels = load_images(whole(domain), np.array([12]))[0][0]
-    found = said("image", parse_run, "sketch:12")
-    expected = explain(load_model(parse_run), pixels)
-    assert found["scores"] == as_json(expected.scores)
-    assert (found["image"], found["truth"]) == ("sketch:12", load_model(parse_run).spec.classes[domain.labels[12]])
-    Path("sketch:12").write_text("no image")  # a file is a file, whatever its name
-    assert_refused(run("explain", "image", parse_run, "sketch:12"), "cannot read sketch:12: it is no JPEG")
-
-
 # --- why, and what if -----------------------------------------------------------------------------
 
 
@@ -179,32 +166,6 @@ def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> Non
     assert snapshot(parse_run) == before
 
 
-def test_images_with_files_are_named_by_them(said: Any, parse_copy: Path, tmp_path: Path) -> None:
-    """A model of Blueprints on a folder of files: the files that it names are those of the strongest images."""
-    classes = load_model(parse_copy).spec.classes
-    draw = np.random.default_rng(2)
-    for domain in ("sketch", "photo"):
-        for name in classes:
-            for number in range(2):
-                path = tmp_path / "data" / domain / name / f"{number}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(draw.integers(0, 256, (64, 64, 3), np.uint8)).save(path)
-    for name in ("split.json", "result.json"):
-        (parse_copy / name).unlink()  # which say that the run is of other images
-    config = json.loads((parse_copy / "config.json").read_text())
-    config["data"] |= {"benchmark": str(tmp_path / "data"), "image_size": 64}
-    (parse_copy / "config.json").write_text(json.dumps(config))
-    found = said("primitive", parse_copy, "--primitive", 5, "--top", 1)
-    assert len(found["primitives"]) == 2
-    model = load_model(parse_copy)
-    for each in found["primitives"]:
-        (image,) = each["images"]
-        assert Path(image["file"]).parent.parent == tmp_path / "data" / each["domain"]
-        assert Path(image["file"]).parent.name == found["classes"][image["label"]]
-        place = explain(model, image["file"]).places[5]
-        assert place.presence == pytest.approx(image["presence"], abs=1e-5)
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -229,17 +190,6 @@ def test_refusals_are_one_line(run: Run, parse_run: Path, erm_run: Path, photo: 
     assert_refused(wide, "--top must be at most 24 with --pictures, found 25")
     assert not Path("drawn").exists()
     assert_refused(refused("primitive", parse_run / "model.safetensors"), "is not a run")
-
-
-def test_an_interrupted_explanation_says_no_more(
-    run: Run, parse_run: Path, photo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(torch.nn.Module, "__call__", interrupted)
-    found = run("explain", "image", parse_run, photo)
-    assert (found.code, found.out, found.err) == (130, "", "parse-dg: interrupted\n")
 
 
 @pytest.mark.parametrize(

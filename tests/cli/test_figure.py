@@ -8,12 +8,10 @@ import torch
 from PIL import Image
 
 from parse_dg.config import change
-from parse_dg.deploy.model_file import load_model
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
 from parse_dg.explain.measures.images import open_run
-from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
@@ -68,16 +66,6 @@ def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: 
     assert primitives == ["p7", "p2"] * 2
 
 
-def test_the_primitives_that_matter_most(parse_run: Path, tmp_path: Path) -> None:
-    said = draw_primitives(
-        FigureRequest(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",))
-    )
-    model = load_model(parse_run)
-    weights = primitive_weights(model)[model.spec.classes.index("diver")]
-    best = sorted(range(16), key=lambda k: (-float(weights[k]), k))[:3]
-    assert f"primitives {', '.join(f'p{k}' for k in best)};" in said
-
-
 def test_the_image_that_stands_for_its_class(
     parse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,16 +110,6 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
     mean = float(collapse[(located.labels == label) & ~located.right].mean())
     assert block.wrong.collapse == pytest.approx(mean)
     assert f"{mean:.2f} over the {block.wrong.count} that are wrong" in said
-
-
-def test_a_class_without_errors_cannot_be_compared(run: Run, parse_run: Path) -> None:
-    opened = open_run(parse_run, device_name="cpu")
-    located = opened.locate(opened.split.target)
-    right = torch.bincount(located.labels[located.right], minlength=8)
-    name = opened.classes[int(right.argmin())]
-    assert int(right.min()) < SHOWN
-    said = run("figure", "errors", parse_run, "--classes", name)
-    assert_refused(said, f"class {name!r} has {int(right.min())} right and", "expected at least 2 of each")
 
 
 def test_the_pipeline_of_a_file(run: Run, parse_run: Path, tmp_path: Path) -> None:

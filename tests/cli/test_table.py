@@ -226,30 +226,6 @@ def test_mixed_splits_are_refused_with_both_folders(run: Run, plain: Path, tmp_p
     assert_refused(said, f"{plain} has split.scheme=holdout20", f"{listed} split.scheme=gvrt-split")
 
 
-def test_mixed_shares_of_the_target_are_refused_with_both_folders(run: Run, runs: Path, plain: Path) -> None:
-    other = runs / "alone" / "photo" / "0"
-    said = run("table", plain, other)
-    assert_refused(said, f"{plain} has split.target_images=all", f"{other} split.target_images=in")
-
-
-def test_two_versions_of_the_data_are_refused_with_both_folders(run: Run, runs: Path, copy: Path) -> None:
-    result = result_of(copy)
-    result["benchmark"]["fingerprint"] = "0" * 64
-    (copy / "result.json").write_text(json.dumps(result))
-    other = runs / "alone" / "photo" / "0"
-    assert_refused(run("table", other, copy), f"{other} and {copy} are of two versions of blueprints")
-
-
-def test_a_run_given_twice_is_refused(run: Run, runs: Path, copy: Path) -> None:
-    same = runs / "alone" / "sketch" / "0"
-    assert_refused(run("table", same, copy), f"{same} and {copy} are the same to a table")
-
-
-def test_a_run_that_cannot_be_chosen_this_way_is_refused(run: Run, plain: Path) -> None:
-    for selection in ("oracle", "leave-one-domain-out"):
-        assert_refused(run("table", plain, "--selection", selection), str(plain), "protocol.checks=target")
-
-
 def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None:
     assert_refused(run("table"), "give run folders, or --domainbed FOLDER")
     assert_refused(run("table", *alone(runs), "--domainbed", tmp_path), "not both")
@@ -262,20 +238,6 @@ def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None
 
 
 # hyper-parameters
-
-
-def test_the_best_hyper_parameters_are_chosen_by_validation(run: Run, runs: Path, tmp_path: Path) -> None:
-    """Whichever validates better is shown, whatever it does on the target."""
-    other = train(tmp_path / "other", configured("domainbed", "sketch", 0, optimizer__head_rate=0.03))
-    same = runs / "alone" / "sketch" / "0"
-    best = {}
-    for folder in (same, other):
-        for line in lines(folder):
-            correct = sum(value["correct"] for value in line["validation"].values())
-            if folder not in best or correct > best[folder][0]:
-                best[folder] = (correct, line["scores"]["sketch/in"]["accuracy"])
-    expected = best[other] if best[other][0] >= best[same][0] else best[same]  # between draws the last wins
-    assert table(run("table", same, other).out)[1][3] == cell([expected[1]])
 
 
 # forms

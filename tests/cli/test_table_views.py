@@ -8,13 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from parse_dg.cli.tables import COMMANDS_SHOWN, print_table
 from parse_dg.config import change
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
-from parse_dg.tables.text_table import TextTable
 from tests.cli.conftest import Run, assert_refused, table
 from tests.conftest import TINY
 
@@ -103,27 +100,7 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
     assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
 
 
-def test_the_terminal_shows_some_of_many_commands() -> None:
-    console = Console(width=80, record=True, file=io.StringIO())
-    lines = tuple(f"parse-dg train --seed {n}" for n in range(COMMANDS_SHOWN + 3))
-    print_table(console, TextTable("t", ("a", "b"), (("c", "d"),), (), commands=lines))
-    text = console.export_text()
-    assert text.count("parse-dg train") == COMMANDS_SHOWN
-    assert "and 3 more: --format markdown lists them all" in text
-
-
 # views
-
-
-def test_rows_by_any_field(run: Run, runs: Path) -> None:
-    said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
-    assert [row[0] for row in table(said.out)][1:] == [
-        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
-    ]
-    assert_refused(
-        run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
-    )
-    assert_refused(run("table", "runs", "--by", "data.target"), "--by data.target would tell nothing")
 
 
 def test_the_spread_that_is_asked_for(run: Run, runs: Path) -> None:

@@ -55,12 +55,6 @@ def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) 
     assert config["optimizer"]["schedule"] == "cosine"  # the recipe's
 
 
-def test_a_folder_may_have_brackets_in_its_name(run: Run, tmp_path: Path) -> None:
-    said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / "a [red]run")
-    assert said.code == 0
-    assert f"written to {tmp_path}/a [red]run" in said.out
-
-
 def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parse_dg.runs.run.build_trainer", None)  # whoever trains, fails
     before = snapshot(parse_copy)
@@ -69,16 +63,6 @@ def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeyp
     assert f"finished: nothing to do, this run is already in {parse_copy}\n" in said.out
     assert shown(result_of(parse_copy)["target"])[1] in said.out
     assert snapshot(parse_copy) == before
-
-
-def test_an_unfinished_run_is_started_again(run: Run, parse_copy: Path) -> None:
-    before = snapshot(parse_copy)
-    (parse_copy / "result.json").unlink()
-    (parse_copy / "metrics.jsonl").write_text("half a li")
-    assert run("train", *SMALL, "--out", parse_copy).code == 0
-    after = snapshot(parse_copy)
-    del before["environment.json"], after["environment.json"]
-    assert after == before
 
 
 def test_a_run_of_another_configuration_is_left_alone(run: Run, parse_copy: Path) -> None:

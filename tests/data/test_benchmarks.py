@@ -13,7 +13,6 @@ import pytest
 from parse_dg.data import benchmarks, store
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.blueprints import benchmark as blueprints
-from parse_dg.data.blueprints.benchmark import BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles
 from parse_dg.data.images import decode
@@ -35,14 +34,6 @@ def test_blueprints_opens_by_name(tiny: Tiny) -> None:
         assert domain.images.shape == (8 * config.blueprints.images_per_class, 64, 64, 3)
         assert (domain.images == stored.domains[domain.name].images).all()
         assert (domain.labels == stored.domains[domain.name].labels).all()
-
-
-def test_making_a_benchmark_reports_its_progress() -> None:
-    seen: list[tuple[str, int, int]] = []
-    config = DataConfig(blueprints=BlueprintsConfig(seed=11, images_per_class=1))
-    open_benchmark(config, lambda *state: seen.append(state))
-    assert seen == [("drawing Blueprints", done, 32) for done in range(1, 33)]
-    open_benchmark(config, lambda *state: pytest.fail(f"drawn again: {state}"))
 
 
 def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
@@ -94,23 +85,6 @@ def test_a_folder_opens_by_its_path(folder: str, kept: str) -> None:
             assert domain.digests[index] == hashlib.sha256(file.read_bytes()).hexdigest()
         assert isinstance(domain.images, DecodedFiles if kept == "never" else np.memmap)
         assert isinstance(domain.larger, DecodedFiles if kept == "never" else np.memmap)
-
-
-def test_a_list_may_mix_its_domains(tmp_path: Path, folder: str) -> None:
-    """Labels, files and images of a domain stay together, whatever lies between them."""
-    root = Path(folder)
-    paths = sorted(root.rglob("*.png"), key=lambda path: path.name)
-    rows = [f"{path.relative_to(root)},{path.parts[-3]},{path.parts[-2]}" for path in paths]
-    (root / "list.csv").write_text("\n".join(["path,domain,class", *rows, ""]))
-    benchmark = open_benchmark(small(str(root / "list.csv")))
-    assert sorted(domain.name for domain in benchmark.domains) == sorted(COUNTS)
-    for domain in benchmark.domains:
-        assert domain.files is not None
-        assert len(domain.images) == sum(COUNTS[domain.name].values())
-        for index, path in enumerate(domain.files.paths):
-            assert path.split("/")[0] == domain.name
-            assert path.split("/")[1] == benchmark.classes[domain.labels[index]]
-            assert np.array_equal(domain.images[index], decode(root / path, 16))
 
 
 @pytest.mark.parametrize("crop_from", [None, 16])
@@ -191,16 +165,6 @@ def test_a_disk_that_fills_up_meanwhile_is_as_one_that_was_full(
         (record,) = caplog.records
         assert record.getMessage().count("no room left (No space left on device)") == 2
     assert not list(cache_of_its_own.rglob("*.npy*"))
-
-
-def test_never_writes_nothing(
-    folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(store, "free_bytes", lambda folder: 0)
-    domain = open_benchmark(small(folder, store="never")).domains[0]
-    assert domain.images[:].shape == (5, 16, 16, 3)
-    assert not cache_of_its_own.exists()
-    assert not caplog.records
 
 
 @pytest.mark.parametrize("kept", ["auto", "always"])

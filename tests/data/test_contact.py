@@ -8,7 +8,6 @@ from PIL import Image
 
 from parse_dg.data import contact
 from parse_dg.data.contact import COLUMNS, LABEL, ROWS, contact_sheet, spread
-from parse_dg.errors import InputError
 
 COLOURS = ("red", "lime", "blue", "magenta", "cyan", "orange")
 
@@ -106,15 +105,6 @@ def test_many_classes_and_images_are_a_choice(tmp_path: Path, monkeypatch: pytes
         assert (sheet == (number % 256, number // 256, 77)).all(2).sum() == COLUMNS * 24 * 24
 
 
-def test_classes_without_images_and_no_classes_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = texts(monkeypatch)
-    sheet = draw(tmp_path / "a.png", "photo", ["dog", "cat"], [[], [flat("red")]], cell=40)
-    assert written.count("no images") == 1
-    assert where(sheet, "red")
-    assert draw(tmp_path / "b.png", "photo", ["dog"], [[]]).shape[0] > 100
-    assert draw(tmp_path / "c.png", "photo", [], []).shape[2] == 3
-
-
 # Names
 
 
@@ -125,27 +115,4 @@ def test_no_name_breaks_a_sheet(name: str, tmp_path: Path) -> None:
     assert sheet.shape[1] < 800
 
 
-def test_accents_are_left_out_and_long_names_shortened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = texts(monkeypatch)
-    names = ["žirafa", "a" * 80, "line\nbreak"]
-    draw(tmp_path / "a.png", "Ñandú " * 60, names, [[flat("red")]] * 3)
-    assert "zirafa" in written
-    assert "line?break" in written
-    assert written[0].startswith("Nandu Nandu")
-    assert written[0].endswith("...")
-    shortened = next(word for word in written if word.startswith("aaa"))
-    assert shortened.endswith("...")
-    assert 10 < len(shortened) < 40
-
-
 # The file
-
-
-def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Image.Image, "save", full)
-    with pytest.raises(InputError, match=r"cannot write the contact sheet .*a.png \(No space left on device\)"):
-        contact_sheet("photo", ["dog"], [[flat("red")]], tmp_path / "a.png")
-    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from PIL import Image
 
 from parse_dg.data import contact
 from parse_dg.data.benchmarks import DataConfig
-from parse_dg.data.contact_sheets import file_names, write_contact_sheets
+from parse_dg.data.contact_sheets import write_contact_sheets
 from parse_dg.data.images import read_file
 from parse_dg.errors import InputError
 from tests.data.intake.test_library import plant
@@ -61,21 +61,6 @@ def test_every_domain_has_a_sheet_of_its_own(case: str, tmp_path: Path) -> None:
     for number, sheet in enumerate(sheets):
         assert not sheet.name.startswith(".")
         assert [area(sheet, colour) > 0 for colour in COLOURS] == [n == number for n in range(len(COLOURS))]
-
-
-def test_plain_names_stay_as_they_are() -> None:
-    assert file_names(["art_painting", "Real World", "v1.0-b"]) == ["art_painting", "Real_World", "v1.0-b"]
-    assert file_names(["a b", "a_b"]) == ["1_a_b", "2_a_b"]
-    assert file_names(["../../x", "/etc"]) == ["_.._x", "_etc"]
-
-
-def test_so_many_images_and_no_more(tmp_path: Path) -> None:
-    root = coloured(tmp_path / "own", ["a", "b"])
-    for number in range(2, 20):
-        Image.new("RGB", (9, 9), "red").save(root / "a" / "thing" / f"{number}.png")
-    for images in (1, 5, 12):
-        first, _ = write_contact_sheets(config(root), tmp_path / "sheets", images)
-        assert area(first, "red") == images * 32**2
 
 
 def test_only_what_is_shown_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

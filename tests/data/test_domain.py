@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from parse_dg.data.domain import DecodedFiles, Domain, ImageFiles
+from parse_dg.data.domain import DecodedFiles, ImageFiles
 from parse_dg.data.images import ImageError, decode, open_image
 from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
@@ -73,30 +72,9 @@ def test_files_are_read_as_the_array_would_be(decoded: DecodedFiles, array: np.n
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("index", [7, -8, np.array([0, 7]), np.array([-8]), [True], 1.5, np.array([0.0])], ids=repr)
-def test_what_the_array_refuses_is_refused(decoded: DecodedFiles, array: np.ndarray, index: Any) -> None:
-    with pytest.raises(IndexError):
-        array[index]
-    with pytest.raises(IndexError):
-        decoded[index]
-
-
 @pytest.mark.parametrize("index", [2, slice(None), np.array([0, 2])], ids=repr)
 def test_a_file_that_vanished_is_named(decoded: DecodedFiles, index: Any) -> None:
     (decoded.files.root / "2.img").unlink()
     with pytest.raises(ImageError, match=r"cannot read .*2.img: no such file"):
         decoded[index]
     assert decoded[np.array([0, 1])].shape == (2, SIZE, SIZE, 3)
-
-
-def test_the_original_is_the_file_where_there_is_one(files: ImageFiles, array: np.ndarray) -> None:
-    domain = Domain("photo", array, np.arange(7), files=files)
-    for number in range(7):
-        assert domain.original(number) == open_image(files.root / files.paths[number])
-
-
-def test_the_original_is_the_image_where_there_is_no_file(array: np.ndarray) -> None:
-    original = Domain("photo", array, np.arange(7)).original(4)
-    assert isinstance(original, Image.Image)
-    assert original.mode == "RGB"
-    assert np.array_equal(np.array(original), array[4])

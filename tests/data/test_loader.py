@@ -129,13 +129,6 @@ def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
 
 
-def test_a_batch_moves_as_a_whole(sources: list[Subset]) -> None:
-    moved = next(training(sources, 2, generator())).to(torch.device("meta"))
-    assert isinstance(moved, Batch)
-    assert moved.draws is not None
-    assert {part.device.type for part in (*moved[:3], moved.draws.uniform)} == {"meta"}
-
-
 # reading ahead
 
 
@@ -168,16 +161,6 @@ def test_read_ahead_is_read(sampling: SamplingConfig, augment: AugmentConfig, ph
     ahead, plain = on_photos(photos, sampling, augment), on_photos(photos, sampling, augment)
     for batch in islice(ahead, 8):
         assert same(batch, plain.read(plain.sampler.plan()))
-
-
-def test_batches_do_not_share_memory(sources: list[Subset]) -> None:
-    batches = training(sources, 4, generator())
-    one = next(batches)
-    kept = one.images.clone()
-    for other in islice(batches, 10):
-        other.images.fill_(99)
-    assert torch.equal(one.images, kept)
-    assert sources[0].domain.images[:].max() == 11
 
 
 @pytest.mark.parametrize("augment", [AugmentConfig(), AugmentConfig(per_image=True)], ids=["batch", "per_image"])
@@ -332,15 +315,6 @@ def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchma
             assert batch.domains[place] == place // 3
 
 
-def test_images_without_files_can_be_taken_one_by_one(numbered: Numbered) -> None:
-    augment = AugmentConfig(per_image=True, jitter=0, grayscale=0)
-    sources = [whole(numbered("photo", 9))]
-    sampler = Sampler(sources, 4, SamplingConfig(), augment, order=generator(), draws=generator())
-    batch = next(TrainingBatches(sampler, image_size=7))
-    assert batch.images.shape == (4, 3, 7, 7)
-    assert (batch.images == batch.labels[:, None, None, None]).all()
-
-
 # where images come from
 
 
@@ -378,17 +352,6 @@ def test_evaluation_goes_through_every_image_once_in_order(numbered: Numbered, s
     assert torch.cat([images[:, 0, 0, 0] for images, _ in batches]).tolist() == [7, 2, 9, 0, 3, 5]
 
 
-def test_rows_columns_and_channels_stay_where_they_are(numbered: Numbered) -> None:
-    domain = numbered("photo", 3)
-    domain.images[:] = np.arange(domain.images.size, dtype=np.uint8).reshape(domain.images.shape)
-    images, labels = load_images(whole(domain), np.array([2, 0]))
-    assert labels.tolist() == [2, 0]
-    for channel in range(3):
-        assert np.array_equal(images[0, channel].numpy(), domain.images[2, :, :, channel])
-    images[:] = 0  # a copy: the store is not written to
-    assert domain.images[2].any()
-
-
 @pytest.mark.parametrize("crops", [False, True])
 @pytest.mark.parametrize("opened", ["photos", "undecoded"])
 def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
@@ -405,12 +368,6 @@ def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
         loaded = load_images(subset, np.array([1, 0]), crops)
         assert torch.equal(loaded[0], images[[1, 0]])
         assert torch.equal(loaded[1], labels[[1, 0]])
-
-
-def test_without_larger_images_crops_are_cut_from_those_there_are(numbered: Numbered) -> None:
-    subset = whole(numbered("photo", 5))
-    plain, crops = (list(evaluation_batches(subset, 2, crops)) for crops in (False, True))
-    assert all(torch.equal(one[0], other[0]) for one, other in zip(plain, crops, strict=True))
 
 
 def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchmark) -> None:

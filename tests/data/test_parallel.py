@@ -9,7 +9,7 @@ from itertools import count, islice
 
 import pytest
 
-from parse_dg.data.parallel import default_workers, map_ahead
+from parse_dg.data.parallel import map_ahead
 
 
 @contextmanager
@@ -73,12 +73,6 @@ def test_at_most_so_many_are_ahead_of_the_one_that_is_given(workers: int, ahead:
         assert items.taken == min(given + ahead, 30)
 
 
-def test_items_may_be_endless() -> None:
-    results = map_ahead(lambda number: -number, count(), workers=2)
-    assert list(islice(results, 50)) == [-number for number in range(50)]
-    del results
-
-
 @pytest.mark.parametrize("bad", [0, 7, 19])
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_error_comes_in_its_place(bad: int, kind: type[BaseException]) -> None:
@@ -98,15 +92,6 @@ def test_an_error_comes_in_its_place(bad: int, kind: type[BaseException]) -> Non
     assert list(results) == []
 
 
-def test_items_that_fail_are_an_error_too() -> None:
-    def broken() -> Iterator[int]:
-        yield from range(10)
-        raise RuntimeError("no more items")
-
-    with pytest.raises(RuntimeError, match="no more items"):
-        list(map_ahead(lambda number: number, broken(), workers=2))
-
-
 @pytest.mark.parametrize("end", ["close", "forget"])
 def test_a_caller_that_stops_stops_the_work(end: str) -> None:
     started: list[int] = []
@@ -123,12 +108,3 @@ def test_a_caller_that_stops_stops_the_work(end: str) -> None:
     del results
     assert not threads("ahead")
     assert len(started) < 10  # of the 41 that were waiting
-
-
-def test_workers_are_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
-    assert default_workers() == 3
-    monkeypatch.delattr("os.sched_getaffinity")
-    for cores, expected in ((6, 6), (None, 1)):
-        monkeypatch.setattr("os.cpu_count", lambda found=cores: found)
-        assert default_workers() == expected

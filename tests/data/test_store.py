@@ -103,14 +103,6 @@ def test_it_holds_every_file_decoded(manifest: Manifest, size: int) -> None:
     assert holds(open_store(manifest, size), manifest, size)
 
 
-def test_images_are_mapped_and_cannot_be_written(manifest: Manifest) -> None:
-    for array in open_store(manifest, SIZE) + open_store(manifest, SIZE):
-        assert isinstance(array, np.memmap)
-        assert not array.flags.writeable
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
 def test_every_file_is_decoded_once_and_then_never_again(manifest: Manifest, decoded: Counter[str]) -> None:
     open_store(manifest, SIZE)
     assert decoded == {image.path: 1 for image in manifest.images}
@@ -350,32 +342,6 @@ def test_a_disk_that_fills_up_is_no_room(
 
 
 # folders that cannot be written
-
-
-def test_a_disk_that_fails_is_one_line(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_writing(monkeypatch, "1.npy.writing", errno.EIO, 3)
-    with pytest.raises(InputError) as caught:
-        open_store(manifest, SIZE)
-    folder = store_folder(manifest, SIZE)
-    assert str(caught.value) == (
-        f"cannot write to {folder} (Input/output error): set PARSE_DG_CACHE to another folder"
-    )
-    assert names(folder) == {"0.npy"}
-
-
-def test_a_store_that_is_whole_needs_no_writing(
-    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path
-) -> None:
-    """As on a disk that many read and nobody may write."""
-    open_store(manifest, SIZE)
-    for path in cache_of_its_own.glob("*.lock"):
-        path.unlink()
-    before = names(cache_of_its_own)
-    for name in ("unlink", "mkdir", "rename", "touch", "write_text", "write_bytes"):
-        monkeypatch.setattr(Path, name, lambda *_, **__: pytest.fail("written to"))
-    monkeypatch.setattr(module, "free_bytes", lambda folder: 0)
-    assert holds(open_store(manifest, SIZE), manifest)
-    assert names(cache_of_its_own) == before
 
 
 # damage

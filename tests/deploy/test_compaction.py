@@ -144,31 +144,6 @@ def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -
     assert_lossless(full, benchmark)
 
 
-def test_the_full_model_is_left_alone(parse_run: Path) -> None:
-    full = load_model(parse_run)
-    before = {name: value.clone() for name, value in full.algorithm.state_dict().items()}
-    small, _ = compact(full)
-    with torch.no_grad():
-        for parameter in small.algorithm.parameters():
-            parameter.zero_()
-    after = full.algorithm.state_dict()
-    assert after.keys() == before.keys()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert not full.compact
-    assert small.compact
-
-
-def test_compacting_twice_changes_nothing(parse_run: Path) -> None:
-    small, first = compact(load_model(parse_run))
-    again, second = compact(small)
-    assert second.applications_before == second.applications_after == first.applications_after
-    assert second.reduction == 0
-    assert second.active_per_class == first.active_per_class
-    before, after = small.algorithm.state_dict(), again.algorithm.state_dict()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-
-
 # --- above threshold 0 ----------------------------------------------------------------------------
 
 
@@ -242,14 +217,6 @@ def test_a_lossy_compaction_by_hand() -> None:
         by_hand = torch.stack((0.6875 * a[0] + 0.3125 * a[4], 0.05 * a[4] + 0.95 * a[12]), 1) * scale
         torch.testing.assert_close(small.algorithm(images), by_hand, rtol=1e-5, atol=1e-5)
         assert not torch.allclose(small.algorithm(images)[:, 0], output.logits[:, 0], atol=1e-3)
-
-
-def test_an_application_that_a_class_lacked_by_little_may_enter() -> None:
-    # 0.4 of the first class's weight is left; 12 lies only 0.1 below its support and gets a part of the rest
-    full = two_classes({0: 0.4, 9: 0.15, 10: 0.15, 11: 0.15, 13: 0.15, 12: -0.1}, {12: 1.0})
-    assert weights_of(full)[12] == [0.0, 1.0]
-    small, _ = compact(full, 0.2)  # (0.4, -0.1) → both plus 0.35
-    assert weights_of(small) == {0: pytest.approx([0.75, 0.0]), 12: pytest.approx([0.25, 1.0])}
 
 
 def test_a_class_must_keep_an_application_of_its_own() -> None:

@@ -111,33 +111,6 @@ def test_a_window_is_read_back_to_the_bit(parse_run: Path, images: Tensor, tmp_p
     assert FOCUS in refusal(tmp_path / "m.safetensors")
 
 
-def test_a_model_without_a_window_has_no_focus(written: tuple[Metadata, State], tmp_path: Path) -> None:
-    """Nor does one need the setting to be read: files from before it are what they were."""
-    metadata, state = written
-    assert FOCUS not in state
-    data = json.loads(metadata[METADATA])
-    for name in ("window", "window_from"):
-        del data["model"]["algorithm"]["primitives"][name]
-    save_file(state, tmp_path / "m.safetensors", {METADATA: json.dumps(data)})
-    assert load_model(tmp_path / "m.safetensors").spec.algorithm.primitives.window is None
-
-
-def test_loading_draws_nothing_from_the_global_generator_that_matters(parse_run: Path, images: Tensor) -> None:
-    torch.manual_seed(1)
-    first = logits(load_model(parse_run), images)
-    torch.manual_seed(2)
-    assert torch.equal(logits(load_model(parse_run), images), first)
-
-
-def test_weights_that_are_not_contiguous_are_saved_as_they_are(parse_run: Path, tmp_path: Path) -> None:
-    model = load_model(parse_run)
-    state = dict(model.algorithm.to(memory_format=torch.channels_last).state_dict())
-    assert not all(value.is_contiguous() for value in state.values())
-    save_model(tmp_path / "m.safetensors", model.spec, state)
-    found = load_model(tmp_path / "m.safetensors").algorithm.state_dict()
-    assert all(torch.equal(found[name], value) for name, value in state.items())
-
-
 def test_the_description_is_plain_json(parse_run: Path, tiny: Tiny) -> None:
     metadata, state = read(parse_run / "model.safetensors")
     data = json.loads(metadata[METADATA])
@@ -178,11 +151,6 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(KeyboardInterrupt):
         save_model(path, model.spec, state)
     assert path.read_bytes() == before
-
-
-def test_only_parse_is_parse(erm_run: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        load_model(erm_run).parse_network()
 
 
 # --- what is refused ------------------------------------------------------------------------------

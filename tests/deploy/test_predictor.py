@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.image_batches import find_images, load_batches
 from parse_dg.deploy.model_file import load_model, save_model
-from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
+from parse_dg.deploy.predictor import BATCH, Prediction, Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.training.accuracy import EVALUATION_BATCH, predict
 from tests.conftest import FinishedRun, Tiny
@@ -103,13 +102,6 @@ def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndar
         assert each.top == tuple((model.classes[i], shares[i].item()) for i in best)
         assert (each.predicted, each.probability) == each.top[0]
         assert each.logits.dtype == torch.float32
-
-
-def test_the_classes_named_are_at_most_all(model: Predictor, pixels: np.ndarray) -> None:
-    assert [len(each.top) for each in model.predict(pixels[:2])] == [TOP, TOP]
-    (each,) = model.predict(pixels[0], top=100)
-    assert {name for name, _ in each.top} == set(model.classes)
-    assert sum(p for _, p in each.top) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_model_with_broken_weights_is_refused(erm_run: Path, pixels: np.ndarray) -> None:
@@ -252,11 +244,6 @@ def test_unreadable_files_are_left_out_with_a_warning(
         assert f"{name}: " in message
 
 
-def test_a_pillow_image_whose_file_is_cut_short(model: Predictor, broken: list[Path]) -> None:
-    with Image.open(broken[-1]) as image, pytest.raises(ImageError, match="cannot read image 1: it is damaged"):
-        model.predict([broken[0], image])
-
-
 # --- folders --------------------------------------------------------------------------------------
 
 
@@ -274,12 +261,3 @@ def test_the_images_of_a_folder_are_sorted_and_others_passed_over(tmp_path: Path
 def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="the folder has no image"):
         list(find_images(tmp_path, refuse))
-
-
-def test_the_public_names(parse_run: Path, pixels: np.ndarray) -> None:
-    model = parse_dg.load(str(parse_run))
-    assert isinstance(model, parse_dg.Predictor)
-    (prediction,) = model.predict(pixels[0])
-    assert isinstance(prediction, parse_dg.Prediction)
-    assert replace(prediction, position=3).position == 3
-    assert "logits" not in repr(prediction)

@@ -68,18 +68,6 @@ def test_a_class_in_words_strongest_first(composed: Model) -> None:
     assert two.sentences(9) == ("p3 left of p1", "p1 and p2 seen from p0 about 35° apart")
 
 
-def test_the_families_share_the_weight(composed: Model) -> None:
-    one, two = describe_classes(composed)
-    assert one.families == pytest.approx({"binary": 0.65, "quaternary": 0.3, "presence": 0.05})
-    assert two.families == pytest.approx({"binary": 0.7, "ternary": 0.3})
-
-
-def test_one_class_by_its_name(composed: Model) -> None:
-    assert describe_class(composed, "two") == describe_classes(composed)[1]
-    with pytest.raises(InputError, match="unknown class 'three': valid are one, two"):
-        describe_class(composed, "three")
-
-
 def test_a_composition_is_json(composed: Model) -> None:
     told = describe_class(composed, "two").to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told

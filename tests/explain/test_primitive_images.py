@@ -82,22 +82,6 @@ def test_the_strongest_images_of_every_domain(numbered: Numbered, evidence: np.n
     assert [image.presence for image in found[2].images] == [1.0, 1.0, 1.0]  # which tells nothing apart
 
 
-def test_equal_ones_come_in_the_order_of_their_numbers(numbered: Numbered, evidence: np.ndarray) -> None:
-    shuffled = Subset(numbered("photo", PHOTOS), np.random.default_rng(0).permutation(PHOTOS))
-    found = strongest_images(model_with(evidence[:PHOTOS]), [shuffled], top=5)
-    assert [image.index for image in found[2].images] == [0, 1, 2, 3, 4]
-
-
-def test_numbers_are_those_of_the_domain(numbered: Numbered, evidence: np.ndarray) -> None:
-    """Of a part of a domain, an image keeps its number in the whole."""
-    some = Subset(numbered("photo", PHOTOS), np.array([190, 20, 33]))
-    found = strongest_images(model_with(evidence[:3]), [some], top=8)
-    for strongest in found:
-        assert sorted(image.index for image in strongest.images) == [20, 33, 190]  # there are no more
-    best = int(evidence[:3, 0].argmax())
-    assert found[0].images[0].index == [190, 20, 33][best]
-
-
 def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
     model = load_model(parse_run)
     domains = open_benchmark(tiny().data).domains

@@ -75,28 +75,6 @@ def test_simplex_rows_hold_all_presences_and_a_few_equal_applications_of_each_pr
             assert len(values) == 1, predicate
 
 
-def test_predicates_of_a_family_share_its_mass_equally() -> None:
-    vocabulary = vocabulary_of(6)
-    row = initial_lambda(1, vocabulary, CompositionConfig(), seeded())[0]
-    mass: dict[str, float] = {}
-    for application, weight in zip(applications(vocabulary), row.clamp_min(0).tolist(), strict=True):
-        mass[application.predicate] = mass.get(application.predicate, 0) + weight
-    assert mass.pop("has") == pytest.approx(0.3)
-    expected = {"tri": 0.1, "turn": 0.1, "orient": 0.1, "eqdist": 0.1}
-    expected |= dict.fromkeys(("above", "left", "h-align", "v-align", "near", "contains"), 0.05)
-    assert mass == pytest.approx(expected)
-
-
-def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None:
-    vocabulary = vocabulary_of(6)
-    composition = Composition(3, vocabulary, CompositionConfig(), seeded())
-    active = composition.active()
-    (active.weights * torch.rand(active.weights.shape, generator=seeded(1))).sum().backward()
-    assert composition.weight.grad is not None
-    assert torch.equal(composition.weight.grad != 0, composition.weight > 0)
-    assert (composition.weight.grad[:, :6] != 0).all()  # all of presence
-
-
 def test_zeros_start_weights_everything_equally() -> None:
     vocabulary = vocabulary_of(6)
     composition = Composition(2, vocabulary, CompositionConfig(start="zeros"))
@@ -208,23 +186,6 @@ def test_gradient_of_l1_is_the_sign_over_the_count_and_zero_at_zero(start: str) 
     assert weight.sign().unique().tolist() == ([0.0] if start == "zeros" else [-1.0, 0.0, 1.0])
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_gradients_of_weights_and_l1_add_up(start: str) -> None:
-    composition = with_zeros(composition_of(start))
-    upstream = torch.randn(composition.weight.shape, generator=seeded(3), dtype=torch.float64)
-
-    def gradient(of_weights: float, of_l1: float) -> Tensor:
-        active = composition.active()
-        loss = of_l1 * active.l1 + of_weights * (upstream[:, active.columns] * active.weights).sum()
-        return torch.autograd.grad(loss, composition.weight)[0]
-
-    slow = composition.weight.detach().clone().requires_grad_()
-    (of_weights,) = torch.autograd.grad((upstream * sparsemax_by_sorting(slow)).sum(), slow)
-    of_l1 = slow.detach().sign() / slow.numel()
-    for a, b in ((1.0, 1.0), (0.5, -3.0), (1.0, 0.0), (0.0, 1.0)):
-        torch.testing.assert_close(gradient(a, b), a * of_weights + b * of_l1, rtol=0, atol=1e-12)
-
-
 def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -> None:
     composition = composition_of("normal")
     penalised = composition.active()
@@ -241,12 +202,6 @@ def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -
 # --- logits ---------------------------------------------------------------------------------------
 
 SCORES = torch.tensor([[0.0, 0.25], [1.0, 0.5]])
-
-
-def test_logits_without_a_scale_are_the_scores() -> None:
-    composition = Composition(2, vocabulary_of(4), CompositionConfig(logit_scale="none", scale_start=9.0))
-    assert torch.equal(composition.logits(SCORES), SCORES)
-    assert set(dict(composition.named_parameters())) == {"weight"}
 
 
 def test_a_fixed_scale_multiplies_and_is_not_learned() -> None:
@@ -266,15 +221,6 @@ def test_a_learnable_scale_multiplies_stays_positive_and_gets_a_gradient() -> No
     with torch.no_grad():
         composition.log_scale.fill_(-3.0)
     torch.testing.assert_close(composition.logits(SCORES), math.exp(-3) * SCORES)
-
-
-def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
-    vocabulary = vocabulary_of(4)
-    assert "columns" not in Composition(2, vocabulary, CompositionConfig()).state_dict()
-    kept = torch.tensor([0, 3, 17])
-    compact = Composition(2, vocabulary, CompositionConfig(), columns=kept)
-    assert torch.equal(compact.state_dict()["columns"], kept)
-    assert compact.weight.shape == (2, 3)
 
 
 # --- at most so many a class ----------------------------------------------------------------------

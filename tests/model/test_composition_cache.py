@@ -1,16 +1,14 @@
 """The class weights of a model in use are found once, and anew when Λ is another."""
 
 from collections.abc import Callable
-from copy import deepcopy
 
 import pytest
 import torch
 from torch import Tensor
 
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig
-from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from tests.model.reference import random_descriptors, sparsemax_by_sorting
+from tests.model.reference import sparsemax_by_sorting
 
 VOCABULARY = Vocabulary(5, VocabularyConfig())
 NORMAL = CompositionConfig(start="normal", start_std=0.1)
@@ -24,10 +22,6 @@ def composition_of(seed: int = 0) -> Composition:
     composition = Composition(3, VOCABULARY, NORMAL, seeded(seed)).double().eval()
     composition.penalised = True
     return composition
-
-
-def layer_of(seed: int = 0) -> StructuralLayer:
-    return StructuralLayer(5, 3, StructureConfig(composition=NORMAL), seeded(seed)).double().eval()
 
 
 def is_right(active: ActiveWeights, weight: Tensor) -> bool:
@@ -127,37 +121,4 @@ def test_training_in_evaluation_mode_is_noticed() -> None:
         assert is_right(composition.active(), composition.weight)
 
 
-def test_what_was_found_in_inference_mode_serves_without_it() -> None:
-    composition = composition_of()
-    with torch.inference_mode():
-        first = composition.active()
-    with torch.no_grad():
-        assert composition.active() is first
-        assert is_right(first, composition.weight)
-    active = composition.active()
-    active.weights.sum().backward()
-    assert is_right(active, composition.weight)
-
-
 # --- copies ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("before", ["nothing", "found", "found with gradients"])
-def test_a_deep_copy_of_the_layer_is_independent(before: str) -> None:
-    layer, z = layer_of(), random_descriptors(2, 5, seed=1)
-    if before != "nothing":
-        with torch.set_grad_enabled(before == "found with gradients"):
-            layer(z)
-    copy = deepcopy(layer)
-    with torch.no_grad():
-        expected = layer(z).scores
-        assert torch.equal(copy(z).scores, expected)
-        copy.composition.weight.copy_(composition_of(1).weight)
-        changed = copy(z).scores
-        assert not torch.allclose(changed, expected)
-        assert torch.equal(layer(z).scores, expected)
-        layer.composition.weight.copy_(composition_of(1).weight)
-        assert torch.equal(layer(z).scores, changed)
-    copy(z).logits.sum().backward()
-    assert copy.composition.weight.grad is not None
-    assert layer.composition.weight.grad is None

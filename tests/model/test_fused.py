@@ -161,18 +161,6 @@ def test_rows_without_a_projection_are_nan_and_alone_in_it(kernels: Kernels, val
     assert gradient[good].isfinite().all()
 
 
-def test_no_rows_and_matrices_that_are_not_contiguous(kernels: Kernels) -> None:
-    highest, depth, used = kernels.sparsemax.find_support(torch.zeros(0, 300, device=DEVICE))
-    assert highest.shape == depth.shape == (0, 1)
-    assert not used.any()
-    assert kernels.sparsemax.weights(torch.zeros(0, 300, device=DEVICE), highest, depth).shape == (0, 300)
-    assert kernels.sparsemax.backward_on_support(*torch.zeros(2, 0, 300, device=DEVICE)).shape == (0, 300)
-    z = 0.1 * torch.randn(140 if DEVICE.type == "cuda" else 10, 150, generator=seeded(2))
-    for view in (z[:, :10].T, z[:, ::2], z[::7], z[:1].expand(4, -1)):
-        weights = check_support(kernels, view)
-        assert torch.equal(weights, check_support(kernels, view.contiguous()))
-
-
 @pytest.mark.parametrize("length", [1, 128, 2047, 2048, 2049, 5000])
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_backward_on_support(kernels: Kernels, scale: float, length: int) -> None:
@@ -292,18 +280,6 @@ def test_evaluate_follows_the_plain_predicates(
     assert all(gradient.abs().max() > 1e-4 for gradient in expected.values())
 
 
-@pytest.mark.parametrize("images", [1, 15, 16, 17, 127, 129, 300])
-def test_any_number_of_images(kernels: Kernels, images: int) -> None:
-    vocabulary, predicates = predicates_of()
-    compare(kernels, vocabulary, predicates, random_descriptors(images, K, seed=1), some_columns(vocabulary, 20))
-
-
-@pytest.mark.parametrize("count", [64, 300])
-def test_many_primitives_with_a_budget(kernels: Kernels, count: int) -> None:
-    vocabulary, predicates = predicates_of(count, budget=1000)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
-
-
 def test_no_images_and_no_gradients(kernels: Kernels) -> None:
     vocabulary, predicates = predicates_of()
     columns = some_columns(vocabulary, 20)
@@ -366,7 +342,6 @@ MAPS = {
     "8x8": (2, K, 8, 8),
 }
 OUTPUTS = ("centre", "presence", "extent", "heatmap")
-USED = [OUTPUTS, *((name,) for name in OUTPUTS), ("centre", "heatmap"), ("presence", "extent")]
 
 
 def check_describe(kernels: Kernels, evidence: Tensor, temperature: float, used: tuple[str, ...] = OUTPUTS) -> None:
@@ -396,29 +371,10 @@ def test_describe_follows_the_plain_one(kernels: Kernels, name: str, temperature
     check_describe(kernels, 2 * randn(*MAPS[name], seed=11), temperature)
 
 
-@pytest.mark.parametrize("used", USED, ids=" and ".join)
-@pytest.mark.parametrize("name", ["7x7", "a row", "one cell"])
-def test_describe_with_only_some_outputs_used(kernels: Kernels, name: str, used: tuple[str, ...]) -> None:
-    check_describe(kernels, 2 * randn(*MAPS[name], seed=12), 0.8, used)
-
-
 @pytest.mark.parametrize("name", MAPS)
 def test_describe_where_the_maximum_is_tied(kernels: Kernels, name: str) -> None:
     check_describe(kernels, randn(*MAPS[name], seed=13).round().clamp_max(1), 1.0)
     check_describe(kernels, torch.full(MAPS[name], -0.5), 1.0)
-
-
-def test_describe_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
-    evidence = randn(2, K, 7, 5, seed=15)
-    last = evidence.contiguous(memory_format=torch.channels_last)
-    assert not last.is_contiguous()
-    T = torch.tensor(0.7, device=DEVICE)
-    for view, plain in ((last, evidence), (evidence.mT, evidence.mT.contiguous())):
-        for found, expected in zip(
-            kernels.primitives.to_descriptors(view, T), kernels.primitives.to_descriptors(plain, T), strict=True
-        ):
-            assert torch.equal(found, expected)
-    check_describe(kernels, last, 0.7)
 
 
 def test_maps_that_do_not_fit_are_described_plainly(
@@ -476,14 +432,6 @@ def check_regularisers(kernels: Kernels, heatmap: Tensor) -> None:
 def test_regularisers_follow_the_plain_ones(kernels: Kernels, scale: float, name: str) -> None:
     maps = (scale * randn(*MAPS[name], seed=17)).flatten(2).softmax(-1).view(MAPS[name])
     check_regularisers(kernels, maps)
-
-
-def test_regularisers_of_peaks_and_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
-    peaks = torch.zeros(2, 3, 4, 4)
-    peaks[:, 0, 1, 1] = peaks[:, 1, 1, 1] = peaks[:, 2, 3, 0] = 1
-    check_regularisers(kernels, peaks)
-    maps = randn(2, 5, 4, 6, seed=18).flatten(2).softmax(-1).view(2, 5, 4, 6)
-    check_regularisers(kernels, maps.contiguous(memory_format=torch.channels_last))
 
 
 # --- the whole layer ------------------------------------------------------------------------------
@@ -574,31 +522,6 @@ def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], Non
         results.append((*z, *torch.autograd.grad(total, list(bottleneck.parameters()))))
     for expected, found in zip(*results, strict=True):
         close(found.detach(), expected.detach())
-
-
-@pytest.mark.skipif(DEVICE.type != "cuda", reason="only CUDA has something to wait for")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # that it is a prototype
-def test_nothing_waits_for_a_window() -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
-    features = randn(2, 8, 5, 6, seed=25)
-    for mode in ("default", "error"):  # kernels are built on first use
-        torch.cuda.set_sync_debug_mode(mode)
-        try:
-            bottleneck.advance(0.7)
-            bottleneck(features).centre.sum().backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-
-
-def test_a_fused_layer_without_a_projection_says_nan(switch: Callable[[bool], None]) -> None:
-    switch(True)
-    layer = layer_of("simplex", "none")
-    with torch.no_grad():
-        layer.composition.weight[1, 0] = NAN
-    found = run_layer(layer)
-    assert found["logits"][:, 1].isnan().all()
-    assert found["logits"][:, [0, 2]].isfinite().all()
-    assert found["of composition.weight"][1].isnan().all()
 
 
 def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[bool], None]) -> None:

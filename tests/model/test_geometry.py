@@ -37,22 +37,11 @@ def test_grid_axis_is_the_papers_formula(cells: int) -> None:
     )
 
 
-def test_grid_axis_of_a_single_cell_is_zero() -> None:
-    assert grid_axis(1, CPU, torch.float32).tolist() == [0.0]
-
-
 def test_length_has_a_floor_with_zero_gradient_below() -> None:
     x, y = (component.requires_grad_() for component in vector(MIN_LENGTH / 10, 0))
     measured = length((x, y))
     assert measured.item() == pytest.approx(MIN_LENGTH, rel=1e-12)
     assert [g.item() for g in torch.autograd.grad(measured, (x, y))] == [0, 0]
-
-
-def test_unit_has_length_one_and_keeps_the_direction() -> None:
-    v = random_vectors(50, seed=0)
-    x, y = unit(v)
-    torch.testing.assert_close(x.square() + y.square(), torch.ones(50, dtype=torch.float64))
-    torch.testing.assert_close(torch.atan2(y, x), torch.atan2(v[1], v[0]))
 
 
 def test_angle_is_the_arccosine_of_the_cosine() -> None:
@@ -70,11 +59,6 @@ def test_angle_is_accurate_in_single_precision_up_to_both_ends(angle: float, sca
     u = vector(scale, 0, torch.float32)
     v = vector(scale * math.cos(angle), scale * math.sin(angle), torch.float32)
     assert angle_between(u, v).item() == pytest.approx(angle, abs=5e-7)
-
-
-def test_angle_gradient_is_right_away_from_the_ends() -> None:
-    inputs = [component.requires_grad_() for v in (5, 6) for component in random_vectors(8, seed=v)]
-    assert torch.autograd.gradcheck(lambda a, b, c, d: angle_between((a, b), (c, d)), inputs)
 
 
 @pytest.mark.parametrize("seed", [7, 8])

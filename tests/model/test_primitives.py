@@ -54,13 +54,6 @@ def test_x_runs_right_and_y_runs_down_with_corners_aligned(
     assert z.centre[0, 0].tolist() == pytest.approx(expected, abs=1e-15)
 
 
-def test_extent_of_two_equal_points_by_hand() -> None:
-    z = to_descriptors(single_map({(2, 0): 0.0, (2, 4): 0.0}), ONE)  # x = ±1: standard deviation 1
-    assert z.centre[0, 0].tolist() == pytest.approx([0, 0], abs=1e-15)
-    assert z.extent[0, 0, 0].item() == pytest.approx(2.0, abs=1e-14)
-    assert z.extent[0, 0, 1].item() == pytest.approx(0.0, abs=2.1e-3)
-
-
 @pytest.mark.parametrize("size", [(2, 3), (1, 4), (4, 1)])
 def test_gradient_of_describe_is_right(size: tuple[int, int]) -> None:
     evidence = random_evidence(1, 2, *size, seed=3).requires_grad_()
@@ -128,14 +121,6 @@ def test_descriptors_and_gradients_are_finite(evidence: Tensor, dtype: torch.dty
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_projection_starts_at_the_presence_bias_and_temperature_of_the_configuration() -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4, presence_bias=-2.5, temperature=0.5))
-    assert bottleneck.projection.bias.tolist() == [-2.5] * 4
-    assert bottleneck.log_temperature.exp().item() == pytest.approx(0.5)
-    presence = bottleneck(torch.zeros(1, 8, 3, 3)).presence
-    torch.testing.assert_close(presence, torch.full((1, 4), reference.sigmoid(-2.5)))
-
-
 def test_descriptors_stay_in_single_precision_under_autocast() -> None:
     bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4))
     features = random_evidence(2, 8, 5, 5).float()
@@ -147,12 +132,3 @@ def test_descriptors_stay_in_single_precision_under_autocast() -> None:
     expected = to_descriptors(evidence.float(), bottleneck.log_temperature.exp())
     for part, wanted in zip(z, expected, strict=True):
         torch.testing.assert_close(part, wanted, rtol=0, atol=0.02)  # the products are rounded to bfloat16
-
-
-@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
-def test_the_projection_is_the_convolution_it_is_kept_as(memory: torch.memory_format) -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=4)).double()
-    features = random_evidence(2, 8, 5, 7).contiguous(memory_format=memory)
-    expected = to_descriptors(bottleneck.projection(features), bottleneck.log_temperature.exp())
-    for part, wanted in zip(bottleneck(features), expected, strict=True):
-        torch.testing.assert_close(part, wanted, rtol=0, atol=1e-12)

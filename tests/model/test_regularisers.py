@@ -1,7 +1,5 @@
 """The regularisers against the sums of appendix B."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -51,20 +49,6 @@ def test_angle_repulsion_equals_the_slow_loop(count: int) -> None:
     angles = 3 * randn(count, seed=count)
     expected = reference.angle_repulsion(angles.tolist())
     assert angle_repulsion(angles).item() == pytest.approx(expected, rel=1e-12)
-
-
-def test_coincident_angles_are_punished_by_one_hundred() -> None:
-    assert angle_repulsion(torch.tensor([0.7, 0.7])).item() == pytest.approx(100)
-    mirrored = torch.tensor([0.7, -0.7])  # the same cosine
-    assert angle_repulsion(mirrored).item() == pytest.approx(100)
-    assert angle_repulsion(torch.tensor([0.0, math.pi])).item() == pytest.approx(1 / 4.01)
-
-
-def test_a_single_angle_has_nothing_to_repel() -> None:
-    repulsion = angle_repulsion(torch.tensor([1.2], dtype=torch.float64))
-    assert repulsion.shape == ()
-    assert repulsion.item() == 0
-    assert repulsion.dtype == torch.float64
 
 
 def test_gradients_are_right() -> None:

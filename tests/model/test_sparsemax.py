@@ -56,31 +56,7 @@ def test_adversarial_rows_equal_the_exact_definition(name: str) -> None:
 # --- what defines a projection onto the simplex ---------------------------------------------------
 
 
-def test_no_point_of_the_simplex_is_nearer() -> None:
-    z = randn(1, 30, seed=10)
-    found = sparsemax(z)
-    others = randn(2000, 30, seed=11).mul(2).softmax(-1)
-    nudged = 0.99 * found + 0.01 * others
-    for candidates in (others, nudged):
-        assert (candidates - z).norm(dim=-1).min() > (found - z).norm()
-
-
-@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 5), (2, 1, 3, 5), (0, 5)])
-def test_any_leading_shape(shape: tuple[int, ...]) -> None:
-    z = randn(*shape, seed=12)
-    found = sparsemax(z)
-    assert found.shape == z.shape
-    for row, weights in zip(z.reshape(-1, 5).tolist(), found.reshape(-1, 5).tolist(), strict=True):
-        assert weights == pytest.approx(sparsemax_exact(row), abs=1e-14)
-
-
 # --- gradient -------------------------------------------------------------------------------------
-
-
-def jacobian(weights: list[float]) -> Tensor:
-    """Proposition 2 of the paper: Diag(s) - s sᵀ/|S|, s the indicator of the support."""
-    s = torch.tensor([1.0 if w > 0 else 0.0 for w in weights], dtype=torch.float64)
-    return torch.diag(s) - torch.outer(s, s) / s.sum()
 
 
 def away_from_kinks(z: Tensor) -> bool:
@@ -127,11 +103,3 @@ def test_a_limit_holds_where_entries_are_equal() -> None:
     weights = support.weights(z[:, support.used])
     assert (weights > 0).sum(1).tolist() == [4, 4, 4]
     torch.testing.assert_close(weights.sum(1), torch.ones(3))
-
-
-def test_a_limited_row_uses_nothing_of_its_neighbours() -> None:
-    """A column that another row uses has weight zero in a row where it is not among the largest."""
-    z = torch.tensor([[0.5, 0.49, 0.48, 0.0], [0.0, 0.0, 0.5, 0.5]])
-    support = find_limited_support(z, 2)
-    assert support.used.tolist() == [True, True, True, True]
-    torch.testing.assert_close(support.weights(z), torch.tensor([[0.505, 0.495, 0, 0], [0, 0, 0.5, 0.5]]))

@@ -296,54 +296,13 @@ def test_rows_in_many_portions_give_what_rows_at_once_give(
         assert watched.few > 0 or at_once == 10_000
 
 
-@pytest.mark.parametrize(("share", "few"), [(0.02, True), (0.2, True), (0.3, False), (1.0, False)])
-@each_dtype
-def test_both_ways_of_searching_are_taken_and_right(
-    share: float, few: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    n = 16 * WIDTH
-    high = torch.rand(20, n, generator=torch.Generator().manual_seed(1)).argsort(1).argsort(1) < share * n
-    z = 1e-5 * randn(n, torch.Generator().manual_seed(2), dtype)[:20] - 5.0 * ~high
-    watched = Watched(monkeypatch)
-    check(z)
-    assert bool(watched.few) == few
-
-
 # --- how a matrix may lie in memory ---------------------------------------------------------------
-
-
-@each_dtype
-def test_matrices_that_are_not_contiguous(dtype: torch.dtype) -> None:
-    draw = torch.Generator().manual_seed(3)
-    big = 0.1 * torch.randn(130, 2 * 129, generator=draw, dtype=torch.float64).to(dtype)
-    for view in (big.T, big[::2], big[:, ::2], big[:, 5:200], big[:1].expand(7, -1), big.T[3:, 1:130:3]):
-        assert not view.is_contiguous() or len(view) == 1
-        plain = view.contiguous()
-        assert torch.equal(sparsemax(view), sparsemax(plain))
-        same(find_support(view), find_support(plain), 0)
-        check(view)
-    cube = big.view(130, 2, 129).transpose(0, 1)
-    assert torch.equal(sparsemax(cube), sparsemax(cube.contiguous()))
 
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_matrix_without_columns_is_refused(rows: int) -> None:
     with pytest.raises(ValueError, match="at least one column"):
         find_support(torch.zeros(rows, 0))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_computed_in_single_and_comes_back_in_half(dtype: torch.dtype) -> None:
-    for length in (3, WIDTH, 2 * WIDTH + 1):
-        z = (0.2 * randn(length, torch.Generator().manual_seed(4), torch.float64)).to(dtype).requires_grad_()
-        wide = z.detach().float().requires_grad_()
-        weights, expected = sparsemax(z), sparsemax(wide)
-        assert weights.dtype == dtype
-        assert torch.equal(weights, expected.to(dtype))
-        upstream = randn(length, torch.Generator().manual_seed(5), torch.float64).to(dtype)
-        (gradient,) = torch.autograd.grad(weights, z, upstream)
-        assert gradient.dtype == dtype
-        assert torch.equal(gradient, torch.autograd.grad(expected, wide, upstream.float())[0].to(dtype))
 
 
 # --- rows without a projection --------------------------------------------------------------------

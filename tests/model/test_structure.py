@@ -209,20 +209,6 @@ def test_part_by_part_gives_what_all_at_once_gives(
         torch.testing.assert_close(found_gradients[name], gradient, rtol=0, atol=1e-12, msg=name)
 
 
-def test_parts_are_computed_anew_in_the_precision_they_were_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = build(4, composition=STARTS["simplex, few"]).float()
-    z = with_gradients(random_descriptors(IMAGES, 4, seed=11, dtype=torch.float32))
-    in_parts(monkeypatch, 0)  # one at a time
-    plain = layer(z)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = layer(z)
-    found = gradients(cast.logits.sum(), layer, z)
-    assert torch.equal(cast.logits, plain.logits)
-    for name, gradient in gradients(plain.logits.sum(), layer, z).items():
-        assert found[name].dtype == torch.float32
-        assert torch.equal(found[name], gradient), name
-
-
 # --- compaction (appendix C) ----------------------------------------------------------------------
 
 
@@ -260,15 +246,3 @@ def test_autocast_does_not_reach_the_structural_layer() -> None:
     gradient = torch.autograd.grad(cast.logits.sum(), layer.composition.weight)[0]
     assert gradient.dtype == torch.float32
     assert torch.equal(gradient, torch.autograd.grad(plain.logits.sum(), layer.composition.weight)[0])
-
-
-@pytest.mark.parametrize("start", STARTS)
-def test_coincident_absent_primitives_give_finite_gradients_everywhere(start: str) -> None:
-    layer = build(5, composition=STARTS[start]).float()
-    z = with_gradients(
-        PrimitiveDescriptors(torch.zeros(2, 5, 2), torch.zeros(2, 5), torch.zeros(2, 5, 2), torch.ones(2, 5, 1, 1))
-    )
-    output = layer(z)
-    assert output.logits.isfinite().all()
-    found = gradients(torch.nn.functional.cross_entropy(output.logits, torch.tensor([0, 1])), layer, z)
-    assert all(gradient.isfinite().all() for gradient in found.values())

@@ -13,7 +13,6 @@ from parse_dg.config import change
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import cost
 from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
-from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
@@ -51,17 +50,6 @@ def test_all_where_they_fit_else_as_many_tuples_as_fit(budget: int, enumeration:
     assert some.size == sum(map(len, kept.values())) == len({name for names in kept.values() for name in names})
 
 
-def test_another_draw_has_other_applications() -> None:
-    first, again, other = (names_by_predicate(build(12, 300, draw=draw)) for draw in (0, 0, 1))
-    assert first == again
-    assert {p for p in first if first[p] != other[p]} == {"tri", "turn", "orient", "eqdist"}
-
-
-def test_switching_a_family_off_draws_the_others_alike() -> None:
-    every, some = (names_by_predicate(build(12, 100, families=f)) for f in ("all", "binary+quaternary"))
-    assert all(every[predicate] == names for predicate, names in some.items())
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -77,18 +65,6 @@ def test_the_drawn_columns_stay_what_they_are(settings: dict[str, object], expec
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def test_a_budget_below_the_number_of_primitives() -> None:
-    build(16, 16)
-    with pytest.raises(InputError, match=r"vocabulary\.budget must be at least 16, .* found 15"):
-        build(16, 15)
-
-
-def test_a_budget_below_the_number_of_angles() -> None:
-    assert all(block.size for block in build(5, 9, orientation_angles=9).blocks)
-    with pytest.raises(InputError, match=r"vocabulary\.budget must be at least 9, .* found 8"):
-        build(5, 8, orientation_angles=9)
 
 
 # --- models ---------------------------------------------------------------------------------------

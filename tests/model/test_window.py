@@ -1,7 +1,5 @@
 """The window around a map's peak: a local soft-argmax that closes in as training goes on."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -117,16 +115,6 @@ def test_focused_descriptors_and_gradients_are_finite(evidence: Tensor, window: 
 # --- what it is for -------------------------------------------------------------------------------
 
 
-def test_a_map_with_two_peaks_is_at_the_stronger() -> None:
-    evidence = single_map({(2, 0): math.log(3), (2, 4): 0.0})  # x = -1 with 3/4, x = 1 with 1/4
-    assert described(evidence).centre[0, 0].tolist() == pytest.approx([-0.5, 0], abs=1e-14)
-    z = described(evidence, focus=1 / 2)  # a radius of one cell: the other peak is four away
-    weaker = math.exp(-8) / (3 + math.exp(-8))
-    assert z.centre[0, 0].tolist() == pytest.approx([-1 + 2 * weaker, 0], abs=1e-14)
-    assert z.extent[0, 0, 0].item() == pytest.approx(4 * math.sqrt(weaker * (1 - weaker)), rel=1e-9)
-    assert z.presence.item() == pytest.approx(reference.sigmoid(math.log(3)))
-
-
 # --- the bottleneck -------------------------------------------------------------------------------
 
 
@@ -142,18 +130,6 @@ def test_without_a_window_nothing_changes_to_the_bit(dtype: torch.dtype) -> None
         for part, wanted in zip(bottleneck(features), expected, strict=True):
             assert torch.equal(part, wanted)
     assert torch.equal(plain.whole_maps(features), expected.heatmap)
-
-
-def test_whole_maps_know_no_window() -> None:
-    features = random_evidence(2, 8, 5, 7).float()
-    bottleneck = bottleneck_of(1.0)
-    whole = bottleneck.whole_maps(features)
-    bottleneck.advance(1.0)
-    assert torch.equal(bottleneck.whole_maps(features), whole)
-    z = bottleneck(features)
-    assert z.heatmap.amax((2, 3)).gt(whole.amax((2, 3))).all()
-    window = (z.heatmap / whole).log()  # -f·d² and a constant
-    assert (window.amax((2, 3)) - window.amin((2, 3)) > 4 / 2).all()
 
 
 # --- the schedule ---------------------------------------------------------------------------------
@@ -174,16 +150,3 @@ def test_the_window_closes_in_and_then_stays(start: float, progress: float, shar
     assert bottleneck.focus.item() == 0
     bottleneck.advance(progress)
     assert bottleneck.focus.item() == pytest.approx(share / 8)  # 1/(2·2²)
-
-
-def test_the_focus_travels_with_the_weights() -> None:
-    trained, fresh = bottleneck_of(1.5), bottleneck_of(1.5)
-    before = trained.focus.data_ptr()
-    trained.advance(0.6)
-    assert trained.focus.data_ptr() == before  # set in place
-    fresh.load_state_dict(trained.state_dict())
-    features = random_evidence(2, 8, 5, 7).float()
-    for part, wanted in zip(fresh(features), trained(features), strict=True):
-        assert torch.equal(part, wanted)
-    assert trained.state_dict().keys() - bottleneck_of(None).state_dict().keys() == {"focus"}
-    assert bottleneck_of(None).state_dict().keys() == {"projection.weight", "projection.bias", "log_temperature"}

@@ -16,8 +16,7 @@ from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.runs.describe import describe_domain, describe_files, spread
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.run import execute
-from tests.conftest import FinishedRun, Tiny
+from tests.conftest import FinishedRun
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +55,6 @@ def test_the_target_is_described_by_default(gvrt_run: Path) -> None:
     assert len({each.index for each in found}) == 10
 
 
-def test_only_images_that_the_result_is_of(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("gvrt", training__steps=1, split__target_images="in")
-    execute(config, tmp_path / "run", lambda step, check: None)
-    found = describe_domain(tmp_path / "run", "sketch", 1000, device_name="cpu")
-    assert len(found) == 32
-
-
 def test_files_of_any_size(gvrt_run: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
     files = [tmp_path / "wide.png", tmp_path / "grey.jpg"]
@@ -82,16 +74,6 @@ def test_another_class_is_argued_for(gvrt_run: Path) -> None:
             pixels = np.asarray(domain.images[each.index])
             predicted, sentence = words_of(gvrt_run, pixels, torch.tensor([CLASSES.index(name)]))
             assert (each.argued, each.predicted, each.sentence) == (name, predicted, sentence)
-
-
-@pytest.mark.slow
-def test_the_class_that_is_argued_for_is_in_the_words(tiny: Tiny, tmp_path: Path) -> None:
-    words_alone = {"algorithm__reinforce": 0, "algorithm__align": 0, "optimizer__head_rate": 1e-2}
-    config = tiny("gvrt", training__steps=200, training__check_every=200, **words_alone)
-    execute(config, tmp_path / "run", lambda step, check: None)
-    for name in ("glider", "digger"):
-        found = describe_domain(tmp_path / "run", "photo", 4, argued=name, device_name="cpu")
-        assert sum(name in each.sentence for each in found) >= 3
 
 
 def test_what_cannot_be_described_is_refused(gvrt_run: Path, erm_run: Path, tmp_path: Path) -> None:

@@ -65,25 +65,11 @@ def test_swad_checks_when_swad_does(data: str) -> None:
     assert checked(config) == list(range(1, steps + 2, often))
 
 
-def test_swad_does_not_augment_validation() -> None:
-    config = under("swad")
-    assert not config.protocol.augment_validation
-    assert config.protocol.checks == "target"
-    assert config.protocol.selection == "training-domain"
-    assert config.split.target_images == "in"
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_the_split_of_swad_depends_on_the_seed(seed: int) -> None:
     config = under("swad", seed=seed)
     assert (config.seed, config.split.seed, config.trial) == (0, seed, seed)
     assert replace(config, split=replace(config.split, seed=0)) == under("swad", seed=0)
-
-
-@pytest.mark.parametrize("name", ["parse", "domainbed"])
-def test_everything_depends_on_the_seed_elsewhere(name: str) -> None:
-    config = under(name, seed=2)
-    assert (config.seed, config.split.seed, config.trial) == (2, None, 2)
 
 
 # what both share, and ours
@@ -116,18 +102,6 @@ def test_rates_and_the_method_stay_the_recipes(name: str, recipe: str) -> None:
             plain.algorithm,
             plain.mixstyle,
         )
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_ours_is_the_recipe_as_it_is(recipe: str) -> None:
-    plain = build_config(recipe, "parse")
-    config = apply_protocol("parse", plain)
-    assert config == plain
-    assert config.split.target_images == "all"
-    assert config.protocol.name == "parse"
-    assert config.protocol.selection == "training-domain"
-    assert not config.protocol.augment_validation
-    assert not config.sampling.replacement
 
 
 @pytest.mark.parametrize("data", EVERY)
@@ -169,15 +143,3 @@ def test_a_protocol_wins_over_a_recipe() -> None:
     assert config.training.epochs is None  # the recipe's 50
     assert config.training.steps == 5001
     assert config.augment.randaugment_ops == 0
-
-
-TOGETHER = [
-    ["split.validation_domain=photo", "protocol.selection=leave-one-domain-out"],
-    ["protocol.selection=oracle", "split.target_images=in"],
-]
-
-
-@pytest.mark.parametrize("settings", TOGETHER, ids=" ".join)
-def test_settings_that_go_together_may_come_in_any_order(settings: list[str]) -> None:
-    config = configured(*(word for setting in settings for word in ("--set", setting)))
-    assert config.protocol.selection in ("leave-one-domain-out", "oracle")

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
@@ -45,15 +44,6 @@ def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
         for rate in ("backbone_rate", "head_rate", "composition_rate", "composition_warmup_steps"):
             del config["optimizer"][rate]
     assert all(config == shared[0] for config in shared)
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_ablation_has_the_primitives_of_parse(recipe: str) -> None:
-    parse, ablation = (build_config(recipe, name).algorithm for name in ("parse", "no_relations"))
-    assert isinstance(parse, ParseConfig)
-    assert isinstance(ablation, NoRelationsConfig)
-    assert ablation.primitives == parse.primitives
-    assert ablation.bottleneck == parse.bottleneck
 
 
 # the paper's text
@@ -101,16 +91,6 @@ def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
         InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, fine_grained, domainbed, paper"
     ):
         build_config("papr", "erm")
-
-
-def test_an_unknown_method_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=f"unknown algorithm 'emr': valid are {', '.join(ALGORITHMS)}"):
-        build_config("blueprints", "emr")
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="seed must be 0 or more, found -1"):
-        RunConfig(seed=-1)
 
 
 # photographs

@@ -22,7 +22,7 @@ from parse_dg.runs.run import execute
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny, slow_but
-from tests.runs.helpers import PLAIN, checks, hashes, quiet, read, repeated
+from tests.runs.helpers import PLAIN, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
 
@@ -114,29 +114,6 @@ def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_ru
     execute(tiny(name), tmp_path / "run", lambda step, check: steps.append(step), checkpoint_every=0)
     assert steps[0] == 4
     assert repeated(tmp_path / "run") == repeated(finished_run(name))
-
-
-@pytest.mark.slow
-def test_a_run_is_broken_off_again_and_again(tiny: Tiny, tmp_path: Path, whole: Whole) -> None:
-    config = tiny("dann", **LONGER["dann"])
-    for _ in range(config.training.steps - 1):  # a step an attempt
-        break_off(config, tmp_path, 2)
-    execute(config, tmp_path, quiet)
-    assert repeated(tmp_path) == whole("dann", config)
-
-
-def test_checkpoints_are_as_far_apart_as_was_asked(tiny: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        execute(tiny("erm"), tmp_path, interrupt_at(4), checkpoint_every=1e9)
-    assert read_checkpoint(tmp_path) is None
-
-
-def interrupt_at(at: int) -> Callable[[int, Check | None], None]:
-    def observe(step: int, check: Check | None) -> None:
-        if step == at:
-            raise KeyboardInterrupt
-
-    return observe
 
 
 # damage
@@ -298,12 +275,3 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(tiny: Tiny, tmp_path: Pa
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(InputError, match=r"cannot write to .*closed/run: Permission denied"):
             execute(tiny("erm"), tmp_path / "closed" / "run", quiet)
-
-
-def test_metrics_of_a_resumed_run_have_every_check_once(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("erm", training__steps=6, training__check_every=1)
-    with pytest.raises(KeyboardInterrupt):  # a line is written after the checkpoint that the next attempt takes
-        execute(config, tmp_path, interrupt_at(4), checkpoint_every=0)
-    assert [line["step"] for line in checks(tmp_path)] == [1, 2, 3, 4]
-    execute(config, tmp_path, quiet)
-    assert [line["step"] for line in checks(tmp_path)] == [1, 2, 3, 4, 5, 6]

@@ -10,13 +10,12 @@ import torch
 from parse_dg.algorithms.base import LossTerms
 from parse_dg.algorithms.erm import Erm
 from parse_dg.deploy.model_file import load_model
-from parse_dg.files import write_json
 from parse_dg.runs.folder import read_finished
 from parse_dg.runs.run import execute, prepare
 from parse_dg.training.accuracy import accuracy
 from parse_dg.training.check import NonFiniteLossError
 from tests.conftest import Tiny
-from tests.runs.helpers import CPU, checks, hashes, quiet, read, repeated
+from tests.runs.helpers import CPU, checks, hashes, quiet, repeated
 
 
 @pytest.fixture
@@ -92,12 +91,3 @@ def test_weights_that_are_no_numbers_are_no_result(tiny: Tiny, tmp_path: Path) -
     with pytest.raises(NonFiniteLossError):
         execute(tiny("erm", training__steps=3, training__check_every=1, **rates), tmp_path / "run", quiet)
     assert sorted(hashes(tmp_path / "run")) == ["config.json", "metrics.jsonl", "split.json"]
-
-
-def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    write_json(path, {"accuracy": 0.5, "class": "ä"})
-    with pytest.raises(TypeError):
-        write_json(path, {"accuracy": object()})
-    assert read(path) == {"accuracy": 0.5, "class": "ä"}
-    assert [found.name for found in tmp_path.iterdir()] == ["result.json"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.runs.folder import read_config, read_finished
+from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import execute
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Tiny
@@ -58,12 +58,6 @@ def test_a_folder_that_is_not_a_run_is_refused(tiny: Tiny, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_an_empty_folder_is_as_good_as_none(tiny: Tiny, tmp_path: Path) -> None:
-    assert read_finished(tiny("erm"), tmp_path) is None
-    assert read_finished(tiny("erm"), tmp_path / "nowhere") is None
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_an_unknown_target_is_refused_before_anything_is_written(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm", data__target="skech")
     with pytest.raises(InputError, match="valid are photo, cartoon, sketch, paint"):
@@ -82,11 +76,6 @@ def test_an_unusable_device_is_refused_before_anything_is_written(tiny: Tiny, tm
     with pytest.raises(InputError, match=r"device 'abacus' cannot be used .*: valid are auto, cpu, cuda"):
         execute(tiny("erm", training__device="abacus"), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_without_a_configuration_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{tmp_path} is not a run: expected a folder with config.json"):
-        read_config(tmp_path)
 
 
 def test_a_damaged_configuration_is_refused(tmp_path: Path) -> None:

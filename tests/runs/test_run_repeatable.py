@@ -50,14 +50,6 @@ def test_every_draw_comes_from_the_seed(tiny: Tiny, tmp_path: Path) -> None:
     assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
 
 
-@pytest.mark.parametrize("algorithm", slow_but("parse"))
-def test_another_seed_is_another_run(algorithm: str, finished_run: FinishedRun, tiny: Tiny, tmp_path: Path) -> None:
-    execute(tiny(algorithm, seed=1), tmp_path / "other", quiet)
-    one, other = repeated(finished_run(algorithm)), repeated(tmp_path / "other")
-    assert all(one[name] != other[name] for name in REPEATED)
-    assert read(tmp_path / "other" / "result.json")["seed"] == 1
-
-
 def test_a_seed_changes_the_start_the_order_and_the_draws(tiny: Tiny, tmp_path: Path) -> None:
     """With no step of any size the weights are the start's alone."""
     still = {"optimizer__backbone_rate": 0, "optimizer__head_rate": 0, "training__steps": 1}

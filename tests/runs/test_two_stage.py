@@ -192,34 +192,13 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     seen: list[int] = []
     result = execute(config, tmp_path / "run", lambda step, check: seen.append(step))
     assert lowered == [(1, 0.1)] * 3 + [(2, 0.1)] * 3
-    assert result["stages"][0]["rates_fall_after"] == [4, 6, 8]  # the first check that counts is of step 2
-    assert result["stages"][0]["ended_by"].startswith("rates would have fallen a third time")
+    assert result.stages is not None
+    assert result.stages[0].rates_fall_after == (4, 6, 8)  # the first check that counts is of step 2
+    assert result.stages[0].ended_by.startswith("rates would have fallen a third time")
     assert seen == [*range(1, 9)] * 2
     sizes = [[len(subset.indices) for subset in trainer.batches.sampler.sources] for trainer in built]  # type: ignore[attr-defined]
     assert sizes == [[32, 32, 32], [40, 40, 40]]
     assert [trainer.steps for trainer in built] == [40, 40]
-
-
-def test_stage_2_has_the_steps_and_rates_of_stage_1_though_its_epochs_are_longer(
-    tiny: Tiny, tmp_path: Path
-) -> None:
-    settings = {"training__epochs": 0.5, "training__check_every": 1, "optimizer__schedule": "cosine"}
-    result = execute(tiny("erm_plus_plus", **{**SETTINGS, **settings}), tmp_path / "run", quiet)
-    assert result["steps"] == result["stages"][1]["steps"] == 4  # 96 training images, 12 a batch
-    rates = [line["rates"] for line in checks(tmp_path / "run")]
-    assert rates[:4] == rates[4:]
-
-
-def test_leakage_counts_what_stage_2_trains_on(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def leakage(split: LeaveOneOut) -> dict[str, Any]:
-        sizes.extend(len(subset.indices) for subset in split.training)
-        return {"images": 0}
-
-    monkeypatch.setattr("parse_dg.runs.outcome.leakage", leakage)
-    execute(tiny("erm_plus_plus", **{**SETTINGS, "training__steps": 1}), tmp_path / "run", quiet)
-    assert sizes == [40, 40, 40]
 
 
 def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, tmp_path: Path) -> None:
@@ -229,17 +208,6 @@ def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, t
     assert {"sketch/all", "photo/in", "photo/out"} <= set(first["scores"])
     assert list(second["scores"]) == ["sketch/all", "photo/all", "cartoon/all", "paint/all"]
     assert second["scores"]["photo/all"]["images"] == 40
-
-
-def test_a_single_stage_is_a_run_like_any_other(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("erm_plus_plus", **{**SETTINGS, "algorithm__stages": 1})
-    assert not config.algorithm.trains_twice
-    result = execute(config, tmp_path / "run", quiet)
-    assert "stages" not in result
-    assert result["selection"].startswith("training-domain validation")
-    assert result["selection"].endswith("; weights: simple moving average up to the step")
-    assert [line["step"] for line in checks(tmp_path / "run")] == [2, 4, 6, 8]
-    assert all("stage" not in line for line in checks(tmp_path / "run"))
 
 
 # what cannot be

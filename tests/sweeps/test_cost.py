@@ -13,9 +13,10 @@ from parse_dg.config import to_dict
 from parse_dg.devices import device_name
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure, read_timed
+from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
+from tests.runs.helpers import environment_of
 
 HERE = device_name(torch.device("cpu"))
 
@@ -34,7 +35,7 @@ def finish(tmp_path: Path, erm_run: Path) -> Finish:
         result = json.loads((folder / "result.json").read_text())
         result["steps"] = config.training.steps if steps is None else steps
         (folder / "result.json").write_text(json.dumps(result))
-        (folder / "environment.json").write_text(json.dumps({"device": device, "seconds": seconds}))
+        (folder / "environment.json").write_text(json.dumps(environment_of(seconds, device).to_dict()))
         made.append(Job(config, folder))
         return made[-1]
 
@@ -113,25 +114,6 @@ def test_runs_of_another_kind_say_nothing(other: dict[str, Any], finish: Finish,
     assert (cost.unknown, cost.hours) == (1, 0)
 
 
-def test_other_runs_below_a_folder_count_too(finish: Finish, job: NewJob, tiny: Tiny, tmp_path: Path) -> None:
-    finish(tiny("erm", seed=1), 40)
-    todo = [job(tiny("erm"))]
-    assert estimate_cost(todo).unknown == 1
-    assert estimate_cost(todo, below=tmp_path).estimates[0].seconds == 40
-    assert estimate_cost(todo, below=tmp_path / "nowhere").unknown == 1
-
-
-def test_damaged_and_unfinished_runs_are_passed_over(finish: Finish, tiny: Tiny, tmp_path: Path) -> None:
-    whole, *damaged = [finish(tiny("erm", seed=seed), 40) for seed in range(6)]
-    (damaged[0].folder / "environment.json").write_text("{")
-    (damaged[1].folder / "environment.json").write_text("[]")
-    (damaged[2].folder / "config.json").write_text("{}}")
-    (damaged[3].folder / "result.json").unlink()
-    (damaged[4].folder / "environment.json").write_text('{"device": "cpu", "seconds": 0}')
-    found = list(read_timed([job.folder for job in (whole, *damaged)] + [tmp_path, tmp_path / "nowhere"]))
-    assert found == [RunTime(whole.config, HERE, 4, 40.0)]
-
-
 def test_a_folder_with_another_run_is_refused(finish: Finish, tiny: Tiny) -> None:
     done = finish(tiny("erm"), 40)
     with pytest.raises(InputError, match="holds a run of another configuration"):
@@ -161,26 +143,6 @@ def test_what_is_measured_grows_with_steps_and_stages(
     assert measure(job(tiny("erm_plus_plus", training__steps=50)), steps=2).seconds == pytest.approx(100)
     in_epochs = measure(job(tiny("erm", training__epochs=2.0)), steps=2)
     assert in_epochs.seconds == in_epochs.steps == 16  # 96 images train, 12 a step
-
-
-def test_checks_are_a_part_of_what_is_measured(job: NewJob, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    # three steps to warm up, two that count, one with a check of 3 seconds, and the end
-    stamps = iter([1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 9.0])
-    monkeypatch.setattr("parse_dg.sweeps.cost.time.perf_counter", lambda: next(stamps))
-    config = tiny("erm", training__steps=100, training__check_every=30)
-    assert measure(job(config), steps=2).seconds == pytest.approx(100 * 1 + 4 * 3)  # checks after 30, 60, 90, 100
-
-
-def test_the_statistics_of_an_average_are_a_part_of_what_is_measured(
-    job: NewJob, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stamps = iter(
-        [1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 13.0]
-    )  # the last: a check of 3 seconds, and two batches of half a one
-    monkeypatch.setattr("parse_dg.sweeps.cost.time.perf_counter", lambda: next(stamps))
-    config = tiny("erm", training__steps=100, training__check_every=50, averaging__kind="swad")
-    expected = 100 * 1 + 2 * 3 + 500 * 0.5 + 3
-    assert measure(job(config), steps=2).seconds == pytest.approx(expected)
 
 
 def test_one_job_of_each_kind_is_measured_where_nothing_is_known(

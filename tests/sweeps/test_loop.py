@@ -9,11 +9,12 @@ import pytest
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import write_json
-from parse_dg.runs.folder import OF_A_RESULT, hold
+from parse_dg.runs.folder import hold
 from parse_dg.sweeps import loop as sweep
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from tests.conftest import Tiny
+from tests.runs.helpers import result_of
 
 Behaviour = Callable[[Job], Outcome]
 
@@ -33,7 +34,7 @@ def finish(job: Job) -> Outcome:
     """Leaves what a finished run does, as far as a sweep looks at it."""
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / "config.json", to_dict(job.config))
-    write_json(job.folder / "result.json", dict.fromkeys(OF_A_RESULT))
+    write_json(job.folder / "result.json", result_of().to_dict())
     return Outcome(job, "done")
 
 
@@ -192,29 +193,6 @@ def test_what_another_process_gave_up_is_taken_over(jobs: list[Job]) -> None:
 
     report = run_sweep(jobs, launcher, observe)
     assert launcher.started == [*jobs[1:], jobs[0]]
-    assert each_once(report.done, jobs)
-
-
-def test_a_job_that_another_process_was_quicker_to_take_is_counted_once(jobs: list[Job]) -> None:
-    def taken(job: Job) -> Outcome:
-        finish(job)
-        return Outcome(job, "elsewhere")
-
-    launcher, seen = FakeLauncher(taken), Recorder(jobs)
-    report = run_sweep(jobs, launcher, seen)
-    assert launcher.started == jobs
-    assert each_once(report.done, jobs)
-    assert report.retried == ()
-
-
-def test_a_job_is_looked_at_again_just_before_it_is_started(jobs: list[Job]) -> None:
-    def with_the_last(job: Job) -> Outcome:
-        finish(jobs[3])  # by another process
-        return finish(job)
-
-    launcher = FakeLauncher(with_the_last)
-    report = run_sweep(jobs, launcher, Recorder(jobs))
-    assert launcher.started == jobs[:3]
     assert each_once(report.done, jobs)
 
 

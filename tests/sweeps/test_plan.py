@@ -171,16 +171,6 @@ def test_the_same_configuration_is_planned_once() -> None:
     assert {job.config.optimizer.head_rate for job in jobs} == {0.1, 0.2}
 
 
-def test_folders_are_those_of_single_runs_where_nothing_is_tried() -> None:
-    from parse_dg.cli.show.display import default_folder
-
-    for protocol in ("parse", "swad"):
-        for job in plan_jobs(
-            replace(sweep("erm+swad", "parse", seeds=(0, 3), protocol=protocol), out=Path("runs"))
-        ):
-            assert job.folder == default_folder(job.config)
-
-
 # data
 
 
@@ -202,12 +192,6 @@ def test_a_path_that_is_tried_does_not_lead_elsewhere() -> None:
     assert [job.config.backbone.weights for job in jobs.values()] == [None, "../a/b.pth"]
     with pytest.raises(InputError, match="its folder would have too long a name"):
         plan_jobs(sweep("erm", grid={"backbone.weights": ("x" * 250,)}))
-
-
-def test_two_runs_never_share_a_folder(own: Own, tmp_path: Path) -> None:
-    data = (SweptData(name=str(own("a", "b"))), SweptData(name=str(own("a", "b", name="other/mine"))))
-    with pytest.raises(InputError, match="two runs of the sweep would be runs/sweep/mine/erm/a/seed0"):
-        plan_jobs(sweep("erm", data=data))
 
 
 # leave-one-domain-out
@@ -250,12 +234,6 @@ def test_leave_one_domain_out_selects_among_the_runs_that_are_planned(tmp_path: 
 def test_what_leave_one_domain_out_cannot_select_among(plan: SweepConfig, message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan_jobs(replace(plan, leave_one_domain_out=True))
-
-
-def test_leave_one_domain_out_needs_three_domains(own: Own) -> None:
-    data = (SweptData(name=str(own("a", "b"))),)
-    with pytest.raises(InputError, match=r"the domains of .*mine must be 3 or more, found 2"):
-        plan_jobs(sweep("erm", data=data, protocol="swad", leave_one_domain_out=True))
 
 
 # DomainBed's draws
@@ -343,10 +321,3 @@ def test_a_mistake_is_found_before_anything_runs(more: dict[str, Any], message: 
     with pytest.raises(InputError, match=message) as caught:
         plan_jobs(sweep("erm", "parse", "parse+ema", **more))
     assert "\n" not in str(caught.value)
-
-
-def test_an_average_and_its_settings_are_checked_together() -> None:
-    with pytest.raises(InputError, match=r"averaging\.kind must be sma, ema or none"):
-        plan_jobs(sweep("erm_plus_plus+swad"))
-    (job,) = plan_jobs(sweep("erm_plus_plus+swad", settings={"algorithm.stages": 1}))
-    assert job.config.method == "erm_plus_plus+swad"

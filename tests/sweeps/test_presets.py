@@ -10,9 +10,9 @@ from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.plan import plan_jobs
-from parse_dg.sweeps.presets import COUNTS, METHODS, PRESETS, find_preset, preset_sweep
+from parse_dg.sweeps.presets import METHODS, PRESETS, find_preset, preset_sweep
 from parse_dg.tables.published import published
-from parse_dg.tables.views import VIEW_NAMES, find_view
+from parse_dg.tables.views import VIEW_NAMES
 
 
 @pytest.fixture
@@ -76,28 +76,6 @@ def test_the_ablation_has_a_row_for_every_switch() -> None:
     for job in jobs:
         if isinstance(job.config.algorithm, ParseConfig):
             assert job.folder.parts[-3] == f"parse,{job.config.algorithm.vocabulary.families}"
-
-
-def test_the_rows_of_the_ablation_are_those_of_its_view() -> None:
-    view = find_view("ablation")
-    jobs = plan_jobs(preset_sweep("paper-ablation", "blueprints"))
-    named = {job.folder.parts[-3]: view.row(job.config).name for job in jobs}
-    assert len(set(named.values())) == len(named) == 6
-
-
-def test_the_counts_of_primitives() -> None:
-    jobs = plan_jobs(preset_sweep("paper-k", "blueprints"))
-    assert rows(jobs) == [f"parse,K={count}" for count in COUNTS]
-    assert {16, 24} < set(COUNTS)
-    view = find_view("k")
-    assert sorted({view.row(job.config).at or 0 for job in jobs}) == sorted(COUNTS)
-
-
-@pytest.mark.usefixtures("everything_added")
-def test_compaction_is_of_every_target() -> None:
-    jobs = plan_jobs(preset_sweep("paper-compaction"))
-    assert rows(jobs) == ["parse"]
-    assert len(jobs) == 26
 
 
 def test_only_data_sets_that_were_added_are_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,12 +76,6 @@ def test_sources_that_are_not_asked_for_are_not_shown() -> None:
     assert table.notes[-1] == "Nothing published is known here to compare cub-dg with."
 
 
-def test_data_that_nobody_has_published() -> None:
-    (table,) = compare(tables(blueprints=("a", "b")), published())
-    assert [row[:2] for row in table.rows] == [("parse", "ours")]
-    assert "Nothing published is known here to compare blueprints with." in table.notes
-
-
 SUITE = {
     "PACS": "ACPS",
     "VLCS": "CLSV",
@@ -118,14 +112,6 @@ def test_every_value_is_in_the_csv_once() -> None:
         assert float(row["error"] or 0) == pytest.approx(float(error or 0) / 100)
         assert row["table"]
         assert row["protocol"]
-
-
-def test_the_csv_of_one_data_set_has_a_line_for_every_cell() -> None:
-    rows = rows_of(compare_csv(tables(pacs=PACS), published().of("paper")))
-    (parse,) = [row for row in rows if row["algorithm"] == "PARSE"]
-    assert (parse["data"], parse["target"], parse["accuracy"], parse["trials"]) == ("pacs", "average", "0.867", "1")
-    assert (parse["source"], parse["printed"], parse["notes"]) == ("paper", "86.7", "a single run")
-    assert parse["standard_error"] == parse["share_of_target"] == ""
 
 
 def test_a_standard_deviation_is_no_standard_error() -> None:

@@ -55,14 +55,6 @@ def test_whatever_was_set_is_set_again(settings: dict[str, Any]) -> None:
     assert typed(train_command(config, Path("x")))[0] == config
 
 
-def test_a_command_is_as_short_as_it_can_be() -> None:
-    config = configured("erm", "parse", training__steps=5)
-    command = (
-        "parse-dg train --algorithm erm --data blueprints --target sketch --seed 0 --set training.steps=5 --out x"
-    )
-    assert train_command(config, Path("x")) == command
-
-
 # tables with holes
 
 
@@ -106,16 +98,6 @@ def test_a_run_that_was_begun_goes_on_where_it_is(tmp_path: Path) -> None:
         put(tmp_path / f"of_{target}", at(base, target, 0))
     (tmp_path / "of_sketch" / "result.json").unlink()
     assert holes([tmp_path]) == {("blueprints", "erm", "sketch"): [(at(base, "sketch", 0), tmp_path / "of_sketch")]}
-
-
-def test_a_place_that_is_taken_is_not_named(tmp_path: Path) -> None:
-    base = configured("erm", "parse")
-    for target in DOMAINS[1:]:
-        put(tmp_path / "erm" / target / "seed0", at(base, target, 0))
-    put(tmp_path / "erm" / "photo" / "seed0", at(configured("erm", "parse", training__steps=2), "photo", 0))
-    kin = [tmp_path / "erm" / target / "seed0" for target in DOMAINS[1:]]
-    ((config, folder),) = holes(kin)[("blueprints", "erm", "photo")]
-    assert (config, folder) == (at(base, "photo", 0), tmp_path / "erm" / "photo" / "seed0-2")
 
 
 def test_rows_keep_what_tells_them_apart(tmp_path: Path) -> None:

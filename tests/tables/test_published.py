@@ -3,15 +3,12 @@
 import copy
 import json
 from collections.abc import Callable
-from decimal import Decimal
-from itertools import product
 from typing import Any
 
 import pytest
 
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.tables.domainbed import ENVIRONMENTS
 from parse_dg.tables.published import (
     AVERAGE,
     ERRORS,
@@ -19,7 +16,6 @@ from parse_dg.tables.published import (
     SUITE,
     PublishedRow,
     find_domain,
-    find_name,
     parse_published,
     published,
 )
@@ -132,29 +128,6 @@ def test_sources_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ("PACS", "pacs"),
-        ("CUB-DG", "cub-dg"),
-        ("cub_dg", "cub-dg"),
-        ("TerraIncognita", "terraincognita"),
-        ("x", None),
-    ],
-)
-def test_names_of_data_sets(given: str, name: str | None) -> None:
-    assert find_name(given) == name
-
-
-def test_domainbeds_names_are_the_catalogues() -> None:
-    for title, names in ENVIRONMENTS.items():
-        data_set = find_name(title)
-        assert data_set is not None
-        assert tuple(find_domain(data_set, name) for name in names) == DATA_SETS[data_set].domains
-    for name, data_set in DATA_SETS.items():
-        assert tuple(find_domain(name, domain) for domain in data_set.domains) == data_set.domains
-
-
-@pytest.mark.parametrize(
     ("data_set", "given", "name"),
     [
         ("pacs", "Art Painting", "art_painting"),
@@ -219,11 +192,3 @@ def test_an_average_that_differs_is_taken_with_a_note(content: Tables) -> None:
     (only,) = parse_published(content).rows
     assert only.notes("average") == ("from gvrt", "misprinted")
     assert only.notes("Photo") == ("from gvrt",)
-
-
-@pytest.mark.parametrize(("value", "error"), [*product(("9.3", "100.0"), ("", "±13.3"))])
-def test_digits_are_kept(value: str, error: str, content: Tables) -> None:
-    in_row("values", " ".join([f"{value}{error}"] * 5))(content)
-    for cell in parse_published(content).rows[0].cells.values():
-        assert cell.value == Decimal(value)
-        assert str(cell) == value + error.replace("±", " ± ")

@@ -6,7 +6,7 @@ The runs here are written by hand, so that every accuracy in them is known.
 import json
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,15 @@ import pytest
 
 from parse_dg.config import change, to_dict
 from parse_dg.errors import InputError
+from parse_dg.jsonable import to_plain
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.metrics import CheckLine
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import TargetAccuracy
 from parse_dg.tables.records import find_runs, read_run, read_runs
 from parse_dg.tables.selection import Case, select
+from tests.runs.helpers import accuracy_of, check_of, result_of
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 
@@ -39,31 +43,20 @@ def configured(algorithm: str = "erm", protocol: str = "domainbed", **settings: 
     return replace(config, split=replace(config.split, validation_domain=unseen), protocol=rules)
 
 
-def check(step: int, validation: Accuracies, scores: Accuracies | None = None) -> dict[str, Any]:
-    """A line of metrics.jsonl."""
-    line: dict[str, Any] = {"step": step, "validation": {n: {"accuracy": v} for n, v in validation.items()}}
-    return line | ({"scores": {n: {"accuracy": v} for n, v in scores.items()}} if scores else {})
-
-
-def write(folder: Path, config: RunConfig, checks: list[dict[str, Any]], **changes: Any) -> Path:
+def write(folder: Path, config: RunConfig, checks: Sequence[CheckLine], **changes: Any) -> Path:
     """A finished run; `changes` replace fields of its result."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(to_dict(config)))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in checks))
-    result = {
-        "algorithm": config.algorithm.name,
-        "benchmark": {"name": "blueprints", "fingerprint": "f" * 64},
-        "domains": list(DOMAINS),
-        "seed": config.seed,
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line.to_dict()) + "\n" for line in checks))
+    target = TargetAccuracy(domain=config.data.target, part="some", share=0.42345, **vars(accuracy_of(0.5)))
+    found: dict[str, Any] = {
+        "target": target,
         "trial": config.trial,
-        "target": {"domain": config.data.target, "accuracy": 0.5, "share": 0.42345},
-        "validation": checks[-1]["validation"] if checks else {},
-        "selected_step": checks[-1]["step"] if checks else 1,
-        **dict.fromkeys(
-            ("validation_part", "validation_mean_accuracy", "selection", "steps", "protocol", "leakage")
-        ),
+        "validation": checks[-1].validation if checks else {},
+        "selected_step": checks[-1].step if checks else 1,
     }
-    (folder / "result.json").write_text(json.dumps(result | changes))
+    result = result_of(config.algorithm.name, config.data.target, config.seed, **found)
+    (folder / "result.json").write_text(json.dumps(result.to_dict() | to_plain(changes)))
     return folder
 
 
@@ -75,7 +68,7 @@ def scored(config: RunConfig, step: int = 1, target: float = 0.5, source: float 
     """A check that scored the target's two parts: `source` is of every validation domain."""
     name, unseen = config.data.target, config.split.validation_domain
     validation = {unseen: source} if unseen else dict.fromkeys(sources(config), source)
-    return check(step, validation, {f"{name}/in": target, f"{name}/out": out})
+    return check_of(step, validation, {f"{name}/in": target, f"{name}/out": out})
 
 
 # a run becomes records
@@ -83,8 +76,8 @@ def scored(config: RunConfig, step: int = 1, target: float = 0.5, source: float 
 
 def test_a_run_that_looked_at_its_target_once_is_one_record(tmp_path: Path) -> None:
     config = configured(protocol="parse")
-    lines = [check(step, {"photo": step / 200, "cartoon": 0.2, "paint": 0.3}) for step in (80, 160)]
-    write(tmp_path / "run", config, lines, selected_step=80, validation=lines[0]["validation"])
+    lines = [check_of(step, {"photo": step / 200, "cartoon": 0.2, "paint": 0.3}) for step in (80, 160)]
+    write(tmp_path / "run", config, lines, selected_step=80, validation=lines[0].validation)
     (record,) = read_runs([tmp_path / "run"], "training-domain")
     assert (record.data_set, record.algorithm, record.trial, record.step) == ("blueprints", "erm", 0, 80)
     assert record.domains == DOMAINS
@@ -99,7 +92,7 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
     parts = {
         f"{name}/{part}": n / 10 for n, (name, part) in enumerate((d, p) for d in DOMAINS for p in ("in", "out"))
     }
-    lines = [check(step, {name: parts[f"{name}/out"] for name in sources(config)}, parts) for step in (1, 101)]
+    lines = [check_of(step, {name: parts[f"{name}/out"] for name in sources(config)}, parts) for step in (1, 101)]
     write(tmp_path / "run", config, lines)
     records = read_runs([tmp_path / "run"], "oracle")
     assert [record.step for record in records] == [1, 101]
@@ -111,40 +104,15 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
         assert record.share == 0.8
 
 
-def test_a_target_that_is_scored_whole_is_in_part(tmp_path: Path) -> None:
-    config = configured(protocol="parse", protocol__checks="target")
-    lines = [check(1, dict.fromkeys(sources(config), 0.25), {"sketch/all": 0.75})]
-    (record,) = read_runs([write(tmp_path / "run", config, lines)], "training-domain")
-    assert record.in_part == {"sketch": 0.75}
-    assert record.share == 1.0
-
-
 def test_of_a_run_with_two_domains_held_out_the_second_is_in_part(tmp_path: Path) -> None:
     config = configured(validation_domain="photo")
     scores = {"sketch/in": 0.1, "sketch/out": 0.2, "cartoon/in": 0.3, "cartoon/out": 0.4, "photo/in": 0.9}
-    (record,) = read_runs([write(tmp_path / "run", config, [check(1, {"photo": 0.9}, scores)])], "training-domain")
+    (record,) = read_runs(
+        [write(tmp_path / "run", config, [check_of(1, {"photo": 0.9}, scores)])], "training-domain"
+    )
     assert record.held_out == ("sketch", "photo")
     assert record.in_part == {"sketch": 0.1, "cartoon": 0.3, "photo": 0.9}
     assert record.out_part == {"sketch": 0.2, "cartoon": 0.4}
-
-
-def test_a_second_domain_is_enough_where_the_target_is_not_looked_at(tmp_path: Path) -> None:
-    config = configured(protocol="parse", validation_domain="photo")
-    lines = [check(1, {"photo": 0.9}), check(2, {"photo": 0.8})]
-    records = read_runs([write(tmp_path / "run", config, lines)], "leave-one-domain-out")
-    assert [(record.step, record.in_part, record.out_part) for record in records] == [
-        (1, {"photo": 0.9}, {}),
-        (2, {"photo": 0.8}, {}),
-    ]
-
-
-def test_an_oracle_is_of_the_targets_other_images(tmp_path: Path) -> None:
-    config = configured(protocol="parse", split__target_images="in", protocol__selection="oracle")
-    lines = [check(4, dict.fromkeys(sources(config), 0.25))]
-    write(tmp_path / "run", config, lines, oracle={"accuracy": 0.875})
-    (record,) = read_runs([tmp_path / "run"], "oracle")
-    assert record.in_part == {"sketch": 0.5}
-    assert record.out_part == {"photo": 0.25, "cartoon": 0.25, "paint": 0.25, "sketch": 0.875}
 
 
 @pytest.mark.parametrize(
@@ -239,22 +207,6 @@ def test_what_could_have_been_tuned_is_told_apart(settings: dict[str, Any], tmp_
     assert one != other
 
 
-def test_settings_are_those_that_differ(tmp_path: Path) -> None:
-    configs = [configured(optimizer__head_rate=rate, seed=seed) for rate in (0.25, 0.5) for seed in (0, 1)]
-    folders = [write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(configs)]
-    records = read_runs(folders, "oracle")
-    assert [record.settings for record in records] == [
-        {"optimizer.head_rate": rate} for rate in (0.25, 0.25, 0.5, 0.5)
-    ]
-
-
-def test_the_settings_of_methods_are_not_compared(tmp_path: Path) -> None:
-    configs = [configured("erm"), configured("no_relations")]
-    folders = [write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(configs)]
-    for record in read_runs(folders, "oracle"):
-        assert not any(name.startswith("algorithm.") for name in record.settings)
-
-
 # what is chosen
 
 
@@ -268,16 +220,6 @@ def test_the_better_rate_is_chosen_by_validation_not_by_the_target(tmp_path: Pat
     assert (by_validation.accuracy, by_validation.settings) == (0.3, {"optimizer.head_rate": 0.25})
     by_target = select(read_runs(folders, "oracle"), "oracle")[case]
     assert (by_target.accuracy, by_target.settings) == (0.9, {"optimizer.head_rate": 0.5})
-
-
-def test_the_step_is_chosen_among_all_checks(tmp_path: Path) -> None:
-    config = configured()
-    lines = [scored(config, step, 0.1 * step, source, out=0.5) for step, source in ((1, 0.2), (2, 0.8), (3, 0.4))]
-    folder = write(tmp_path / "run", config, lines)
-    chosen = {name: select(read_runs([folder], name), name) for name in ("training-domain", "oracle")}
-    case = Case("blueprints", "erm", "sketch", 0)
-    assert chosen["training-domain"][case].step == 2
-    assert chosen["oracle"][case].step == 3
 
 
 def test_leave_one_domain_out_from_runs_with_pairs_held_out(tmp_path: Path) -> None:
@@ -343,15 +285,16 @@ def without(name: str) -> Damage:
     return damage
 
 
-GOOD = '{"step": 1, "validation": {}, "scores": {"sketch/in": {"accuracy": 0.5}}}'
+GOOD = json.dumps(check_of(1, {"photo": 0.25}, {"sketch/in": 0.5}).to_dict())
 DAMAGED: dict[str, Damage] = {
     "no metrics": lambda folder: (folder / "metrics.jsonl").unlink(),
     "a line cut short": lines(GOOD, GOOD[:30]),
     "a line that is no check": lines("3"),
     "a deep line": lines("[" * 100_000),
-    "validation without accuracy": lines(GOOD.replace('"validation": {}', '"validation": {"photo": {}}')),
-    "an accuracy that is none": lines(GOOD.replace("0.5", "NaN")),
-    "a domain that is none": lines(GOOD.replace("{}", '{"x": {"accuracy": 1}}')),
+    "validation without images": lines(GOOD.replace('"images": 1000, ', "")),
+    "an accuracy that is none": lines(GOOD.replace('"accuracy": 0.5', '"accuracy": NaN')),
+    "more right than there are": lines(GOOD.replace('"correct": 500', '"correct": 1500')),
+    "a domain that is none": lines(GOOD.replace("photo", "x")),
     "a result cut short": lambda folder: (folder / "result.json").write_text('{"algorithm": '),
     "no target": without("target"),
     "no fingerprint": result(benchmark={"name": "blueprints"}),
@@ -452,7 +395,7 @@ def test_a_run_that_chose_one_way_is_not_shown_as_another(
 ) -> None:
     config = configured(protocol="parse", **settings)
     folder = write(
-        tmp_path / "run", config, [check(1, dict.fromkeys(sources(config), 0.5))], oracle={"accuracy": 1}
+        tmp_path / "run", config, [check_of(1, dict.fromkeys(sources(config), 0.5))], oracle=accuracy_of(1)
     )
     with pytest.raises(InputError) as error:
         read_runs([folder], selection)
@@ -462,7 +405,7 @@ def test_a_run_that_chose_one_way_is_not_shown_as_another(
 
 def test_an_oracle_needs_images_of_the_target_that_are_held_out(tmp_path: Path) -> None:
     config = configured(protocol="parse", protocol__checks="target")
-    lines = [check(1, dict.fromkeys(sources(config), 0.5), {"sketch/all": 0.5})]
+    lines = [check_of(1, dict.fromkeys(sources(config), 0.5), {"sketch/all": 0.5})]
     folder = write(tmp_path / "run", config, lines)
     with pytest.raises(InputError, match=r"did not hold out images of its target: .*split\.target_images=in"):
         read_runs([folder], "oracle")

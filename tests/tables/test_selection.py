@@ -81,25 +81,6 @@ def test_the_result_is_the_accuracy_on_the_targets_in_part() -> None:
         assert select(records, name)[HERE].accuracy == 0.25
 
 
-def test_a_case_is_a_target_a_trial_an_algorithm_and_a_data_set() -> None:
-    records = [
-        record("art", inside=(0.1, 0, 0)),
-        record("photo", inside=(0, 0.2, 0)),
-        record("art", inside=(0.3, 0, 0), trial=1),
-        record("art", inside=(0.4, 0, 0), algorithm="DANN"),
-        record("art", inside=(0.5, 0, 0), data_set="DomainNet"),
-    ]
-    expected = {
-        Case("PACS", "ERM", "art", 0): 0.1,
-        Case("PACS", "ERM", "photo", 0): 0.2,
-        Case("PACS", "ERM", "art", 1): 0.3,
-        Case("PACS", "DANN", "art", 0): 0.4,
-        Case("DomainNet", "ERM", "art", 0): 0.5,
-    }
-    for name in ("training-domain", "oracle"):
-        assert {case: found.accuracy for case, found in select(records, name).items()} == expected
-
-
 # equals
 
 
@@ -118,12 +99,6 @@ def test_between_equal_hyper_parameters_the_last_wins(name: str) -> None:
     assert found.hyperparameters == "2"
 
 
-def test_between_equal_steps_leave_one_domain_out_takes_the_earliest() -> None:
-    records = [record(step=step) for step in (600, 300, 900)]
-    records += [pair(other, 0.5, step=step) for step in (900, 600, 300) for other in ("photo", "sketch")]
-    assert chosen(records, "leave-one-domain-out") == ("0", 300, 0.5, 0.5)
-
-
 # what is missing
 
 
@@ -131,11 +106,6 @@ def test_leave_one_domain_out_needs_every_other_domain_at_that_step() -> None:
     records = [record(step=0), record(step=300), pair("photo", 0.9, 300), pair("photo", 0.1), pair("sketch", 0.1)]
     assert chosen(records, "leave-one-domain-out") == ("0", 0, 0.5, 0.1)
     assert chosen([*records[1:], pair("sketch", 0.9, 600)], "leave-one-domain-out") is None
-
-
-def test_leave_one_domain_out_needs_the_same_hyper_parameters() -> None:
-    records = [record(), pair("photo", 0.9), pair("sketch", 0.9, draw="1")]
-    assert chosen(records, "leave-one-domain-out") is None
 
 
 def test_a_record_needs_only_what_its_selection_looks_at() -> None:

@@ -42,13 +42,6 @@ def test_an_estimate_is_mean_and_standard_error_in_per_cent() -> None:
     assert str(Estimate({0: 0.5, 1: 0.7}, missing=(2,))) == "60.0 ± 7.1 (2 of 3 trials)"
 
 
-def test_a_single_trial_has_an_error_of_zero() -> None:
-    """As DomainBed has it; the note below the table says what it means."""
-    assert str(Estimate({4: 0.625})) == "62.5 ± 0.0"
-    (table,) = selection_tables([result("art", 0, 0.5)], "oracle").text()
-    assert "mean ± standard error over 1 trial, which has no spread: its error is 0" in table.notes[0]
-
-
 # what is averaged
 
 
@@ -76,16 +69,6 @@ def test_random_tables_agree_with_loops() -> None:
             assert estimate.error == pytest.approx(deviation / math.sqrt(count), abs=1e-12)
 
 
-def test_the_average_of_data_sets_is_the_mean_of_their_means() -> None:
-    records = full([(0.1, 0.2, 0.3), (0.3, 0.4, 0.5)]) + full([(0.8, 0.8, 0.8)], data_set="VLCS")
-    tables = selection_tables(records, "training-domain")
-    assert tables.overall("ERM") == pytest.approx((0.3 + 0.8) / 2)
-    averages = tables.text()[-1]
-    assert averages.header == ("algorithm", "PACS", "VLCS", "Avg")
-    assert averages.rows == (("ERM", "30.0 ± 7.1", "80.0 ± 0.0", "55.0"),)
-    assert "over trials (2 of PACS, 1 of VLCS)" in averages.notes[0]
-
-
 def test_rows_and_tables_come_in_the_order_asked_for_and_then_by_name() -> None:
     names = [("B", "x"), ("A", "y"), ("B", "z"), ("C", "w")]
     records = [r for data, name in names for r in full([(0.1, 0.2, 0.3)], data_set=data, algorithm=name)]
@@ -108,12 +91,6 @@ def test_a_missing_trial_is_named_and_its_trial_not_averaged() -> None:
     assert (
         text.notes[2] == "Missing: ERM: photo (trial 1). This selection needs a run with the target alone held out."
     )
-
-
-def test_a_target_without_any_run_is_missing_and_so_is_the_average() -> None:
-    (text,) = selection_tables([result("art", 0, 0.25), result("photo", 1, 0.5)], "oracle").text()
-    assert text.rows == (("ERM", "25.0 ± 0.0 (1 of 2 trials)", "50.0 ± 0.0 (1 of 2 trials)", "missing", "missing"),)
-    assert "Missing: ERM: art (trial 1), photo (trial 0), sketch (all trials). " in text.notes[2]
 
 
 def test_an_algorithm_without_a_data_set_is_missing_in_the_averages() -> None:
@@ -164,11 +141,6 @@ def test_every_table_says_its_selection_and_what_its_numbers_are(name: str) -> N
             assert "Accuracy in % on the target's in part, 80% of its images" in text
             assert f"standard error {trials}" in text
     assert ("labels of the target" in tables.markdown()) == (name == "oracle")
-
-
-def test_a_share_other_than_the_usual_is_said() -> None:
-    (text,) = selection_tables(full([(0.1, 0.2, 0.3)], share=1.0), "oracle").text()
-    assert "on all images of the target" in text.notes[0]
 
 
 def test_markdown() -> None:
@@ -275,15 +247,6 @@ def test_the_best_means_are_bold_where_there_is_a_choice() -> None:
     assert "bold" not in alone.notes[0]
 
 
-def test_runs_are_counted_and_cells_that_differ_are_named() -> None:
-    records = [*full([(0.1, 0.2, 0.3)] * 2), result("photo", 0, 0.4, hyperparameters="1")]
-    records += [replace(record, step=600) for record in records]  # another check is no other run
-    tables = selection_tables(records, "training-domain")
-    assert tables.text()[0].notes[0].endswith("7 runs, 2 a cell; 3 for ERM on photo.")
-    rows = list(csv.DictReader(io.StringIO(tables.csv())))
-    assert [row["runs"] for row in rows] == ["2", "3", "2", ""]
-
-
 def test_runs_with_two_domains_held_out_count_where_they_take_part() -> None:
     pair = replace(result("art", 0, 0.4), held_out=("art", "photo"), in_part={"art": 0.4, "photo": 0.4})
     records = [*full([(0.1, 0.2, 0.3)]), pair]
@@ -306,13 +269,3 @@ def test_commands_stand_below_the_table_whose_cells_they_fill() -> None:
     assert [table.commands for table in tables.text()] == [("one", "two"), (), ("three", "four")]
     rows = list(csv.DictReader(io.StringIO(tables.csv())))
     assert [row["to_fill"] for row in rows][:4] == ["", "", "one; two", ""]
-
-
-def test_some_data_sets_may_be_left_out_of_the_averages() -> None:
-    records = [r for name in "ABC" for r in full([(0.1 * ord(name) - 6.4,) * 3], data_set=name)]
-    tables = replace(selection_tables(records, "oracle"), averaged=("A", "C"))
-    assert [table.title for table in tables.text()] == ["A", "B", "C", "averages"]
-    assert tables.text()[-1].header == ("algorithm", "A", "C", "Avg")
-    assert tables.overall("ERM") == pytest.approx(0.2)
-    alone = replace(tables, averaged=("A",))
-    assert len(alone.text()) == 3

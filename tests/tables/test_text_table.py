@@ -5,17 +5,6 @@ import pytest
 from parse_dg.tables.text_table import TextTable, best_cells
 
 
-def test_markdown_has_the_notes_below() -> None:
-    table = TextTable("title", ("a", "b", "x"), (("1", "2", "3"),), ("One.", "Two."), names=2)
-    lines = ["**title**", "", "| a | b | x |", "|---|---|---:|", "| 1 | 2 | 3 |", "", "One.", "", "Two."]
-    assert table.markdown().splitlines() == lines
-
-
-def test_latex_has_the_notes_in_the_caption() -> None:
-    lines = TextTable("title", ("a", "b", "x"), (), ("50% of it.", "Two."), names=2).latex().splitlines()
-    assert lines[2:4] == [r"\caption{title. 50\% of it. Two.}", r"\begin{tabular}{llc}"]
-
-
 def test_markdown_keeps_its_columns_whatever_a_name_holds() -> None:
     table = TextTable("t", ("algorithm", "x"), (("a|b", "1"),), ())
     assert table.markdown().splitlines()[-1] == r"| a\|b | 1 |"
@@ -59,8 +48,3 @@ def test_the_best_of_each_column_and_all_that_are_as_good() -> None:
     means = [[0.5, None, 0.70004, 0.1], [0.6, 0.4, 0.69996, None], [0.6, None, 0.6994, None]]
     assert best_cells(means) == {(1, 1), (2, 1), (0, 3), (1, 3)}
     assert best_cells(means, names=2) == {(1, 2), (2, 2), (0, 4), (1, 4)}
-
-
-def test_a_single_row_is_not_the_best_of_anything() -> None:
-    assert best_cells([[0.5, 0.6]]) == frozenset()
-    assert best_cells([]) == frozenset()

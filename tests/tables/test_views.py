@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from parse_dg.cli.show.views import _published, compared, curve, view_tables
+from parse_dg.cli.show.views import compared, curve, view_tables
 from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.config import RunConfig
 from parse_dg.tables.comparison import compare
-from parse_dg.tables.curve import AccuracyPoint
 from parse_dg.tables.published import published
 from parse_dg.tables.selection_tables import SelectionTables
 from parse_dg.tables.views import ABLATION, METHODS, VIEWS, find_view
+from tests.runs.helpers import accuracy_of
 from tests.tables.test_records import DOMAINS, configured, scored, write
 
 
@@ -71,22 +71,6 @@ def test_k_counts_as_numbers() -> None:
     assert found == ["erm", "no_relations, K = 16", *parse]
 
 
-def test_fields_tell_rows_apart() -> None:
-    rates = [ours("erm", optimizer__head_rate=rate) for rate in (0.1, 0.02, 1e-5)]
-    found = names("main", *rates, by=("optimizer.head_rate",))
-    assert found == ["erm, head_rate=1e-05", "erm, head_rate=0.02", "erm, head_rate=0.1"]
-    both = ("mixstyle.stages", "augment.per_image")
-    mixed = ours("erm", mixstyle__stages=(1, 2))
-    assert names("main", ours("erm"), mixed, by=both) == [
-        "erm, stages=(), per_image=false",
-        "erm, stages=1,2, per_image=false",
-    ]
-
-
-def test_a_method_without_the_field_is_a_row_of_its_own() -> None:
-    assert names("main", ours("erm"), ours(), by=("algorithm.primitives.count",)) == ["erm", "parse, count=16"]
-
-
 def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown view 'best': valid are main, ablation, k, compaction"):
         find_view("best")
@@ -114,7 +98,7 @@ def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
 def test_the_ablation_beside_the_papers_own(tmp_path: Path) -> None:
     domains = ("Photo", "Cartoon", "Art", "Paint")
     config = ours(data__target="Photo", algorithm__vocabulary__families="binary")
-    check = scored(config) | {"validation": {name: {"accuracy": 0.5} for name in domains[1:]}}
+    check = replace(scored(config), validation=dict.fromkeys(domains[1:], accuracy_of(0.5)))
     write(
         tmp_path / "run", config, [check], benchmark={"name": "cub-dg", "fingerprint": "f"}, domains=list(domains)
     )
@@ -180,14 +164,6 @@ def test_the_paper_is_beside_the_curve_where_it_has_figures(tmp_path: Path) -> N
     text = drawn(tmp_path)
     assert "the paper's" in text
     assert ">16<" in text
-
-
-def test_an_error_of_another_kind_is_not_drawn_beside_ours() -> None:
-    assert _published("CUB-DG", "Paint", "std") == AccuracyPoint(16, 49.3, 0.9)
-    assert _published("CUB-DG", "Paint", "se") == AccuracyPoint(16, 49.3, None)
-    assert _published("pacs", "Avg", "se") == AccuracyPoint(16, 86.7, None)
-    assert _published("pacs", "sketch", "se") is None
-    assert _published("mine", "Avg", "se") is None
 
 
 def test_a_curve_of_nothing_is_refused(tmp_path: Path) -> None:

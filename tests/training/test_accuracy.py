@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
-from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment, prepare_images
 from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
 from parse_dg.training.accuracy import (
@@ -83,27 +83,11 @@ def test_a_model_is_scored_on_the_subset_alone() -> None:
     assert found.loss == pytest.approx(by_hand([2, 0, 3]), 1e-5)
 
 
-def test_many_images_are_seen_once_each_in_batches(numbered: Numbered) -> None:
-    model = Reader(torch.eye(256))
-    found = accuracy(model, whole(numbered("photo", 200)), CPU)
-    assert (found.correct, found.images) == (200, 200)
-    assert model.batches == [EVALUATION_BATCH, 200 - EVALUATION_BATCH]
-
-
 def test_the_mean_loss_is_over_images_not_over_batches(numbered: Numbered) -> None:
     table = torch.zeros(256, 256)
     table[150] = 1000 * torch.eye(256)[0]  # wrong by 1000, in the smaller batch
     expected = (199 * math.log(256) + 1000) / 200
     assert accuracy(Reader(table), whole(numbered("photo", 200)), CPU).loss == pytest.approx(expected, 1e-5)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_models_mode_is_put_back(training: bool) -> None:
-    model = Reader(LOGITS).train(training)
-    accuracy(model, whole(domain_of(LABELS)), CPU)
-    assert model.training is training
-    assert model.inner.training is training
-    assert torch.is_grad_enabled()
 
 
 # augmented images
@@ -136,16 +120,6 @@ def show(domain: Domain, augmentation: Augmentation | None, indices: list[int] |
     model = Keeper()
     accuracy(model, Subset(domain, np.array(indices)) if indices else whole(domain), CPU, augmentation)
     return torch.cat(model.shown)
-
-
-STILL = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
-
-
-def test_without_augmentation_images_are_as_they_are() -> None:
-    domain = noise(5)
-    plain = normalise(to_unit(torch.from_numpy(np.asarray(domain.images)).permute(0, 3, 1, 2)))
-    assert torch.equal(show(domain, None), plain)
-    assert torch.equal(show(domain, Augmentation(STILL, 0)), plain)
 
 
 def test_augmented_images_are_changed_by_draws_of_the_seed_alone() -> None:

@@ -12,18 +12,16 @@ from torch import Tensor, nn
 from parse_dg.algorithms.base import Algorithm, BuildContext, Group, LossTerms, Minibatch, grouped
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training.averaging import (
     Averaging,
     AveragingConfig,
+    ValleyReport,
     build_averaging,
     estimate_statistics,
-    towards,
 )
 from parse_dg.training.check import Best, Check
 from parse_dg.training.loss_valley import LossValley
@@ -137,16 +135,6 @@ def test_frozen_statistics_stay_as_they_are() -> None:
         assert all(torch.equal(found[name], before[name]) for name in before)
 
 
-@pytest.mark.parametrize("kind", ["ema", "sma"])
-def test_what_does_not_move_stays_to_the_bit_and_whole_numbers_are_copied(kind: str) -> None:
-    config = change(AveragingConfig(start=2), {"kind": kind})
-    algorithm, averaging, states, averages = follow(config, 60)
-    assert all(torch.equal(average["constant"], states[0]["constant"]) for average in averages)
-    assert [int(average["number"]) for average in averages] == list(range(3, 64))
-    assert all(parameter.requires_grad for parameter in algorithm.parameters())
-    assert not any(parameter.requires_grad for parameter in averaging.scored.parameters())
-
-
 def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
     def build() -> Parse:
         torch.manual_seed(0)
@@ -166,35 +154,6 @@ def test_an_averaged_parse_scores_with_its_averaged_composition() -> None:
     with torch.no_grad():
         assert torch.equal(averaging.scored(images), other(images))
         assert not torch.equal(averaging.scored(images), algorithm.eval()(images))
-
-
-@pytest.mark.parametrize("kind", ["ema", "sma", "swad"])
-def test_an_averaged_parse_has_the_window_of_the_network(kind: str) -> None:
-    """The focus is set by the share of training done: a mean of it would be a window that no step trained with."""
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()))
-    algorithm = Parse(ParseConfig(primitives=PrimitivesConfig(count=4, window=1.5)), BuildContext(backbone, 4))
-    averaging = build_averaging(algorithm, change(AveragingConfig(start=2), {"kind": kind}))
-    bottleneck, images = algorithm.network.bottleneck, torch.randn(2, 3, 64, 64)
-    for step in range(1, 9):
-        bottleneck.advance(step / 8)
-        with torch.no_grad():
-            bottleneck.projection.weight += 1
-        averaging.after_step(step, images)
-        scored = averaging.scored
-        assert isinstance(scored, Parse)
-        assert scored.network.bottleneck.focus.item() == pytest.approx([0, 0, 0, 0, 1, 2, 2, 2][step - 1] / 9)
-        if kind != "swad" and step > 1:
-            assert not torch.equal(scored.network.bottleneck.projection.weight, bottleneck.projection.weight)
-    averaging.after_check(8, 1.0)
-    averaging.finish()
-    assert bottleneck.focus.item() == pytest.approx(2 / 9)  # 1/(2·1.5²)
-
-
-def test_an_average_of_memory_that_holds_no_number_begins_with_its_first_value() -> None:
-    average = torch.full((3,), math.nan)
-    towards([average], [torch.ones(3)], 1.0)
-    towards([average], [torch.full((3,), 3.0)], 0.5)
-    assert average.tolist() == [2.0, 2.0, 2.0]
 
 
 # statistics of an average
@@ -312,31 +271,23 @@ def test_training_stops_where_the_valley_is_left() -> None:
     run, _, checks = swad(LOSSES)
     assert len(checks) == 19  # the sixth check in a row above 0.59
     found = run.averaging.report()
-    assert found is not None
-    assert found["left"]
-    assert found["threshold"] == pytest.approx(0.593667, 1e-4)
-    assert (found["converge_step"], found["last_step"]) == (6 * EVERY, 19 * EVERY)
-    assert (found["start_step"], found["end_step"]) == (4 * EVERY + 1, 13 * EVERY)
-    assert found["segment_multiplicity"] == [0, 0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-    assert found["segments"] == 10
+    assert isinstance(found, ValleyReport)
+    assert found.left
+    assert found.threshold == pytest.approx(0.593667, 1e-4)
+    assert (found.converge_step, found.last_step) == (6 * EVERY, 19 * EVERY)
+    assert (found.start_step, found.end_step) == (4 * EVERY + 1, 13 * EVERY)
+    assert found.segment_multiplicity == (*(0,) * 4, 1, 2, *(1,) * 7, *(0,) * 6)
+    assert found.segments == 10
 
 
 def test_swad_says_when_it_found_no_valley() -> None:
     run, _, checks = swad(LOSSES[:6])
     found = run.averaging.report()
-    assert found is not None
+    assert isinstance(found, ValleyReport)
     assert len(checks) == 6
-    assert not found["converged"]
-    assert found["threshold"] is None
-    assert (found["start_step"], found["end_step"]) == (5 * EVERY + 1, 6 * EVERY)
-
-
-def test_while_training_the_best_plain_check_is_kept() -> None:
-    """What remains of a run that breaks off."""
-    run, _, _ = swad(LOSSES)
-    assert run.best is not None
-    assert run.best.check.step == 6 * EVERY
-    assert run.best.state["place"].item() / RATE == pytest.approx(6 * EVERY, 1e-4)
+    assert not found.converged
+    assert found.threshold is None
+    assert (found.start_step, found.end_step) == (5 * EVERY + 1, 6 * EVERY)
 
 
 def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_it_says() -> None:

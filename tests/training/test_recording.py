@@ -24,7 +24,7 @@ from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training import recording
 from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.recording import Recording, find_backbone
+from parse_dg.training.recording import Recording
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
@@ -77,19 +77,6 @@ class Twice(Algorithm):
 
 
 # --- which backbone -------------------------------------------------------------------------------
-
-
-def test_the_one_backbone_of_an_algorithm_is_found() -> None:
-    backbone = backbone_of()
-    assert find_backbone(ErmConfig().build(BuildContext(backbone, 3, generator=seeded(0)))) is backbone
-    config = ParseConfig(primitives=PrimitivesConfig(count=3))
-    assert find_backbone(config.build(BuildContext(backbone, 3, generator=seeded(0)))) is backbone
-    assert find_backbone(backbone) is backbone
-
-
-def test_without_exactly_one_backbone_nothing_is_recorded() -> None:
-    assert find_backbone(nn.Linear(2, 2)) is None
-    assert find_backbone(nn.ModuleList([backbone_of(), backbone_of()])) is None
 
 
 # --- what is replayed, with a stand-in ------------------------------------------------------------
@@ -179,23 +166,6 @@ def test_what_was_not_recorded_is_not_replayed(case: str, recorder: Recorder) ->
         assert torch.equal(backbone(images(5)), plain(images(5)))
     assert recorder.replayed == 1
     same_state(backbone, plain)
-
-
-def test_outside_and_after_an_error_the_backbone_is_itself(recorder: Recorder) -> None:
-    backbone = backbone_of()
-    record = Recording(backbone, SHAPE, bf16=False)
-
-    def break_off() -> None:
-        with record.in_place():
-            backbone(images())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        break_off()
-    assert "forward" not in vars(backbone)
-    backbone(images())
-    assert recorder.replayed == 1
-    assert list(backbone.state_dict()) == list(backbone_of().state_dict())
 
 
 def test_mixstyle_is_replayed_by_pattern_with_the_draws_it_would_have_made(recorder: Recorder) -> None:

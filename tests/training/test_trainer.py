@@ -19,7 +19,6 @@ from parse_dg.data.augment.batches import AugmentConfig, draw_augment
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, whole
-from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Best, Check, NonFiniteLossError
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.protocol import ProtocolConfig
@@ -133,25 +132,6 @@ def test_accuracy_is_the_mean_over_domains_whatever_their_sizes() -> None:
     assert best.check.validation["paint"][:2] == (2, 2)
 
 
-def test_the_weights_kept_are_a_copy() -> None:
-    run = trainer(Scripted(iter([(4, 1.0), (1, 1.0), (1, 1.0)])), steps=3)
-    best = run.fit(quiet)
-    assert run.best is best
-    assert step_of(best) == 1
-    assert run.algorithm.place.item() == pytest.approx(3 * RATE, 1e-5)  # type: ignore[operator,union-attr]
-
-
-def test_the_better_of_two_checks() -> None:
-    def check(correct: int, loss: float) -> Check:
-        return Check(1, {}, {"photo": Accuracy(correct, 4, loss)}, {})
-
-    assert check(1, 1.0).better_than(None)
-    assert check(2, 9.0).better_than(check(1, 1.0))
-    assert not check(1, 1.0).better_than(check(2, 9.0))
-    assert check(2, 0.9).better_than(check(2, 1.0))
-    assert not check(2, 1.0).better_than(check(2, 1.0))
-
-
 # when checks are made, and what they say
 
 
@@ -198,17 +178,6 @@ def test_rates_follow_the_schedule_step_by_step() -> None:
     expected = [RATE * (1 + math.cos(math.pi * done / 4)) / 2 for done in range(4)]
     assert [check.rates for check in checks] == [{"head": pytest.approx(rate)} for rate in expected]
     assert run.algorithm.place.item() == pytest.approx(sum(expected), 1e-4)  # type: ignore[operator,union-attr]
-
-
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [(0, [3, 6, 8]), (1, [1, 4, 7, 8]), (2, [2, 5, 8]), (9, [8])],
-)
-def test_checks_are_counted_from_a_step(start: int, expected: list[int]) -> None:
-    steps: list[int] = []
-    run = trainer(Scripted(repeat((1, 1.0))), steps=8, check_every=3, check_from=start)
-    run.fit(lambda step, check: steps.append(step) if check else None)
-    assert steps == expected
 
 
 # images that are scored for the record
@@ -295,15 +264,6 @@ def test_validation_is_augmented_by_draws_of_its_own_domain_and_step() -> None:
     assert all(map(torch.equal, alone, first[1::2]))  # whatever else is scored
 
 
-def test_only_what_is_trained_on_is_augmented() -> None:
-    plain = images_of_checks(("photo",), {})[0]
-    scored = {"sketch/in": "sketch", "photo/in": "photo", "cartoon/in": "cartoon"}
-    found = images_of_checks(("photo",), scored, protocol=AUGMENTED, sources={"photo", "paint"})
-    assert [torch.equal(images, plain) for images in found[:4]] == [False, True, False, True]
-    beside = images_of_checks(("cartoon",), scored, protocol=AUGMENTED, sources={"photo", "paint"})
-    assert [torch.equal(images, plain) for images in beside[:4]] == [True, True, False, True]
-
-
 # a loss that is not a number
 
 
@@ -322,14 +282,6 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(value: float) -> None
     message = str(error.value)
     assert f"not finite at step 4 (distance -0.375, constant {value:g}, total {value:g})" in message
     assert "the weights of step 2 are kept" in message
-
-
-def test_before_the_first_check_nothing_can_be_kept() -> None:
-    algorithm = Scripted(iter([]), losses=lambda step: math.nan)
-    with pytest.raises(NonFiniteLossError, match="no check had been made, nothing is kept") as error:
-        trainer(algorithm, steps=9).fit(quiet)
-    assert error.value.best is None
-    assert algorithm.place.item() == 0
 
 
 class OnCuda(Scripted):
@@ -390,18 +342,6 @@ def test_precision_on_a_cpu(precision: str, lower: bool) -> None:
 
 
 # what the algorithm is given
-
-
-def test_an_example_is_the_batch_normalised_with_its_labels_and_domains() -> None:
-    algorithm = Scripted(repeat((1, 1.0)))
-    trainer(algorithm, steps=1).fit(quiet)
-    (example,) = algorithm.examples
-    assert example.labels.tolist() == [0, 1, 0, 1]
-    assert example.domains.tolist() == [0, 0, 1, 1]
-    assert example.images.dtype == torch.float32
-    for n, image in enumerate(example.images):
-        for channel, mean, std in zip(image, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), strict=True):
-            assert torch.allclose(channel, torch.tensor((n / 255 - mean) / std))
 
 
 def test_a_batch_is_augmented_by_its_own_draws() -> None:

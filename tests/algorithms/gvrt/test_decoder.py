@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.gvrt.decoder import WRITABLE, Discriminator, Explainer, at_last
+from parse_dg.algorithms.gvrt.decoder import WRITABLE, Discriminator, Explainer
 from parse_dg.algorithms.gvrt.text import BEGIN, END, PAD
 
 VOCABULARY, CLASSES, WIDTH = 9, 3, 5
@@ -155,12 +155,6 @@ def test_sampled_sentences_begin_end_once_and_stop_at_the_limit(explainer: Expla
         assert all(word == PAD for word in tokens[len(words) + 1 :])
 
 
-def test_writing_stops_when_all_have_ended(explainer: Explainer, about: Tensor) -> None:
-    with torch.no_grad():
-        explainer.output.bias[END - WRITABLE] = 100
-    assert explainer.sample(about, 80, generator()).tolist() == [[BEGIN, END]] * 4
-
-
 def test_the_discriminator_reads_up_to_the_last_word() -> None:
     discriminator = Discriminator(VOCABULARY, CLASSES, WIDTH, generator()).double()
     logits = discriminator(TOKENS)
@@ -169,9 +163,3 @@ def test_the_discriminator_reads_up_to_the_last_word() -> None:
         state = slow_lstm(discriminator.reader, [discriminator.embedding.weight[word] for word in words])[-1]
         expected = discriminator.classifier.weight @ state + discriminator.classifier.bias
         assert torch.allclose(logits[row], expected, atol=1e-12)
-
-
-def test_the_state_at_the_last_word() -> None:
-    states = torch.arange(12.0).view(2, 3, 2)
-    words = torch.tensor([[True, True, False], [True, True, True]])
-    assert at_last(states, words).tolist() == [[2, 3], [10, 11]]

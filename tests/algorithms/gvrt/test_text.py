@@ -27,11 +27,6 @@ def test_frequent_words_have_small_numbers_and_ties_are_alphabetic() -> None:
     assert len(tokenizer) == len(SPECIAL) + len(tokenizer.words)
 
 
-def test_rare_words_are_left_out() -> None:
-    assert learn_tokenizer(SENTENCES, threshold=2).words == ("a", "bird", "red")
-    assert learn_tokenizer(SENTENCES, threshold=9).words == ()
-
-
 def test_sentences_are_padded_to_the_longest() -> None:
     tokenizer = Tokenizer(("a", "bird", "red"))
     tokens = tokenizer.encode(["a red bird", "BIRD", "a purple bird"])
@@ -67,12 +62,6 @@ def test_marks_are_put_back_where_they_belong() -> None:
     tokenizer = learn_tokenizer(SENTENCES)
     expected = [sentence.lower() for sentence in SENTENCES]
     assert tokenizer.decode(tokenizer.encode(SENTENCES)) == expected
-
-
-def test_a_sentence_without_an_end_is_read_to_the_limit() -> None:
-    tokenizer = Tokenizer(("a", "bird"))
-    tokens = torch.tensor([[BEGIN, 4, 5], [BEGIN, END, 5], [BEGIN, UNKNOWN, 5]])
-    assert tokenizer.decode(tokens) == ["a bird", "", "<unknown> bird"]
 
 
 def test_words_survive_as_bytes_and_as_json() -> None:

@@ -16,7 +16,7 @@ from parse_dg.cli.show.explanations import (
     print_primitives,
 )
 from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.contrast import Counterfactual, contrast, counterfactual
+from parse_dg.explain.contrast import contrast, counterfactual
 from parse_dg.explain.explanation import Reading, read_image
 from parse_dg.explain.primitive_images import PrimitiveImages, StrongImage
 from tests.cli.conftest import table
@@ -97,17 +97,6 @@ def test_the_places_are_those_of_the_listed_relations(printed: Printed, reading:
     assert "it is" not in text.splitlines()[0]
 
 
-def test_the_explained_class_is_named_however_improbable(printed: Printed, reading: Reading) -> None:
-    many = 8
-    classes = ("one", "two", *(f"other {n}" for n in range(many - 2)))
-    rows = [0, 1, *[2] * (many - 2)]
-    wide = replace(reading, classes=classes, weights=reading.weights[rows], logits=reading.logits[rows])
-    last = wide.explain("other 5")
-    named = [row[0] for row in table(printed(print_explanation, "name", last, 3))[1:7]]
-    assert named == ["one", "two", "other 0", "other 1", "other 2", "other 5"]
-    assert "6 of 8 classes, the most probable first" in printed(print_explanation, "name", last, 3)
-
-
 def test_a_contrast_is_a_sum_with_signs(printed: Printed, reading: Reading) -> None:
     found = contrast(reading)
     text = printed(print_contrast, "name", found, 1)
@@ -144,14 +133,6 @@ def test_what_would_flip_the_prediction(printed: Printed, reading: Reading) -> N
     shorter = printed(print_counterfactual, "name", found, 1)
     assert len(table(shorter)) == 3
     assert "listed: 1 of 2, the smallest change first\n" in shorter
-
-
-def test_that_nothing_would_flip_it_is_said_plainly(printed: Printed) -> None:
-    none = Counterfactual("one", {"one": 0.9, "two": 0.1}, ())
-    text = printed(print_counterfactual, "name", none, 9)
-    assert table(text) == []
-    assert "no single relation decides: whichever one of them held fully, or not at all, the" in text
-    assert text.endswith("the prediction would still be “one”\n")
 
 
 def test_the_strongest_images_of_primitives(printed: Printed) -> None:

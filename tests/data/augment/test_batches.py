@@ -10,15 +10,11 @@ from PIL import Image
 from torch import Tensor
 
 from parse_dg.data.augment.batches import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     AugmentConfig,
     augment,
     crop_box,
     crop_flip,
     draw_augment,
-    luma,
-    normalise,
     shift_hue_,
     to_unit,
 )
@@ -84,16 +80,6 @@ def test_everything_off_only_scales() -> None:
     assert torch.equal(augmented(images, AugmentConfig(**OFF), seeded(0)), images / 255)
 
 
-@pytest.mark.parametrize(
-    "on",
-    [{"crop_scale": (0.5, 0.9)}, {"flip": 0.5}, {"jitter": 0.3}, {"grayscale": 0.5}, {"randaugment_ops": 2}],
-)
-def test_each_step_alone_does_something(on: dict[str, Any]) -> None:
-    images = random_images()
-    result = augmented(images, AugmentConfig(**(OFF | on)), seeded(0))
-    assert not torch.equal(result, images / 255)
-
-
 def test_switching_a_step_off_keeps_the_other_draws() -> None:
     images = random_images()
     whole = augmented(images, AugmentConfig(jitter=0, grayscale=0), seeded(0))
@@ -101,19 +87,6 @@ def test_switching_a_step_off_keeps_the_other_draws() -> None:
     kept = (whole == flipped).flatten(1).all(1)
     assert kept.any()
     torch.testing.assert_close(whole[~kept], flipped[~kept].flip(-1), atol=1e-4, rtol=0)
-
-
-def test_samples_are_augmented_independently() -> None:
-    same = random_images(count=1).repeat(16, 1, 1, 1)
-    for on in ({"crop_scale": (0.5, 0.9)}, {"jitter": 0.3}):
-        result = augmented(same, AugmentConfig(**(OFF | on)), seeded(0))
-        assert len(result.flatten(1).unique(dim=0)) == 16
-    # and what happens to one does not depend on the others' pixels
-    first = random_images(count=4)
-    second = first.clone()
-    second[1:] = 255 - second[1:]
-    config = AugmentConfig(randaugment_ops=2)
-    assert torch.equal(augmented(first, config, seeded(0))[0], augmented(second, config, seeded(0))[0])
 
 
 def test_flip_with_probability_one_is_exact() -> None:
@@ -128,14 +101,6 @@ def test_flip_and_gray_come_as_often_as_asked() -> None:
     assert 0.46 < (flipped[:, 0, 0, 0] > 0).float().mean() < 0.54
     gray = augmented(images, AugmentConfig(**(OFF | {"grayscale": 0.1})), seeded(0))
     assert 0.07 < (gray[:, 2, 3, 3] > 0).float().mean() < 0.13
-
-
-def test_gray_is_gray() -> None:
-    images = random_images()
-    result = augmented(images, AugmentConfig(**(OFF | {"grayscale": 1.0})), seeded(0))
-    assert torch.equal(result[:, 0], result[:, 1])
-    assert torch.equal(result[:, 0], result[:, 2])
-    torch.testing.assert_close(result[:, 0], luma(images / 255))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -206,13 +171,6 @@ def test_hue_is_that_of_colorsys() -> None:
             assert found == pytest.approx(expected, abs=2e-5)
 
 
-def test_jitter_stays_within_its_strength() -> None:
-    flat = torch.full((500, 3, 2, 2), 100, dtype=torch.uint8)  # gray and flat: only brightness shows
-    result = augmented(flat, AugmentConfig(**(OFF | {"jitter": 0.3})), seeded(0)) * 2.55
-    assert 0.69 < result.min() < 0.72
-    assert 1.28 < result.max() < 1.31
-
-
 # Evaluation, statistics, settings
 
 
@@ -232,12 +190,3 @@ def test_to_unit_scales_and_resizes() -> None:
         ]
     )
     assert (result - torch.from_numpy(expected).permute(0, 3, 1, 2) / 255).abs().max() < 1.5 / 255
-
-
-def test_normalise() -> None:
-    images = to_unit(random_images())
-    result = normalise(images)
-    for channel in range(3):
-        expected = (images[:, channel] - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel]
-        torch.testing.assert_close(result[:, channel], expected)
-    torch.testing.assert_close(normalise(images, (0, 0, 0), (1, 1, 1)), images)

@@ -94,19 +94,6 @@ def test_geometric_operations_are_those_of_pillow(name: str) -> None:
         assert differs < 0.002 if name == "Rotate" else differs == 0, magnitude
 
 
-def test_each_sample_has_its_own_magnitude() -> None:
-    images = random_images(count=4)
-    for name, values in {
-        "Rotate": [5, -9, 20, 0],
-        "Contrast": [0.2, -0.6, 0.9, 0],
-        "Posterize": [8, 4, 7, 1],
-    }.items():
-        magnitudes = torch.tensor(values, dtype=torch.float32)
-        together = OPERATIONS[name].apply(images, magnitudes)
-        alone = [OPERATIONS[name].apply(images[[i]], magnitudes[[i]]) for i in range(4)]
-        assert torch.equal(together, torch.cat(alone)), name
-
-
 def test_magnitudes_are_those_of_torchvision() -> None:
     height, width = 24, 32
     bins = torch.arange(MAGNITUDE_BINS)

@@ -99,18 +99,6 @@ def test_every_part_is_inside_the_image(examples: list[bp.Creature]) -> None:
             assert points.max() <= SIZE - 0.5
 
 
-def test_parts_seldom_overlap(examples: list[bp.Creature]) -> None:
-    gaps, touching = [], []
-    for example in examples:
-        apart = np.linalg.norm(example.places[:, None] - example.places[None], axis=-1)
-        apart[np.diag_indices(len(PARTS))] = np.inf
-        radii = np.array([look.radius for look in example.looks])
-        gaps.append(apart.min(axis=1) / radii)
-        touching.append((apart < 0.75 * (radii[:, None] + radii[None]))[np.triu_indices(len(PARTS), 1)])
-    assert np.mean(gaps) > 2.0  # the nearest other part is on average at least two radii away
-    assert np.mean(touching) < 0.02
-
-
 @pytest.mark.parametrize("label", range(3))
 def test_centres_are_where_the_parts_are_drawn(label: int) -> None:
     config = BlueprintsConfig(seed=1, images_per_class=1)
@@ -170,13 +158,6 @@ def _mismatch(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
         overlap = np.hypot(np.sum(a * c), np.sum(a[:, 1] * c[:, 0] - a[:, 0] * c[:, 1]))
         best = min(best, (np.sum(a**2) + np.sum(c**2) - 2 * overlap) / len(a))
     return float(np.sqrt(max(best, 0.0)))
-
-
-def test_the_skeleton_is_irregular() -> None:
-    slots = np.array(SKELETON)
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(slots, 2)) > 0.6
-    others = list(itertools.permutations(range(len(slots))))[1:]
-    assert min(_mismatch(slots, slots[list(order)]) for order in others) > 0.15
 
 
 def test_classes_differ_also_when_mirrored_or_turned() -> None:

@@ -66,14 +66,6 @@ def test_the_second_time_nothing_is_drawn(draw_with: Patch) -> None:
     assert_same(open_blueprints(SMALL), first)
 
 
-def test_images_are_mapped_from_the_disk_and_cannot_be_written_to() -> None:
-    stored = open_blueprints(SMALL)
-    for part in stored.domains.values():
-        assert isinstance(part.images, np.memmap)
-        with pytest.raises(ValueError, match="read-only"):
-            part.images[0] = 0
-
-
 # whole or not there
 
 

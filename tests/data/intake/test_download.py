@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from parse_dg.data.intake import download as module
 from parse_dg.data.intake.download import Downloaded, download
 from parse_dg.errors import InputError
 from tests.data.intake.server import (
@@ -91,14 +90,6 @@ def test_several_failures_in_a_row_are_the_end(server: Server, path: Path) -> No
     assert server.requests[-1]["Range"] == f"bytes={kept}-"
 
 
-def test_pauses_double(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", pauses.append)
-    server.answers = [fixed(b"", 503), fixed(b"", 429), fixed(b"", 500), good(upto=1000), good()]
-    assert_done(fetch(server, path, pause=1.0), path)
-    assert pauses == [1, 2, 4, 1]
-
-
 def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
     def reset(handler: Handler) -> None:
         handler.connection.close()
@@ -130,20 +121,6 @@ def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, p
     refuses(server, path, r"renamed to data\.tar\.damaged-2", **known)
     assert len(server.requests) == 2
     assert fetch(server, path, sha256=SHA256) == Downloaded(path, len(CONTENT), SHA256)
-
-
-@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"bytes": 5}])
-def test_a_finished_file_that_is_wrong(known: dict[str, Any], server: Server, path: Path) -> None:
-    fetch(server, path)
-    refuses(server, path, "renamed to data.tar.damaged; the same command again downloads it anew", **known)
-    assert path.with_name("data.tar.damaged").read_bytes() == CONTENT
-
-
-def test_a_mixed_file_is_noticed(server: Server, path: Path) -> None:
-    """The server gives another file under the same ETag: only the checksum can tell."""
-    leave_part(server, path, 100_000)
-    server.answers = [good(CONTENT[::-1])]
-    refuses(server, path, "has sha256", sha256=SHA256)
 
 
 # What is no address

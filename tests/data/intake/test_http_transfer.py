@@ -1,7 +1,6 @@
 """What is asked of a server, and what is made of its answers: the rest of the same file, or nothing."""
 
 import hashlib
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from tests.data.intake.server import (
     MD5,
     MD5_64,
     PAGE,
-    SHA256,
     Handler,
     Server,
     assert_done,
@@ -102,13 +100,6 @@ def test_a_part_longer_than_the_file_is_dropped(server: Server, path: Path) -> N
     assert [request.get("Range") for request in server.requests] == ["bytes=400000-", None]
 
 
-def test_a_part_that_is_whole_is_only_checked(server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    path.with_name("data.tar.part").write_bytes(CONTENT)
-    assert_done(fetch(server, path, sha256=SHA256), path)
-    assert server.requests == []
-
-
 def test_a_file_that_changed_meanwhile_is_fetched_anew(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     other = CONTENT[::-1]
@@ -121,32 +112,6 @@ def test_another_address_has_another_file(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     assert_done(download(server.url("other"), path, timeout=5.0), path)
     assert "Range" not in server.requests[0]
-
-
-@pytest.mark.parametrize("notes", [None, "", "[]", '{"url": 3, "what": 4}'])
-def test_a_part_of_which_nothing_is_known_is_dropped(notes: str | None, server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    place = path.with_name("data.tar.part.json")
-    place.unlink() if notes is None else place.write_text(notes)
-    path.with_name("data.tar.part").write_bytes(bytes(1000))
-    assert_done(fetch(server, path), path)
-    assert "Range" not in server.requests[0]
-
-
-def test_a_weak_etag_is_no_promise(server: Server, path: Path) -> None:
-    date = "Wed, 01 Jan 2020 00:00:00 GMT"
-    leave_part(server, path, 100_000, ETag='W/"v1"', Last_Modified=date)
-    fetch(server, path)
-    assert server.requests[0]["If-Range"] == date
-
-
-def test_a_server_without_validators_must_keep_the_size(server: Server, path: Path) -> None:
-    leave_part(server, path, 100_000)
-    place = path.with_name("data.tar.part.json")
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"etag": None}))
-    assert_done(fetch(server, path, sha256=SHA256), path)
-    assert "If-Range" not in server.requests[0]
-    assert "Range" in server.requests[0]
 
 
 def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path) -> None:
@@ -183,11 +148,6 @@ def test_another_size_is_refused_before_it_is_fetched(server: Server, path: Path
     message = "the server offers 300,000 bytes, expected 299,999; the file has changed there; fetch .* save it as"
     refuses(server, path, message, bytes=299_999)
     assert list(path.parent.iterdir()) == []
-
-
-def test_more_than_expected_without_a_length(server: Server, path: Path) -> None:
-    server.answers = [chunked(CONTENT)]
-    refuses(server, path, "sends more than the 299,999 bytes expected; the file has changed", bytes=299_999)
 
 
 # What comes instead of a file

@@ -375,12 +375,6 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
     assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
 
 
-def test_a_list_of_duplicates_needs_a_public_data_set(own: Path, tmp_path: Path) -> None:
-    (tmp_path / "twice.txt").write_text("day/cat/0.png\n")
-    with pytest.raises(InputError, match=r"--duplicates .*twice.txt: expected the folder or archives of a public"):
-        add("mine", [own], duplicates=tmp_path / "twice.txt")
-
-
 def test_a_data_folder_that_cannot_be_written(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "file" / "data"))
@@ -434,16 +428,6 @@ def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> No
         assert open_manifest(str(own)) == manifest
 
 
-def test_what_is_left_out_of_a_path_is_said_every_time(own: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (own / "day" / "cat" / "0.png").write_bytes(b"")
-    (own / "day" / "cat" / "odd.png").symlink_to(own / "nowhere")
-    for _ in range(2):
-        caplog.clear()
-        assert open_manifest(str(own)).counts == {"day": 3, "fog": 4, "night": 4}
-        assert "1 file unreadable and left out: day/cat/0.png (it is empty)" in told(caplog)
-        assert "1 file passed over, link leads nowhere: day/cat/odd.png" in told(caplog)
-
-
 def test_a_list_by_its_path(own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write_list(own, tmp_path / "some pets.csv")
     manifest = open_manifest(str(path))
@@ -468,14 +452,6 @@ def test_names_on_disk_that_are_no_utf8(tmp_path: Path, caplog: pytest.LogCaptur
     assert check("mine")[1] == ()
 
 
-@pytest.mark.parametrize(("place", "name"), [("day", b"caf\xe9"), ("day/cat", b"\x1b[2J")])
-def test_names_of_domains_and_classes_that_cannot_be_shown(place: str, name: bytes, own: Path) -> None:
-    (own / place).rename((own / place).parent / os.fsdecode(name))
-    with pytest.raises(InputError, match=r"names a domain or class in characters that cannot be shown") as caught:
-        open_manifest(str(own))
-    assert str(caught.value).isprintable()
-
-
 @pytest.mark.parametrize(
     "name", ["", " ", "x" * 300, "~no-such-user-here", "a\0b", "nowhere/at/all", "/etc/hosts/x"]
 )
@@ -496,12 +472,6 @@ def test_files_that_are_no_data_sets(own: Path, tmp_path: Path) -> None:
             InputError, match=rf"neither a folder nor .*: `parse-dg data add NAME {archive}` unpacks"
         ):
             ask(str(archive))
-
-
-def test_domains_are_found_without_opening_an_image(own: Path) -> None:
-    for file in own.rglob("*.png"):
-        file.write_bytes(b"")
-    assert domain_names(str(own)) == DOMAINS
 
 
 # Looking again
@@ -529,31 +499,7 @@ def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
     ]
 
 
-def test_published_duplicates_are_not_new(tmp_path: Path) -> None:
-    net = DATA_SETS["domainnet"]
-    root = plant(tmp_path / "net", net.domains, net.classes[:1], images=2)
-    (tmp_path / "mine.txt").write_text(f"clipart/{net.classes[0]}/0.png\nreal/zebra/1.png\n")
-    manifest = add("domainnet", [root], duplicates=tmp_path / "mine.txt")
-    assert manifest.counts["clipart"] == 1
-    assert "1 of 2 listed duplicates were not found" in manifest.notes
-    assert check("domainnet") == (manifest, ())
-    assert "9,431 of 9,431 listed duplicates were not found" in add("domainnet", [root], replace=True).notes
-
-
 # Forgetting
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_what_was_given_outlives_what_was_known_of_it(packed: bool, own: Path, data: Path, tmp_path: Path) -> None:
-    given = pack(own, tmp_path / "own.zip") if packed else own
-    before = snapshot(tmp_path)
-    add("mine", [given])
-    remove("mine")
-    assert snapshot(data) == {}
-    data.rmdir()
-    assert snapshot(tmp_path) == before
-    with pytest.raises(InputError, match="no data set 'mine'"):
-        remove("mine")
 
 
 def test_a_data_set_kept_on_another_disk(own: Path, data: Path, tmp_path: Path) -> None:
@@ -567,13 +513,6 @@ def test_a_data_set_kept_on_another_disk(own: Path, data: Path, tmp_path: Path) 
     remove("mine")
     assert added() == []
     assert snapshot(tmp_path / "disk") == {}
-
-
-def test_what_nobody_added_is_not_listed(data: Path) -> None:
-    for name in ("a b", "by-path", "good"):
-        (data / name).mkdir(parents=True)
-        (data / name / "manifest.jsonl").write_text("")
-    assert added() == ["good"]
 
 
 # A picture of two animals
@@ -613,25 +552,3 @@ def test_a_picture_of_two_classes_is_an_image_of_both_and_one_file(tmp_path: Pat
     assert [problem.path for problem in changed] == ["eccv_18_all_images_sm/38-0.jpg"]  # once
     again = add("terraincognita", [root], replace=True)
     assert [problem.path for problem in again.unreadable] == ["eccv_18_all_images_sm/38-0.jpg"]
-
-
-def test_a_file_at_two_places_is_taken_once(tmp_path: Path) -> None:
-    root = camera_traps(tmp_path / "terra")
-    content = json.loads((root / "caltech_images_1.json").read_text())
-    content["images"].append({"id": "again", "file_name": "38-0.jpg", "location": 100})
-    content["annotations"].append({"image_id": "again", "category_id": 0})
-    (root / "caltech_images_1.json").write_text(json.dumps(content))
-    manifest = add("terraincognita", [root])
-    assert open_manifest("terraincognita") == manifest
-    assert [reason for _, reason in manifest.skipped] == ["annotated at a second location"] * 2
-
-
-def test_two_archives_as_terraincognita_is_published(data: Path, tmp_path: Path) -> None:
-    root = camera_traps(tmp_path / "terra")
-    parts = [
-        pack(root, tmp_path / "eccv_18_all_images_sm.tar.gz", ["eccv_18_all_images_sm"]),
-        tmp_path / "labels.json.zip",
-    ]
-    with zipfile.ZipFile(parts[1], "w") as archive:
-        archive.write(root / "caltech_images_1.json", "caltech_images_1.json")
-    assert add("terraincognita", parts).fingerprint == add("terraincognita", [root], replace=True).fingerprint

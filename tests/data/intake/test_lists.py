@@ -67,19 +67,6 @@ def test_json_and_json_lines_say_the_same(listed: Any) -> None:
         assert listed(text, name).images == listed(CSV).images
 
 
-def test_an_id_may_be_given(listed: Any) -> None:
-    text = "id;class;domain;path\n7;dog;photo;a.png\n7;dog;sketch;b.png\n"
-    assert [image.id for image in listed(text).images] == ["7", "7"]
-    entries = [{"path": "a.png", "domain": "photo", "class": "dog", "id": "seven"}]
-    assert [image.id for image in listed(json.dumps(entries), "list.json").images] == ["seven"]
-
-
-def test_a_cell_may_hold_the_delimiter_a_quote_and_spaces(listed: Any) -> None:
-    listing = listed('path, domain, class\n"a, b ""c"".png", "on paper", dog \n')
-    assert listing.images[0].path == 'a, b "c".png'
-    assert (listing.domains, listing.classes) == (("on paper",), ("dog",))
-
-
 # where the files are
 
 

@@ -1,6 +1,5 @@
 """What is said of a data set: counts beside the published ones, and every file that needs a word, by name."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from parse_dg.data.intake.report import NAMED, describe_data
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest, ManifestImage
-from parse_dg.data.public.catalogue import DATA_SETS
 
 
 def image(path: str, domain: int = 0, label: int = 0, digest: str | None = None) -> ManifestImage:
@@ -18,13 +16,6 @@ def image(path: str, domain: int = 0, label: int = 0, digest: str | None = None)
 
 def manifest(*images: ManifestImage, name: str = "mine") -> Manifest:
     return Manifest(name, Path("/data"), "folders", ("day", "night"), ("cat", "owl"), images)
-
-
-def counted(name: str, counts: Sequence[int]) -> Manifest:
-    """A known data set with so many images in each domain."""
-    known = DATA_SETS[name]
-    images = [image(f"{domain}/{n}.jpg", domain) for domain, count in enumerate(counts) for n in range(count)]
-    return Manifest(name, Path("/data"), "folders", known.domains, known.classes, tuple(images))
 
 
 def test_of_an_unknown_data_set_nothing_is_published() -> None:
@@ -36,16 +27,6 @@ def test_of_an_unknown_data_set_nothing_is_published() -> None:
 
 def _row(row: object) -> tuple[object, ...]:
     return tuple(vars(row).values())
-
-
-def test_every_domain_that_differs_is_named() -> None:
-    report = describe_data(counted("pacs", (2048, 2343, 1671, 1)))
-    assert report.differences == (
-        "cartoon: 2,343 images found, 2,344 expected",
-        "photo: 1,671 images found, 1,670 expected",
-        "sketch: 1 images found, 3,929 expected",
-        "6,063 images in all, 9,991 published",
-    )
 
 
 def test_of_many_files_some_are_named_and_all_are_counted() -> None:
@@ -105,8 +86,3 @@ def test_no_name_breaks_a_line(name: str) -> None:
     for sentence in sentences:
         assert sentence.isprintable()
         assert ".png" in sentence
-
-
-def test_what_changed_in_words() -> None:
-    report = describe_data(manifest(image("a")), (Problem("a", "it is gone"), Problem("b", "it is new")))
-    assert report.changed_in_words == "2 files changed: a (it is gone); b (it is new)"

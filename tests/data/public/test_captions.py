@@ -1,6 +1,5 @@
 """Captions in batches: one sentence about each image, drawn with it, and nothing changed where none are wanted."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -59,33 +58,6 @@ def test_images_augmented_one_by_one_have_sentences_too(numbered: Numbered) -> N
     batch = next(TrainingBatches(build(sources(numbered), True, per_image=True), 4, captions=Spelled()))
     assert batch.captions is not None
     assert torch.equal(batch.captions[:, 1], batch.labels)
-
-
-def test_every_sentence_is_as_likely(numbered: Numbered) -> None:
-    sampler, counts = build(sources(numbered), True), Counter[tuple[int, int]]()
-    for _ in range(1500):
-        plan = sampler.plan()
-        assert plan.captions is not None
-        counts.update(zip(plan.positions[1].tolist(), plan.captions[1].tolist(), strict=True))
-    assert set(counts) == {(0, 0), *((n, s) for n in range(1, 6) for s in range(SENTENCES))}
-    drawn = [counts[n, s] for n in range(1, 6) for s in range(SENTENCES)]
-    assert sum((count - 1000 / 3) ** 2 / (1000 / 3) for count in drawn) < 29.6  # 99.9%, 10 degrees of freedom
-
-
-def test_captions_nobody_wants_change_nothing(numbered: Numbered) -> None:
-    sampler, other = build(sources(numbered), False), build([replaced(s) for s in sources(numbered)], False)
-    for _ in range(5):
-        one, two = sampler.plan(), other.plan()
-        assert one.captions is None
-        assert torch.equal(one.draws.uniform, two.draws.uniform)
-        assert torch.equal(one.after["draws"], two.after["draws"])
-    assert next(TrainingBatches(build(sources(numbered), False), 4, captions=Spelled())).captions is None
-    assert next(TrainingBatches(build(sources(numbered), True), 4)).captions is None
-
-
-def replaced(source: Subset) -> Subset:
-    """The same images, without sentences."""
-    return Subset(replace(source.domain, captions=()), source.indices)
 
 
 def test_the_order_of_images_does_not_depend_on_captions(numbered: Numbered) -> None:

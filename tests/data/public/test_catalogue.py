@@ -1,9 +1,7 @@
 import pytest
 
-from parse_dg.data.public.catalogue import DATA_SETS, DataSet, compare_counts, find_data_set, spelling
+from parse_dg.data.public.catalogue import DATA_SETS, DataSet, compare_counts, find_data_set
 from parse_dg.errors import InputError
-
-EVERY = pytest.mark.parametrize("data_set", DATA_SETS.values(), ids=list(DATA_SETS))
 
 
 def published(data_set: DataSet) -> dict[str, int]:
@@ -26,34 +24,6 @@ def test_totals_are_those_of_the_papers(name: str, images: int, domains: int, cl
     assert data_set.name == name
     assert data_set.published_images == images
     assert (len(data_set.domains), len(data_set.classes)) == (domains, classes)
-
-
-@EVERY
-def test_names_are_consistent(data_set: DataSet) -> None:
-    # ImageFolder's labels are positions among the sorted names
-    assert data_set.classes == tuple(sorted(data_set.classes))
-    if data_set.name != "cub-dg":
-        assert data_set.domains == tuple(sorted(data_set.domains))
-    for names, numbers in (
-        (data_set.domains, data_set.domain_numbers()),
-        (data_set.classes, data_set.class_numbers()),
-    ):
-        assert [numbers[spelling(name)] for name in names] == list(range(len(names)))  # no two are spelt alike
-    for version in data_set.expected:
-        assert len(version.counts) == len(data_set.domains)
-
-
-@EVERY
-def test_addresses_are_plausible_and_nothing_is_half_given(data_set: DataSet) -> None:
-    assert data_set.addresses
-    assert f"parse-dg data add {data_set.name} FOLDER" in data_set.by_hand
-    for address in data_set.addresses:
-        assert address.url.startswith(("https://", "http://"))
-        assert "/" not in address.file
-        assert address.sha256 is None or (len(address.sha256) == 64 and int(address.sha256, 16))
-        assert address.bytes is None or address.bytes > 1_000_000
-    files = [address.file for address in data_set.addresses]
-    assert len(set(files)) == len(files)
 
 
 def test_label_of_tv_follows_the_sorted_folders() -> None:

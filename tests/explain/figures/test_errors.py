@@ -88,11 +88,3 @@ def test_a_primitive_says_what_it_coincides_with(tmp_path: Path) -> None:
     words = words_of(tmp_path / "one.svg")
     assert words.count("with p2, 4") == 2
     assert words.count("with p0, 2") == 2
-
-
-def test_hostile_names(tmp_path: Path, drawn: list[Any]) -> None:
-    errors_figure(tmp_path / "one.svg", [block("$x_$", "a" * 200)], domain="$d^$", width="column")
-    words = words_of(tmp_path / "one.svg")
-    assert "true: $x_$" in words
-    assert "true class: $x_$ ($d^$, never seen)" in words
-    assert_all_text_inside(drawn[0])

@@ -132,16 +132,6 @@ def test_every_kind_of_relation_can_be_drawn(kind: Relation, tmp_path: Path, dra
     assert labels.count("") == arrows.get(kind.predicate, 1)
 
 
-def test_no_more_relations_are_drawn_than_there_are_colours(tmp_path: Path, drawn: list[Any]) -> None:
-    nothing = relation("has", 4, satisfaction=0.0)
-    explanation_figure(noise(3, 64, 64), explanation_of(*EVERY_KIND, nothing), tmp_path / "why.png")
-    words = texts(drawn[0].axes[1])
-    assert [kind.words for kind in EVERY_KIND if kind.words in words] == [
-        kind.words for kind in EVERY_KIND[:SHOWN_RELATIONS]
-    ]
-    assert f"and {len(EVERY_KIND) + 1 - SHOWN_RELATIONS} weaker relations" in " ".join(words)
-
-
 @pytest.mark.parametrize("shape", [(64, 64), (32, 96)], ids=["square", "wide"])
 def test_a_centre_is_drawn_on_its_pixel(shape: tuple[int, int], tmp_path: Path, drawn: list[Any]) -> None:
     relations = [relation("has", i) for i in CORNERS]
@@ -191,12 +181,6 @@ def test_the_title_says_whether_it_is_right(
 ) -> None:
     explanation_figure(noise(3, 64, 64), explanation_of(relation("has", 0)), tmp_path / "why.png", truth=truth)
     assert drawn[0].axes[0].get_title() == title
-
-
-def test_names_are_given_for_the_primitives_that_are_drawn(tmp_path: Path, drawn: list[Any]) -> None:
-    explanation = explanation_of(relation("above", 0, 2))
-    explanation_figure(noise(3, 64, 64), explanation, tmp_path / "why.png", names=NAMES)
-    assert texts(drawn[0].axes[1])[-1] == "what the primitives sit on: p0: head"
 
 
 # --- primitives -----------------------------------------------------------------------------------

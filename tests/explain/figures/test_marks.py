@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from parse_dg.explain.explanation import Relation
-from parse_dg.explain.figures.marks import give_way, mark_primitives, mark_relation, show_faint, zoom_on
+from parse_dg.explain.figures.marks import give_way, mark_relation, show_faint, zoom_on
 from parse_dg.model.paper_predicates import PAPER
 from tests.explain.figures.test_explanation import noise
 
@@ -15,28 +15,12 @@ def closest(places: np.ndarray) -> float:
     return float(apart[~np.eye(len(places), dtype=bool)].min())
 
 
-def test_discs_that_are_apart_stay() -> None:
-    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    assert np.array_equal(give_way(places, 5.0), places)
-
-
 @pytest.mark.parametrize("count", [2, 5, 16])
 def test_discs_in_one_place_are_pushed_apart(count: int) -> None:
     moved = give_way(np.zeros((count, 2)), 5.0)
     assert closest(moved) > 4.5
     assert np.abs(moved).max() < 5.0 * count  # and not far
     assert np.array_equal(moved, give_way(np.zeros((count, 2)), 5.0))
-
-
-def test_a_disc_that_gives_way_has_a_line_to_its_place() -> None:
-    axes = Figure((2, 2)).add_axes((0, 0, 1, 1))
-    show_faint(axes, noise(3, 64, 64))
-    places = np.array([[30.0, 30.0], [30.5, 30.0], [60.0, 60.0]])
-    mark_primitives(axes, places, [4, 7, 9], inches=2)
-    assert [text.get_text() for text in axes.texts] == ["4", "7", "9"]
-    lines = [line.get_xydata() for line in axes.lines if line.get_linestyle() == "-"]
-    assert [line[0].tolist() for line in lines] == places[:2].tolist()
-    assert tuple(axes.texts[2].xy) == (60, 60)
 
 
 @pytest.mark.parametrize(

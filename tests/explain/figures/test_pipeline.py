@@ -1,6 +1,5 @@
 """One image on its way through the network: every number in the figure is the model's."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +75,3 @@ def test_primitives_are_marked_at_their_places(tmp_path: Path, drawn: list[Any])
         assert marked[str(k)] == pytest.approx((column / 8 * 63, row / 8 * 63), abs=1e-3)
     assert places.get_xlim() == (-0.5, 63.5)  # extents do not make the image smaller
     assert len(places.patches) == len(CORNERS)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_hostile_names(width: str, tmp_path: Path, drawn: list[Any]) -> None:
-    classes = ("$x_$", "b" * 200, "<&>", "with\nbreak")
-    model = placed_model(peaks(CORNERS), classes)
-    pipeline_figure(tmp_path / "one.svg", read_pipeline(model, IMAGE, "$t^$" * 30, "$x_$"), width=width)
-    words = words_of(tmp_path / "one.svg")
-    assert "$x_$" in words
-    assert "<&>" in words
-    assert any(re.fullmatch(r"b+…", word) for word in words)
-    assert_all_text_inside(drawn[0])

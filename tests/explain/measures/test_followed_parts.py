@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts, within_on_grid
+from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.localisation import SubsetPrimitives
 from tests.explain.measures.test_collapse import located
 
@@ -35,11 +35,6 @@ def measured(found: SubsetPrimitives, assigned: dict[str, int]) -> FollowedParts
     return followed_parts(found, truth(images), PARTS, assigned, SIZE, torch.Generator().manual_seed(0))
 
 
-def test_six_of_64_pixels() -> None:
-    assert within_on_grid(64) * 63 / 2 == pytest.approx(6)
-    assert within_on_grid(224) * 223 / 2 == pytest.approx(21)
-
-
 def test_what_is_within_six_pixels_is_followed() -> None:
     found = measured(off([0, 5.9, -5.9], [0, 6.1, 5.9], [7, 7, 7], [0, 0, 0]), {"body": 0, "head": 1, "tail": 2})
     assert [(part.part, part.primitive, part.share) for part in found.parts] == [
@@ -63,15 +58,6 @@ def test_all_sources_together_decide() -> None:
     one = located(torch.from_numpy(grid(PLACES[[0, 1, 2]][None])))
     other = located(torch.from_numpy(grid(np.broadcast_to(PLACES[[1, 2, 0]], (2, 3, 2)))))
     assert assign_parts([one, other], [truth(1), truth(2)], PARTS, SIZE) == {"body": 2, "head": 0, "tail": 1}
-
-
-def test_fewer_primitives_than_parts() -> None:
-    found = off([0, 0], [0, 0])
-    assigned = assign_parts([found], [truth(2)], PARTS, SIZE)
-    assert assigned == {"body": 0, "head": 1}
-    here = measured(found, assigned)
-    assert [(part.primitive, part.share) for part in here.parts] == [(0, 1), (1, 1), (None, 0)]
-    assert (here.count, here.all) == (2, 0)
 
 
 def test_chance_is_with_the_parts_of_another_image() -> None:

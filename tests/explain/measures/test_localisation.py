@@ -7,11 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.blueprints.store import open_blueprints
-from parse_dg.data.domain import Domain
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
@@ -23,7 +21,6 @@ from parse_dg.explain.measures.localisation import (
     places_among_parts,
     primitive_places,
 )
-from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import Placed, placed_model
@@ -57,35 +54,6 @@ class Told(nn.Module):
         return torch.full((len(features), self.centres.shape[1], 4, 4), 1 / 16)
 
 
-class Passing(Backbone):
-    """Hands the images on."""
-
-    def __init__(self) -> None:
-        super().__init__(channels=3, freeze_batchnorm=False)
-
-    def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return images
-
-
-class Recognising(nn.Module):
-    """A bottleneck that knows every image by its sum, and where its parts are."""
-
-    def __init__(self, domain: Domain, centres: np.ndarray):
-        super().__init__()
-        known = normalise(to_unit(torch.from_numpy(domain.images.copy()).permute(0, 3, 1, 2)))
-        self.sums = known.double().sum((1, 2, 3))
-        assert len(self.sums.round(decimals=2).unique()) == len(self.sums)
-        self.told = Told(centres)
-
-    def forward(self, features: Tensor) -> PrimitiveDescriptors:
-        found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
-        self.told.seen = 0
-        return self.told(features)._replace(centre=self.told.centres[found])
-
-    def whole_maps(self, features: Tensor) -> Tensor:
-        return self.told.whole_maps(features)
-
-
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
     model = placed_model(torch.zeros(centres.shape[1], 4, 4))
     model.parse_network().bottleneck = Told(centres, presence)  # type: ignore[assignment]
@@ -114,15 +82,6 @@ def test_primitives_on_the_true_centres(subset: Subset, centres: np.ndarray) -> 
     assert all(place.presence == 1 for place in places)
 
 
-def test_places_are_compared_image_by_image(subset: Subset, centres: np.ndarray) -> None:
-    model = model_at(centres)
-    network = model.parse_network()
-    network.backbone = Passing()
-    network.bottleneck = Recognising(subset.domain, centres)  # type: ignore[assignment]
-    places = primitive_places(model, subset, centres, PARTS)
-    assert all(place.share == 1 and place.distance == 0 for place in places)
-
-
 def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres: np.ndarray) -> None:
     shift = np.zeros_like(centres)
     shift[: COUNT // 2 + 1, :, 0] = 0.03  # most are a little off to the right, the others a little more, down
@@ -130,26 +89,6 @@ def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres
     places = primitive_places(model_at(centres + shift), subset, centres, PARTS)
     assert all(place.share == 1 for place in places)
     assert [place.distance for place in places] == pytest.approx([0.03] * len(PARTS), abs=1e-5)
-
-
-def test_the_share_counts_images(subset: Subset, centres: np.ndarray) -> None:
-    wandering = centres[:, :4].copy()
-    wandering[:40, 0] = centres[:40, 3]  # on the body, but in a quarter of the images on the tail
-    places = primitive_places(model_at(wandering), subset, centres, PARTS)
-    assert (places[0].part, places[0].share) == ("body", 0.75)
-    assert places[0].distance == 0
-    assert [place.share for place in places[1:]] == [1, 1, 1]
-
-
-def test_a_primitive_that_stays_put_follows_no_part(subset: Subset, centres: np.ndarray) -> None:
-    places = primitive_places(model_at(np.zeros((COUNT, 4, 2))), subset, centres, PARTS)
-    distance = np.linalg.norm(centres, axis=-1)
-    nearest = distance.argmin(1)
-    commonest = np.bincount(nearest, minlength=len(PARTS)).argmax()
-    for place in places:
-        assert place.part == PARTS[commonest]
-        assert place.share == (nearest == commonest).mean() < 0.9
-        assert place.distance == pytest.approx(float(np.median(distance[:, commonest])))
 
 
 def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
@@ -226,13 +165,6 @@ def test_only_primitives_that_follow_a_part_on_the_sources_count(subset: Subset,
     places[:, 4:] = 5.0  # far off
     found = measured(centres, places, subset, {0: "body", 3: "tail"})
     assert (found.expected, found.error, found.same_part) == (2, 0, 1)
-
-
-def test_nothing_followed_nothing_measured(subset: Subset, centres: np.ndarray) -> None:
-    found = measured(centres, centres, subset, {})
-    values = (found.error, found.error_by_chance, found.same_part, found.same_part_by_chance)
-    assert values == (None, None, None, None)
-    assert found.to_dict()["error"] is None
 
 
 def test_several_domains_together(subset: Subset, centres: np.ndarray) -> None:

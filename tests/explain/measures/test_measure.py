@@ -35,30 +35,6 @@ def found(parse_run: Path) -> RunMeasures:
     return measure_run(parse_run, device_name="cpu")
 
 
-def test_domains_are_the_sources_and_then_the_target(found: RunMeasures) -> None:
-    assert [(each.domain, each.role) for each in found.domains] == [
-        ("photo", "source"),
-        ("cartoon", "source"),
-        ("paint", "source"),
-        ("sketch", "target"),
-    ]
-    assert [each.images for each in found.domains] == [*["held-out images"] * 3, "all images"]
-    assert [each.structure.images for each in found.domains] == [8, 8, 8, 40]
-    assert found.target == "sketch"
-    assert found.image_size == 64
-
-
-def test_every_two_domains_are_compared(found: RunMeasures) -> None:
-    assert [each.domains for each in found.consistency] == [
-        ("photo", "cartoon"),
-        ("photo", "paint"),
-        ("cartoon", "paint"),
-        ("photo", "sketch"),
-        ("cartoon", "sketch"),
-        ("paint", "sketch"),
-    ]
-
-
 def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -> None:
     known = {row.domain: row.accuracy for row in evaluate_run(parse_run, None, None, "cpu")}
     for each in found.domains:
@@ -135,15 +111,6 @@ def test_none_of_the_images_was_trained_on(parse_run: Path) -> None:
     trained = {(part.domain.name, index) for part in run.split.training for index in part.indices.tolist()}
     looked_at = {(part.domain.name, index) for part in run.subsets for index in part.indices.tolist()}
     assert trained.isdisjoint(looked_at)
-
-
-def test_a_domain_for_validation_is_a_source_too(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(training__steps=1, split__validation_domain="paint", protocol__selection="leave-one-domain-out")
-    execute(config, tmp_path / "run", quiet)
-    domains = measure_run(tmp_path / "run", device_name="cpu", swaps=1).domains
-    assert [each.domain for each in domains] == ["photo", "cartoon", "paint", "sketch"]
-    assert domains[2].images == "80% of the images, none trained on"
-    assert domains[2].structure.images == 32
 
 
 def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, tmp_path: Path) -> None:

@@ -99,25 +99,6 @@ def test_one_family_can_mislead_where_both_are_right() -> None:
     assert (found.whole, found.presence, found.relations) == (1, 1, 0)
 
 
-def test_extents_are_swapped_too() -> None:
-    """Class 0: p0 is around p1, class 1 the other way round; all centres are the same."""
-    model = model_of({"contains(p0, p1)": 1.0}, {"contains(p1, p0)": 1.0})
-    located = images(LABELS, torch.zeros(COUNT, K, 2), torch.full((COUNT, K), 0.9))
-    located.extent[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, located, generator(), swaps=20)
-    assert found.whole == 1
-    assert found.swapped == pytest.approx(0.5, abs=0.05)
-
-
-def test_presence_is_not_swapped() -> None:
-    model = model_of({"has(p0)": 0.5, "above(p2, p3)": 0.5}, {"has(p1)": 0.5, "above(p3, p2)": 0.5})
-    presence = torch.zeros(COUNT, K)
-    presence[torch.arange(COUNT), LABELS] = 1.0
-    centre = torch.zeros(COUNT, K, 2)  # every relation holds by a half
-    found = structure_use(model, images(LABELS, centre, presence), generator())
-    assert found.swapped == 1
-
-
 def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accuracy from what was kept is accuracy of the network, also in small parts, also compacted."""
     subset = whole(open_benchmark(tiny().data).domain("sketch"))

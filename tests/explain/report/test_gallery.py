@@ -39,19 +39,6 @@ def test_rare_classes_leave_their_room_to_the_others() -> None:
         assert all(among[chosen])
 
 
-def test_more_classes_than_images_are_spread_evenly() -> None:
-    labels = np.arange(300)
-    chosen = choose(labels, np.full(300, 0.5, np.float32), np.ones(300, dtype=bool), 12, "spread")
-    assert np.diff(np.sort(chosen)).max() < 60  # not the first twelve
-
-
-@pytest.mark.parametrize("order", ["confident", "spread"])
-def test_none_are_chosen_of_none(order: str) -> None:
-    assert len(choose(LABELS, PROBABILITY, ~ALL, 5, order)) == 0  # type: ignore[arg-type]
-    assert len(choose(LABELS, PROBABILITY, ALL, 0, order)) == 0  # type: ignore[arg-type]
-    assert len(choose(LABELS, PROBABILITY, ALL, 99, order)) == 40  # type: ignore[arg-type]
-
-
 def test_a_confusion_has_the_true_class_in_its_rows(numbered: Numbered) -> None:
     subset = whole(numbered("photo", 3))
     logits = torch.eye(4)[[1, 1, 3]] * 2

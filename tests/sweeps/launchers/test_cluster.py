@@ -92,14 +92,6 @@ def test_a_run_of_another_process_is_elsewhere(tiny: Tiny, tmp_path: Path) -> No
     assert "another process" in reason
 
 
-def test_a_node_says_what_it_lacks(tiny: Tiny, tmp_path: Path) -> None:
-    kind, reason = perform(to_dict(tiny("erm")), str(tmp_path / "run"), "0.0.0")
-    assert (kind, "expected 0.0.0" in reason) == ("failed", True)
-    kind, reason = perform(to_dict(tiny("erm")), str(tmp_path / "not" / "shared"), module.__version__)
-    assert (kind, "does not see" in reason) == ("failed", True)
-    assert not (tmp_path / "not").exists()
-
-
 # with a cluster of two nodes
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from parse_dg.config import to_dict
-from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
@@ -118,14 +117,6 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
     assert capfd.readouterr() == ("", "")  # nothing is written over the display
 
 
-def test_a_reason_is_of_the_last_attempt(fake: Fake, job: Job) -> None:
-    run(fake(ENDINGS["failed"]), job)
-    launcher = fake("sys.exit(1)")
-    outcome = run(launcher, job)
-    assert (outcome.kind, outcome.reason[:15]) == ("crashed", "it said nothing")
-    assert "the loss is not finite" in launcher.log_of(job).read_text()  # the log has both
-
-
 def test_a_place_is_free_again_when_its_job_has_ended(fake: Fake, job: Job) -> None:
     places = [DeviceSlot(name, {"WHERE": name}) for name in ("a", "b")]
     wait = "print(os.environ['WHERE'])\nwhile not (folder.parent / f'{folder.name}.go').exists(): time.sleep(0.02)"
@@ -218,20 +209,6 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-
-
-def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) -> None:
-    gpus(0)
-    cores = default_workers()
-    assert len(local_places()) == max(1, cores // 2)
-    assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
-    assert [place.environment for place in local_places(jobs=2 * cores)] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
-
-
-def test_threads_are_as_the_user_said(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(0)
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert [place.environment for place in local_places(jobs=3)] == [{}] * 3
 
 
 def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:

@@ -1,7 +1,6 @@
 """Job arrays for SLURM: their elements run here as they would there, with SLURM's variables set by hand."""
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -81,13 +80,6 @@ def test_scripts_are_bash_and_ask_for_what_a_run_needs(tiny: Tiny, tmp_path: Pat
     configs = [read(path) for path in sorted((submit.parent / "configs").iterdir())]
     expected = [to_dict(job.config) for job in jobs]
     assert sorted(configs, key=lambda config: config["seed"]) == expected
-
-
-def test_nothing_is_asked_for_that_was_not_wanted(tiny: Tiny, tmp_path: Path) -> None:
-    submit = write_slurm([Job(tiny("erm"), tmp_path / "run")], tmp_path, gpus_per_run=0)
-    found = " ".join(directives(submit.parent / "array-1.sh"))
-    assert not re.search("gres|time|partition|%[0-9]", found)
-    assert "--track" not in (submit.parent / "array-1.sh").read_text()
 
 
 @pytest.mark.slow

@@ -15,11 +15,11 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.runs import tracking
+from parse_dg.runs.metrics import CheckLine, read_checks
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.training import tracking
-from parse_dg.training.check import Check
-from parse_dg.training.tracking import (
-    Position,
+from parse_dg.runs.tracking import (
     TrackedRun,
     Tracking,
     flat,
@@ -28,8 +28,9 @@ from parse_dg.training.tracking import (
     run_id,
     scalars,
 )
+from parse_dg.training.check import Check
 from tests.conftest import Tiny
-from tests.runs.helpers import REPEATED, checks
+from tests.runs.helpers import REPEATED, check_of, result_of
 
 
 @pytest.fixture(autouse=True)
@@ -41,23 +42,11 @@ def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CONFIG = {"algorithm": {"name": "erm", "dropout": 0.0}, "data": {"target": "sketch"}, "seed": 3}
-RESULT = {
-    "target": {"domain": "sketch", "part": "all images", "accuracy": 0.75, "correct": 30, "images": 40},
-    "steps": 6,
-    "domains": ["photo", "sketch"],
-}
+RESULT = result_of(accuracy=0.75)
 
 
-def line(step: int, loss: float = 1.0, **also: Any) -> dict[str, Any]:
-    return {
-        **also,
-        "step": step,
-        "training_loss": {"cross_entropy": loss, "total": loss},
-        "validation": {"photo": {"accuracy": 0.5, "correct": 4, "images": 8, "loss": None}},
-        "validation_mean_accuracy": 0.5,
-        "best_so_far": True,
-        "rates": {"backbone": 1e-3},
-    }
+def line(step: int, loss: float = 1.0, **also: Any) -> CheckLine:
+    return check_of(step, {"photo": 0.5}, training_loss={"cross_entropy": loss, "total": loss}, **also)
 
 
 # what is told
@@ -66,46 +55,20 @@ def line(step: int, loss: float = 1.0, **also: Any) -> dict[str, Any]:
 def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm", protocol__checks="target", split__target_images="in")
     execute(config, tmp_path / "run", lambda step, check: None)
-    for found in checks(tmp_path / "run"):
+    for found in read_checks(tmp_path / "run"):
         told = scalars(found)
-        assert told["training loss/total"] == found["training_loss"]["total"]
-        assert told["validation accuracy, mean/over domains"] == found["validation_mean_accuracy"]
-        for domain, value in found["validation"].items():
-            assert told[f"validation accuracy/{domain}"] == value["accuracy"]
-            assert told[f"validation loss/{domain}"] == value["loss"]
-        for images, value in found["scores"].items():
-            assert told[f"recorded accuracy/{images}"] == value["accuracy"]
-        assert found["scores"].keys() == {"sketch/in", "sketch/out"}
-        for group, rate in found["rates"].items():
+        assert told["training loss/total"] == found.training_loss["total"]
+        assert told["validation accuracy, mean/over domains"] == found.validation_mean_accuracy
+        for domain, value in found.validation.items():
+            assert told[f"validation accuracy/{domain}"] == value.fraction
+            assert told[f"validation loss/{domain}"] == value.loss
+        for images, value in found.scores.items():
+            assert told[f"recorded accuracy/{images}"] == value.fraction
+        assert found.scores.keys() == {"sketch/in", "sketch/out"}
+        for group, rate in found.rates.items():
             assert told[f"rate/{group}"] == rate
-        numbers = 2 * (len(found["validation"]) + len(found["scores"])) + 1
-        assert len(told) == numbers + len(found["training_loss"]) + len(found["rates"])
-
-
-def test_what_is_no_number_is_left_out() -> None:
-    told = scalars({**line(2), "validation": {}, "validation_mean_accuracy": None})
-    assert told == {"training loss/cross_entropy": 1.0, "training loss/total": 1.0, "rate/backbone": 1e-3}
-    assert "validation loss/photo" not in scalars(line(2))
-
-
-def test_stages_are_told_apart_and_follow_each_other() -> None:
-    lines = [line(2, stage=1), line(4, stage=1), line(2, stage=2), line(4, stage=2)]
-    position = Position()
-    assert [position.of(found) for found in lines] == [2, 4, 6, 8]
-    assert Position(lines[:3]).of(lines[3]) == 8
-    assert Position(lines[:2]).of(lines[2]) == 6
-    assert "stage 1, training loss/total" in scalars(lines[0])
-    assert "stage 2, training loss/total" in scalars(lines[2])
-
-
-def test_a_run_is_known_by_its_folder_and_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = run_id(TrackedRun(tmp_path / "a", CONFIG, ()))
-    assert one == run_id(TrackedRun(Path("a"), dict(reversed(CONFIG.items())), (line(2),)))
-    assert one != run_id(TrackedRun(tmp_path / "b", CONFIG, ()))
-    assert one != run_id(TrackedRun(tmp_path / "a", {**CONFIG, "seed": 4}, ()))
+        numbers = 2 * (len(found.validation) + len(found.scores)) + 1
+        assert len(told) == numbers + len(found.training_loss) + len(found.rates)
 
 
 # TensorBoard
@@ -221,7 +184,7 @@ def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
     assert history(records, "training loss/total") == [(2, 1.5), (4, 0.5)]
     assert history(records, "validation accuracy/photo") == [(2, 0.5), (4, 0.5)]
     assert flat(CONFIG).items() <= values(records, "config").items()
-    assert flat(RESULT).items() <= values(records, "summary").items()
+    assert flat(RESULT.to_dict()).items() <= values(records, "summary").items()
     (run,) = [record.run for record in records if record.HasField("run")]
     assert run.project == "parse-dg"
     assert run.display_name == "erm, sketch held out, seed 3"
@@ -263,14 +226,6 @@ def test_wandb_replaces_what_begins_again_and_continues_what_goes_on(
     assert [options["resume"] for options in asked] == [resume]
 
 
-def test_wandb_does_not_ask_for_an_account_in_the_middle_of_a_run(
-    offline: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "online")
-    with pytest.raises(InputError, match=r"`wandb login`, or set WANDB_MODE=offline"):
-        open_trackers(["wandb"], offline, CONFIG)
-
-
 # what can go wrong
 
 
@@ -303,10 +258,10 @@ class Failing:
         if self.calls > self.good:
             raise ConnectionError("no route to host\nand more")
 
-    def record(self, line: Mapping[str, Any]) -> None:
+    def record(self, line: CheckLine) -> None:
         self._next()
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         self._next()
 
 
@@ -336,10 +291,10 @@ class Noting:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def record(self, line: Mapping[str, Any]) -> None:
-        self.told.append(line["step"])
+    def record(self, line: CheckLine) -> None:
+        self.told.append(line.step)
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         self.told.append(result)
 
 
@@ -364,7 +319,7 @@ def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path,
             trackers.extend(open_trackers(["tensorboard", "wandb"], folder, to_dict(config)))
         for tracker in trackers:
             if check:
-                tracker.record(checks(folder)[-1])
+                tracker.record(read_checks(folder)[-1])
 
     result = execute(config, folder, follow)
     for tracker in trackers:
@@ -372,11 +327,11 @@ def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path,
     for name in REPEATED:
         assert (folder / name).read_bytes() == (erm_run / name).read_bytes(), name
     found = events(folder)
-    expected = [(c["step"], pytest.approx(c["training_loss"]["total"])) for c in checks(folder)]
+    expected = [(c.step, pytest.approx(c.training_loss["total"])) for c in read_checks(folder)]
     assert found["training loss/total"] == expected
     (records,) = wandb_records(folder)
     assert history(records, "training loss/total") == [
-        (c["step"], c["training_loss"]["total"]) for c in checks(folder)
+        (c.step, c.training_loss["total"]) for c in read_checks(folder)
     ]
-    assert values(records, "summary")["target.accuracy"] == result["target"]["accuracy"]
+    assert values(records, "summary")["target.accuracy"] == result.target.fraction
     assert values(records, "config")["training.steps"] == config.training.steps
