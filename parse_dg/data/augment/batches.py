@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from parse_dg.config import Config, Probability, Rule, Whole
+from parse_dg.config import Config, Probability, Rule, Whole, require
 from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, RandAugmentDraws, draw_randaugment, randaugment
 from parse_dg.errors import InputError
 from parse_dg.registry import Registry
@@ -165,8 +165,7 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
 
 
 def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
-    if size is not None and size < 1:
-        raise InputError(f"size is {size}: expected None or a whole number >= 1")
+    require(size is None or size >= 1, "size", size, "at least 1, or none")
     height, width = images.shape[-2:] if size is None else (size, size)
     return height, width
 
