@@ -7,10 +7,6 @@ import pytest
 from parse_dg.data.splits import SplitConfig
 from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 
-IN = SplitConfig(target_images="in")
-BESIDE = SplitConfig(validation_domain="cartoon")
-
-
 # in words
 
 

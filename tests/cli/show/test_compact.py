@@ -129,9 +129,6 @@ def test_csv_has_every_number_unrounded() -> None:
     assert {row["target_images"] for row in rows} == {"10"}
 
 
-# from the reports beside the runs
-
-
 def test_the_published_reports_can_be_read() -> None:
     """They do not say what was in use at the start."""
     folders = [path.parent for path in (ROOT / "results").rglob("compact.json")]
