@@ -30,7 +30,7 @@ class Run:
 
     def __repr__(self) -> str:
         target = self.result.target
-        found = f"{percent(target.accuracy)} on {target.domain}"
+        found = f"{percent(target.fraction)} on {target.domain}"
         return f"Run({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.folder)!r})"
 
     def predictor(self, device: str = "auto") -> Predictor:
