@@ -5,7 +5,6 @@ from parse_dg.explain.report.curve import curve_figures
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.html import Html, element, joined
 from parse_dg.explain.report.tables import MATRIX_CLASSES, confusion_table, score_table, text_table
-from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.wording import percent, plural
 
@@ -143,7 +142,7 @@ def _card(composition: ClassSummary, opened: bool) -> Html:
             "li",
             element("span", term.words, class_="said"),
             element("span", _weight(term.weight), class_="number"),
-            _bar(term.weight / widest, PREDICATES[term.predicate].family),
+            _bar(term.weight / widest, term.family),
         )
         for term in terms
     ]
