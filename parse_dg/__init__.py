@@ -14,7 +14,8 @@ from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
     from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, register_algorithm
-    from parse_dg.data.benchmarks import DataConfig, open_benchmark
+    from parse_dg.data.augment.batches import register_augmentation
+    from parse_dg.data.benchmarks import DataConfig, open_benchmark, register_data_set
     from parse_dg.data.domain import Benchmark, Domain
     from parse_dg.deploy.compaction import compact
     from parse_dg.deploy.model_file import Model, load_model
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from parse_dg.explain.classes import describe_classes
     from parse_dg.explain.contrast import contrast, counterfactual
     from parse_dg.explain.explanation import Explanation, explain, read_image
+    from parse_dg.model.backbones.backbone import register_backbone
     from parse_dg.model.paper_predicates import PREDICATES
     from parse_dg.model.predicate import BoundPrimitives, Predicate
     from parse_dg.model.predicates import register_predicate
@@ -62,12 +64,16 @@ __all__ = [
     "open_benchmark",
     "read_image",
     "register_algorithm",
+    "register_augmentation",
+    "register_backbone",
+    "register_data_set",
     "register_predicate",
 ]
 
 _NAMES = {
     "algorithms": ("ALGORITHMS", "Algorithm", "AlgorithmConfig", "register_algorithm"),
-    "data.benchmarks": ("DataConfig", "open_benchmark"),
+    "data.augment.batches": ("register_augmentation",),
+    "data.benchmarks": ("DataConfig", "open_benchmark", "register_data_set"),
     "data.domain": ("Benchmark", "Domain"),
     "deploy.compaction": ("compact",),
     "deploy.model_file": ("Model", "load_model"),
@@ -75,6 +81,7 @@ _NAMES = {
     "explain.classes": ("describe_classes",),
     "explain.contrast": ("contrast", "counterfactual"),
     "explain.explanation": ("Explanation", "explain", "read_image"),
+    "model.backbones.backbone": ("register_backbone",),
     "model.paper_predicates": ("PREDICATES",),
     "model.predicate": ("BoundPrimitives", "Predicate"),
     "model.predicates": ("register_predicate",),

@@ -28,7 +28,7 @@ _loaded: dict[str, str] = {}
 
 def load_plugins(plugins: Iterable[str]) -> None:
     """Import plug-ins: each the name of an installed one, of a module that can be imported, also from the current
-    folder, or a path, `folder/module` or `folder/module.py`.
+    folder, or the path of one, with or without `.py`.
     """
     for plugin in plugins:
         module, typed = _import(plugin)

@@ -34,8 +34,8 @@ from parse_dg.explain.figures.explanation import (
 )
 from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import Result
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import RunResult
 from parse_dg.training.accuracy import predict
 from parse_dg.wording import percent
 
@@ -66,15 +66,15 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
 
 
-def _print_comparison(console: Console, results: dict[str, Result], config: RunConfig) -> None:
+def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
     target = config.data.target
     table = Table("method")
     table.add_column("source validation accuracy", justify="right")
     table.add_column(f"accuracy on {target} (never seen)", justify="right")
     for name, result in results.items():
-        table.add_row(name, percent(result["validation_mean_accuracy"]), percent(result["target"]["accuracy"]))
+        table.add_row(name, percent(result.validation_mean_accuracy), percent(result.target.fraction))
     console.print(table)
-    images = next(iter(results.values()))["target"]["images"]
+    images = next(iter(results.values())).target.images
     console.print(
         f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
         f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"

@@ -47,9 +47,9 @@ def info(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.files import cache_folder, data_folder
     from parse_dg.plugins import installed_plugins
     from parse_dg.registry import Registry
-    from parse_dg.runs.outcome import environment
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES
+    from parse_dg.runs.scoring import environment
 
     table = Table(show_header=False, box=None)
     for name, version in environment().items():

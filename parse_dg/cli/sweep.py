@@ -82,8 +82,8 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise if options do not go together, before anything is done."""
+    from parse_dg.runs.tracking import require_trackers
     from parse_dg.sweeps.presets import PRESETS
-    from parse_dg.training.tracking import require_trackers
 
     if (options.file is None) == (options.preset is None):
         raise InputError(f"give a file or --preset NAME, one of {', '.join(PRESETS)}; --list says what they are")

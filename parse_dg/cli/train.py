@@ -4,10 +4,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parse_dg.cli.options import Commands
-from parse_dg.config import change, require
+from parse_dg.config import require
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from parse_dg.runs.config import RunConfig
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "algorithm": "parse",
     "data": "blueprints",
     "target": None,
@@ -28,9 +28,10 @@ DEFAULTS = {
 
 def train(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train`."""
-    from parse_dg.cli.show.display import default_folder, print_result, run_with_display
+    from parse_dg.cli.show.display import print_result, run_with_display
+    from parse_dg.runs.configure import default_folder
+    from parse_dg.runs.tracking import require_trackers
     from parse_dg.training.launch import form_team
-    from parse_dg.training.tracking import require_trackers
 
     if options.dry_run:
         preview(options, console)
@@ -50,8 +51,8 @@ def train(options: argparse.Namespace, console: "Console") -> None:
 def preview(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
     from parse_dg.cli.show.config import print_settings
-    from parse_dg.cli.show.display import default_folder
     from parse_dg.cli.show.preview import print_preview
+    from parse_dg.runs.configure import default_folder
     from parse_dg.runs.preview import preview_run
     from parse_dg.sweeps.cost import estimate_cost
     from parse_dg.sweeps.jobs import Job
@@ -64,26 +65,14 @@ def preview(options: argparse.Namespace, console: "Console") -> None:
 
 
 def configure(options: argparse.Namespace) -> "RunConfig":
-    """The recipe for the data, then the options, then the protocol; or `--config`. Then every `--set`."""
-    from parse_dg.data.intake.library import domain_names
-    from parse_dg.runs.protocols import apply_protocol
-    from parse_dg.runs.recipes import build_config, default_recipe
+    """The configuration that the options ask for, or that of `--config`; then every `--set`."""
+    from parse_dg.runs.configure import change_run, configure
 
-    changes = parse_settings(options.set)
-    if "data.benchmark" in changes:
-        changes["data.benchmark"] = data_name(str(changes["data.benchmark"]))
+    settings = parse_settings(options.set)
     if options.config is not None:
         _require_alone(options)
-        return change(read_configuration(options.config), changes)
-    recipe = options.recipe or default_recipe(options.data)
-    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
-    if options.target is not None:
-        settings["data.target"] = options.target
-    elif options.data != "blueprints":
-        names = ", ".join(domain_names(options.data))
-        raise InputError(f"which domain is held out? Give --target, one of {names}")
-    config = change(build_config(recipe, options.algorithm, options.data), settings)
-    return change(apply_protocol(options.protocol, config), changes)
+        return change_run(read_configuration(options.config), settings)
+    return configure(**{name: getattr(options, name) for name in DEFAULTS}, settings=settings)
 
 
 def read_configuration(source: str) -> "RunConfig":
@@ -107,14 +96,6 @@ def _require_alone(options: argparse.Namespace) -> None:
             raise InputError(f"--config is a whole configuration: give --set instead of --{name} to change it")
     if options.out is None:
         raise InputError("--config needs --out FOLDER, where the run is to be written")
-
-
-def data_name(data: str) -> str:
-    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    from parse_dg.data.intake.library import added, find_path
-
-    path = None if data in ("blueprints", *added()) else find_path(data)
-    return data if path is None else str(path)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, object]:

@@ -6,11 +6,11 @@ compact.json          what compaction dropped, and how the predictions compare, 
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -23,7 +23,9 @@ from parse_dg.deploy.model_file import Model, load_model, save_model
 from parse_dg.devices import pick_device
 from parse_dg.errors import FailedError, InputError
 from parse_dg.files import write_json
-from parse_dg.runs.folder import read_config, require_same_images
+from parse_dg.jsonable import Jsonable
+from parse_dg.runs.folder import read_config, read_file, read_result, require_same_images
+from parse_dg.runs.result import BenchmarkVersion
 from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 
@@ -59,48 +61,95 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompactionOutcome:
-    """A compaction of a run's model, what it changed, and where it is."""
+class Counts(Jsonable):
+    """A number of things in the full model, and in the compact one."""
 
-    benchmark: str
-    fingerprint: str
-    """Of the images that were compared."""
-    seed: int
-    target: Comparison
-    sources: tuple[Comparison, ...]
-    compaction: Compaction
-    applications_at_start: int | None
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationCounts(Counts):
+    """How many applications there are."""
+
+    FIRST: ClassVar = ("before", "at_start")
+
+    at_start: int | None
     """How many some class used before training; None if that is not known (start.py) or the model was compact."""
-    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Jsonable):
+    """A figure of the full model, and of the compact one."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainComparison(Jsonable):
+    """Both models on all images of one domain."""
+
+    role: str
+    """`target` or `source`."""
+    images: int
+    correct: Counts
+    accuracy: Figures
+    same_prediction: int
+    """On how many images the predicted class is the same."""
+    largest_logit_difference: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionReport(Jsonable):
+    """What compaction of a run's model dropped and changed: compact.json. A repetition writes the same."""
+
+    benchmark: BenchmarkVersion
+    target: str
+    seed: int
+    threshold: float
+    applications: ApplicationCounts
+    active_applications_per_class: Mapping[str, int]
+    """How many each class uses, after compaction."""
+    lambda_parameters: Counts
+    """Classes × applications."""
+    reduction: float
+    """The fraction of them that is gone."""
+    model_parameters: Counts
+    gflops: Figures
+    """Of one image."""
+    file_bytes: Counts
+    images: int
+    """How many were compared, over all domains."""
+    same_prediction: int
+    largest_logit_difference: float
+    domains: Mapping[str, DomainComparison]
+    """The target first."""
+
+    def __post_init__(self) -> None:
+        if self.target not in self.domains:
+            raise InputError(f"domains.{self.target} is missing")
+
+
+class CompactionOutcome(NamedTuple):
+    """A compact model that was written, and what is said of it in the .json beside it."""
+
     path: Path
-    size_before: int
-    """Bytes of the model file."""
-    size_after: int
+    report: CompactionReport
 
     @property
-    def report(self) -> Path:
-        """Where the figures are: beside the model."""
+    def report_path(self) -> Path:
+        """Where the figures are."""
         return self.path.with_suffix(".json")
 
-    @property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """Every domain of the benchmark, the target first."""
-        return (self.target, *self.sources)
 
-    @property
-    def images(self) -> int:
-        """How many images were compared, over all domains."""
-        return sum(each.before.images for each in self.comparisons)
-
-    @property
-    def same_prediction(self) -> int:
-        """On how many of them the predicted class is the same."""
-        return sum(each.same_prediction for each in self.comparisons)
-
-    @property
-    def largest_difference(self) -> float:
-        """The largest absolute difference of a logit on any of them."""
-        return max(each.largest_difference for each in self.comparisons)
+def read_compaction(folder: Path) -> CompactionReport | None:
+    """What `parse-dg compact` found of the run in `folder`; None if there is no compact.json."""
+    report = read_file(CompactionReport, folder / "compact.json", "what `parse-dg compact` writes")
+    result = read_result(folder)
+    if report and result and result.benchmark.fingerprint != report.benchmark.fingerprint:
+        raise InputError(f"{folder / 'compact.json'} is of other images than the run: compact it again")
+    return report
 
 
 def ignore(what: str, done: int, total: int) -> None:
@@ -135,7 +184,7 @@ def compact_run(
     config = read_config(folder)
     full = load_model(folder)
     try:
-        small, report = compact(full, threshold)
+        small, found = compact(full, threshold)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
     at_start = None if full.compact else applications_at_start(config, full)
@@ -147,20 +196,53 @@ def compact_run(
         compared[each.domain] = each
     save_model(path, small.spec, {name: value.cpu() for name, value in small.algorithm.state_dict().items()})
     outcome = CompactionOutcome(
-        benchmark=benchmark.name,
-        fingerprint=benchmark.fingerprint,
-        seed=config.seed,
-        target=compared.pop(config.data.target),
-        sources=tuple(compared.values()),
-        compaction=report,
-        applications_at_start=at_start,
-        classes=full.spec.classes,
-        path=path,
-        size_before=(folder / "model.safetensors").stat().st_size,
-        size_after=path.stat().st_size,
+        path,
+        CompactionReport(
+            benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+            target=config.data.target,
+            seed=config.seed,
+            **_figures(found, full.spec.classes, at_start),
+            file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
+            **_changes([compared.pop(config.data.target), *compared.values()]),
+        ),
     )
-    write_json(outcome.report, as_json(outcome))
+    write_json(outcome.report_path, outcome.report.to_dict())
     return outcome
+
+
+def _figures(found: Compaction, classes: Sequence[str], at_start: int | None) -> dict[str, Any]:
+    """What compaction dropped."""
+    return {
+        "threshold": found.threshold,
+        "applications": ApplicationCounts(
+            before=found.applications_before, at_start=at_start, after=found.applications_after
+        ),
+        "active_applications_per_class": dict(zip(classes, found.active_per_class, strict=True)),
+        "lambda_parameters": Counts(before=found.parameters_before, after=found.parameters_after),
+        "reduction": found.reduction,
+        "model_parameters": Counts(before=found.model_parameters_before, after=found.model_parameters_after),
+        "gflops": Figures(before=found.cost_before.gflops, after=found.cost_after.gflops),
+    }
+
+
+def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
+    """What it changed on every domain, the target's comparison first."""
+    return {
+        "images": sum(each.before.images for each in compared),
+        "same_prediction": sum(each.same_prediction for each in compared),
+        "largest_logit_difference": max(each.largest_difference for each in compared),
+        "domains": {
+            each.domain: DomainComparison(
+                role="target" if number == 0 else "source",
+                images=each.before.images,
+                correct=Counts(before=each.before.correct, after=each.after.correct),
+                accuracy=Figures(before=each.before.fraction, after=each.after.fraction),
+                same_prediction=each.same_prediction,
+                largest_logit_difference=each.largest_difference,
+            )
+            for number, each in enumerate(compared)
+        },
+    }
 
 
 def _place(folder: Path, out: Path | None) -> Path:
@@ -224,40 +306,3 @@ def _require_sound(folder: Path, found: Comparison, *, lossless: bool) -> None:
             f"{found.before.images} predictions changed and a logit moved by {found.largest_difference:.2g}: "
             "nothing is written"
         )
-
-
-def as_json(outcome: CompactionOutcome) -> dict[str, Any]:
-    """compact.json: counts and fractions, no percentages; a repetition writes the same."""
-    report = outcome.compaction
-    return {
-        "benchmark": {"name": outcome.benchmark, "fingerprint": outcome.fingerprint},
-        "target": outcome.target.domain,
-        "seed": outcome.seed,
-        "threshold": report.threshold,
-        "applications": {
-            "before": report.applications_before,
-            "at_start": outcome.applications_at_start,
-            "after": report.applications_after,
-        },
-        "active_applications_per_class": dict(zip(outcome.classes, report.active_per_class, strict=True)),
-        "lambda_parameters": {"before": report.parameters_before, "after": report.parameters_after},
-        "reduction": report.reduction,
-        "model_parameters": {"before": report.model_parameters_before, "after": report.model_parameters_after},
-        "gflops": {"before": report.cost_before.gflops, "after": report.cost_after.gflops},
-        "file_bytes": {"before": outcome.size_before, "after": outcome.size_after},
-        "images": outcome.images,
-        "same_prediction": outcome.same_prediction,
-        "largest_logit_difference": outcome.largest_difference,
-        "domains": {each.domain: _domain_json(each, each is outcome.target) for each in outcome.comparisons},
-    }
-
-
-def _domain_json(found: Comparison, target: bool) -> dict[str, Any]:
-    return {
-        "role": "target" if target else "source",
-        "images": found.before.images,
-        "correct": {"before": found.before.correct, "after": found.after.correct},
-        "accuracy": {"before": found.before.fraction, "after": found.after.fraction},
-        "same_prediction": found.same_prediction,
-        "largest_logit_difference": found.largest_difference,
-    }

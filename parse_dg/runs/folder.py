@@ -16,7 +16,7 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 
@@ -24,17 +24,13 @@ from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError
 from parse_dg.files import locked, read_json, write_json, writing
+from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
 
-Result = dict[str, Any]
 LOCK = ".lock"
-
-OF_A_RESULT = (
-    *("algorithm", "benchmark", "domains", "seed", "trial", "target", "validation", "validation_part"),
-    *("validation_mean_accuracy", "selection", "selected_step", "steps", "protocol", "leakage"),
-)
-"""What every result.json has."""
+R = TypeVar("R", bound=Jsonable)
 
 
 @contextmanager
@@ -58,7 +54,7 @@ def writing_to(folder: Path) -> AbstractContextManager[None]:
     return writing(f"to {folder}", advice, also=SafetensorError)
 
 
-def read_finished(config: RunConfig, folder: Path) -> Result | None:
+def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
     """The result of a finished run of this configuration in `folder`, if it is there."""
     found = folder / "config.json"
     if not found.exists():
@@ -75,27 +71,36 @@ def _is_foreign(name: str) -> bool:
     return name not in (LOCK, "config.json") and not name.endswith(".writing")
 
 
-def read_result(folder: Path) -> Result | None:
+def read_result(folder: Path) -> RunResult | None:
     """The result of the run in `folder`, or None if it is not finished."""
-    path = folder / "result.json"
+    return read_file(RunResult, folder / "result.json")
+
+
+def read_split(folder: Path) -> SplitRecord | None:
+    """How the run in `folder` divided its benchmark; None if that is not written."""
+    return read_file(SplitRecord, folder / "split.json")
+
+
+def read_environment(folder: Path) -> RunEnvironment | None:
+    """Where the run in `folder` was trained; None if that is not written."""
+    return read_file(RunEnvironment, folder / "environment.json")
+
+
+def read_file(kind: type[R], path: Path, what: str = "what a run writes") -> R | None:
+    """The content of a JSON file; None if it is not there."""
     if not path.exists():
         return None
-    result = read_json(path)
-    missing = [name for name in OF_A_RESULT if not isinstance(result, dict) or name not in result]
-    if missing:
-        raise InputError(f"{path} must hold the result of a run, found none of its {', '.join(missing)}")
-    return dict(result)
+    data = read_json(path)
+    try:
+        return kind.from_dict(data)
+    except InputError as error:
+        raise InputError(f"{path} is not {what}: {error}") from error
 
 
 def require_same_images(folder: Path, benchmark: Benchmark) -> None:
     """Raise if the run in `folder` was made of another version of the data set than is here now."""
-    path = next((path for name in ("split.json", "result.json") if (path := folder / name).exists()), None)
-    if path is None:
-        return
-    try:
-        known = str(read_json(path)["benchmark"]["fingerprint"])
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} must say which images the run is of: benchmark.fingerprint is missing") from error
+    written = read_split(folder) or read_result(folder)
+    known = written.benchmark.fingerprint if written else benchmark.fingerprint
     if known != benchmark.fingerprint:
         raise InputError(
             f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
@@ -120,10 +125,10 @@ def parse_config(data: Any, where: object) -> RunConfig:
         raise InputError(f"{where}: {error}") from error
 
 
-def claim(folder: Path, config: RunConfig, split: Any, kept: int) -> None:
+def claim(folder: Path, config: RunConfig, split: SplitRecord, kept: int) -> None:
     """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
     with writing_to(folder):
         write_json(folder / "config.json", with_needs(to_dict(config)))
-        write_json(folder / "split.json", split)
+        write_json(folder / "split.json", split.to_dict())
         with (folder / "metrics.jsonl").open("ab") as metrics:
             metrics.truncate(kept)

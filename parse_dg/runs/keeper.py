@@ -14,10 +14,10 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
+from parse_dg.runs.tracking import Tracking
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import restore_trainer, save_trainer
 from parse_dg.training.team import ALONE, Team
-from parse_dg.training.tracking import Tracking
 from parse_dg.training.trainer import Trainer
 
 EVERY = 60.0

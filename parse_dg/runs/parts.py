@@ -1,10 +1,9 @@
 """The parts a run divides its benchmark into: named, written down, searched for pictures on both sides."""
 
-from typing import Any
-
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, Subset, leaked
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.result import BenchmarkVersion, Leakage, SplitRecord
 from parse_dg.training.protocol import ProtocolConfig
 
 
@@ -38,37 +37,31 @@ def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Su
     return scored
 
 
-def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> dict[str, Any]:
-    """split.json: the position, in its domain, of every image that is held out or scored; the others train.
-
-    Where lists say which train, their positions are there too.
-    """
-    data: dict[str, Any] = {
-        "benchmark": {"name": benchmark.name, "fingerprint": benchmark.fingerprint},
-        "scheme": config.split.scheme,
-        "trial": config.trial,
-        "training_images": {subset.domain.name: len(subset.indices) for subset in split.training},
-        "validation": _positions(split.validation),
-        "target": {split.target.domain.name: _some(split.target)},
-    }
-    if config.split.scheme == "gvrt-split":
-        data["training"] = _positions(split.training)
-    if split.target_held_out:
-        data["target_held_out"] = _positions((split.target_held_out,))
-    if split.validation_domain:
-        data["validation_domain"] = _positions((split.validation_domain,))
-    return data
+def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> SplitRecord:
+    """The position, in its domain, of every image that is held out or scored; the others train."""
+    listed = config.split.scheme == "gvrt-split"
+    return SplitRecord(
+        benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+        scheme=config.split.scheme,
+        trial=config.trial,
+        training_images={subset.domain.name: len(subset.indices) for subset in split.training},
+        validation=_positions(*split.validation),
+        target={split.target.domain.name: _some(split.target)},
+        training=_positions(*split.training) if listed else None,
+        target_held_out=_positions(split.target_held_out) if split.target_held_out else None,
+        validation_domain=_positions(split.validation_domain) if split.validation_domain else None,
+    )
 
 
-def leakage(split: LeaveOneOut) -> dict[str, Any]:
+def leakage(split: LeaveOneOut) -> Leakage:
     """How much of the target was trained on in another rendering, or as the same file."""
     count, of = leaked(split), len(split.target.indices)
     words = f"{count:,} of the {of:,} images of {split.target.domain.name} that are scored"
-    return {"images": count, "of": of, "words": f"leakage: {words} show a picture that is also trained on"}
+    return Leakage(images=count, of=of, words=f"leakage: {words} show a picture that is also trained on")
 
 
-def _positions(subsets: tuple[Subset, ...]) -> dict[str, list[int]]:
-    return {subset.domain.name: subset.indices.tolist() for subset in subsets}
+def _positions(*subsets: Subset) -> dict[str, tuple[int, ...]]:
+    return {subset.domain.name: tuple(subset.indices.tolist()) for subset in subsets}
 
 
 def _some(subset: Subset) -> list[int] | str:

@@ -21,10 +21,13 @@ from parse_dg.devices import pick_device
 from parse_dg.files import write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import Result, claim, hold, read_finished, read_result, require_same_images, writing_to
+from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
-from parse_dg.runs.outcome import how_chosen, metrics_line, run_environment, score_weights, summarise
-from parse_dg.runs.parts import describe_split, scored_subsets, validation_part
+from parse_dg.runs.metrics import check_line, read_checks
+from parse_dg.runs.parts import describe_split, scored_subsets
+from parse_dg.runs.result import RunResult
+from parse_dg.runs.scoring import WeightSelection, how_chosen, run_environment, score_weights, summarise
+from parse_dg.runs.tracking import Tracking, open_trackers
 from parse_dg.runs.two_stage import (
     SELECTION,
     Steering,
@@ -36,7 +39,6 @@ from parse_dg.runs.weights import load_pretrained
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.team import ALONE, Team
-from parse_dg.training.tracking import Tracking, open_trackers
 from parse_dg.training.trainer import Trainer
 
 
@@ -61,7 +63,7 @@ def execute(
     checkpoint_every: float = EVERY,
     team: Team = ALONE,
     track: Sequence[str] = (),
-) -> Result:
+) -> RunResult:
     """Train, keep the best, score it on the target, and write it all to `folder`.
 
     A finished run of the same configuration is returned as it is; an unfinished one goes on from its last
@@ -92,7 +94,7 @@ def _execute(
     keeper: Keeper,
     observe: Observer,
     track: Sequence[str],
-) -> Result:
+) -> RunResult:
     """`execute`, once it is known that there is something to do and nobody else is at it."""
     folder, team, device = keeper.folder, keeper.team, trainer.device
     if keeper.saved:
@@ -107,8 +109,7 @@ def _execute(
     team.wait()  # all have read what was saved
     if team.first:
         claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
-        earlier = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        keeper.following.trackers = open_trackers(track, folder, to_dict(config), earlier)
+        keeper.following.trackers = open_trackers(track, folder, to_dict(config), read_checks(folder))
     if config.algorithm.trains_twice:
         best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
         split = all_of_sources(split)
@@ -117,17 +118,17 @@ def _execute(
         chosen = how_chosen(config, trainer)
     if not team.first:
         team.wait()  # for the first, which scores the target
-        return read_result(folder) or {}
+        result = read_result(folder)
+        assert result is not None
+        return result
     plain = trainer.best_plain
     _save_weights(folder, spec, best, plain)
-    result = summarise(
-        config, benchmark, split, trainer.steps, score_weights(config, split, spec, best, device), chosen
-    )
-    if plain:
-        result["without_averaging"] = score_weights(config, split, spec, plain, device)
+    scored, without = (each and score_weights(config, split, spec, each, device) for each in (best, plain))
+    assert scored is not None
+    result = summarise(config, benchmark, split, trainer.steps, scored, chosen, without)
     with writing_to(folder):
-        write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size))
-        write_json(folder / "result.json", result)
+        write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size).to_dict())
+        write_json(folder / "result.json", result.to_dict())
         remove_checkpoints(folder)
     keeper.following.result = result
     team.wait()
@@ -201,7 +202,7 @@ def _fit(
     """Train on from where the run stood, with a line in metrics.jsonl for every check and checkpoints between."""
     folder = keeper.folder
     keeper.restore(trainer)
-    also = {"stage": steering.stage} if steering else {}
+    stage = steering.stage if steering else None
     path = folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
     with writing_to(folder):
         metrics = path.open("a")
@@ -209,9 +210,9 @@ def _fit(
 
         def record(step: int, check: Check | None) -> None:
             if check:
-                line = {**also, **metrics_line(trainer, check)}
+                line = check_line(trainer, check, stage)
                 with writing_to(folder):
-                    metrics.write(json.dumps(line, allow_nan=False) + "\n")
+                    metrics.write(json.dumps(line.to_dict(), allow_nan=False) + "\n")
                     metrics.flush()
                 keeper.following.record(line)
             observe(step, check)
@@ -244,7 +245,7 @@ def _fit_twice(
     spec: ModelSpec,
     keeper: Keeper,
     observe: Observer,
-) -> tuple[Best, Result]:
+) -> tuple[Best, WeightSelection]:
     """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
     steering = Steering(config.algorithm.head_steps)
     if keeper.steering:
@@ -264,11 +265,10 @@ def _fit_twice(
         return _fit(of_stage, spec, keeper, both, steering)
 
     stages = steering.train(trainer, second, fit)
-    averaged = trainer.averaging.report()
-    chosen = {
-        "validation_part": f"{validation_part(config.split, config.protocol)}, by the weights of stage 1",
-        "selection": SELECTION,
-        **({"averaging": averaged} if averaged else {}),
-        "stages": describe_stages(stages),
-    }
+    chosen = WeightSelection(
+        SELECTION,
+        trainer.averaging.report(),
+        validated_by=", by the weights of stage 1",
+        stages=describe_stages(stages),
+    )
     return Best(stages.first, stages.second.state), chosen

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parse_dg.data.splits import LeaveOneOut, Subset
+from parse_dg.runs.result import StageReport
 from parse_dg.training.check import Best, Check, Observer, check_from_data, check_to_data
 from parse_dg.training.trainer import Trainer
 
@@ -151,12 +152,15 @@ Fit = Callable[[Trainer, Observer], Best]
 """What trains a stage, and tells the observer of every step."""
 
 
-def describe_stages(stages: StageResults) -> list[dict[str, Any]]:
-    """What each stage was, for result.json."""
+def describe_stages(stages: StageResults) -> tuple[StageReport, ...]:
+    """What each stage was."""
     falls, length = stages.schedule
-    common = {"steps": length, "rates_fall_after": list(falls)}
     ended = "rates would have fallen a third time" if len(falls) == FALLS else "the limit of steps"
-    return [
-        {"stage": 1, "trained_on": "the training part of the source domains", **common, "ended_by": ended},
-        {"stage": 2, "trained_on": "all images of the source domains", **common, "ended_by": "as long as stage 1"},
-    ]
+    both = (
+        ("the training part of the source domains", ended),
+        ("all images of the source domains", "as long as stage 1"),
+    )
+    return tuple(
+        StageReport(stage=number, trained_on=images, steps=length, rates_fall_after=falls, ended_by=end)
+        for number, (images, end) in enumerate(both, start=1)
+    )

@@ -17,9 +17,8 @@ from typing import NamedTuple
 from parse_dg.config import require
 from parse_dg.devices import device_name, pick_device, synchronise
 from parse_dg.errors import InputError
-from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, read_finished, read_result
+from parse_dg.runs.folder import read_config, read_environment, read_finished, read_result
 from parse_dg.runs.run import build_trainer, count_steps, prepare
 from parse_dg.sweeps.jobs import Job
 from parse_dg.training.check import Check
@@ -149,11 +148,12 @@ def read_timed(folders: Iterable[Path]) -> Iterable[RunTime]:
         if not (folder / "environment.json").exists():
             continue
         try:
-            config, result, about = read_config(folder), read_result(folder), read_json(folder / "environment.json")
-            if result is not None and about["seconds"] > 0:
-                yield RunTime(config, str(about["device"]), int(result["steps"]), float(about["seconds"]))
-        except (InputError, KeyError, TypeError, ValueError) as error:
+            config, result, about = read_config(folder), read_result(folder), read_environment(folder)
+        except InputError as error:
             log.info("%s is passed over: %s", folder, error)
+            continue
+        if result and about and about.seconds > 0:
+            yield RunTime(config, about.device, result.steps, about.seconds)
 
 
 def measure(job: Job, steps: int = 5) -> RunTime:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.config import change, field_paths, require
-from parse_dg.data.blueprints.benchmark import DOMAINS
-from parse_dg.data.intake.library import added, domain_names, find_path
+from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
@@ -158,9 +157,7 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
 
     A run with two domains held out counts for both: its checks score both.
     """
-    path = None if data.name in ("blueprints", *added()) else find_path(data.name)
-    benchmark = data.name if path is None else str(path)
-    domains = DOMAINS if data.name == "blueprints" else domain_names(data.name)
+    benchmark, domains = benchmark_name(data.name), find_domains(data.name)
     targets = domains if data.targets is None else data.targets
     for target in targets:
         if target not in domains:

@@ -1,13 +1,14 @@
 """Where a job stands, read from its folder: whoever runs it, in whatever terminal, sees the same."""
 
-import json
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.files import is_locked, read_json
-from parse_dg.runs.folder import LOCK, read_finished
+from parse_dg.files import is_locked
+from parse_dg.runs.folder import LOCK, read_environment, read_finished, read_split
+from parse_dg.runs.metrics import CheckLine, read_line
 from parse_dg.sweeps.jobs import Job
 
 TAIL = 1 << 16
@@ -45,21 +46,18 @@ class RunProgress(NamedTuple):
 def read_progress(job: Job) -> RunProgress:
     """The last check of a run; step 0 before the first."""
     check = _last_check(job.folder / "metrics.jsonl")
-    accuracy = check.get("validation_mean_accuracy")
-    return RunProgress(
-        step=int(check.get("step", 0)),
-        steps=_count_steps(job),
-        accuracy=None if accuracy is None else float(accuracy),
-        stage=check.get("stage"),
-    )
+    if check is None:
+        return RunProgress(step=0, steps=_count_steps(job), accuracy=None)
+    return RunProgress(check.step, _count_steps(job), check.validation_mean_accuracy, check.stage)
 
 
 def read_seconds(folder: Path) -> float | None:
     """How long a finished run took, where that is written."""
     try:
-        return float(read_json(folder / "environment.json")["seconds"])
-    except (InputError, KeyError, TypeError, ValueError):
+        environment = read_environment(folder)
+    except InputError:
         return None
+    return environment.seconds if environment else None
 
 
 def read_tail(path: Path, start: int = 0) -> str:
@@ -73,16 +71,12 @@ def read_tail(path: Path, start: int = 0) -> str:
         return ""
 
 
-def _last_check(metrics: Path) -> dict[str, Any]:
+def _last_check(metrics: Path) -> CheckLine | None:
     """The last whole line of metrics.jsonl: the one after it may be half written."""
     for line in reversed(read_tail(metrics).splitlines()):
-        try:
-            check = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(check, dict):
-            return check
-    return {}
+        with suppress(InputError):
+            return read_line(line)
+    return None
 
 
 def _count_steps(job: Job) -> int | None:
@@ -90,7 +84,7 @@ def _count_steps(job: Job) -> int | None:
     if training.epochs is None:
         return training.steps
     try:
-        images = read_json(job.folder / "split.json")["training_images"]
-        return training.total_steps(sum(images.values()), len(images))
-    except (InputError, KeyError, TypeError, AttributeError):
+        split = read_split(job.folder)
+    except InputError:
         return None
+    return training.total_steps(sum(split.training_images.values()), len(split.training_images)) if split else None

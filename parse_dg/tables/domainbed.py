@@ -41,7 +41,7 @@ KINDS: Mapping[type, str] = {
 }
 
 
-class Run(NamedTuple):
+class DomainBedRun(NamedTuple):
     """A run of a sweep."""
 
     name: str
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     """Whether DomainBed has marked it done; unknown for a file outside a folder of its own."""
 
 
-def find_runs(folder: Path) -> tuple[Run, ...]:
+def find_runs(folder: Path) -> tuple[DomainBedRun, ...]:
     """The runs of a sweep that have results; an unfinished one counts, as it does for DomainBed's own collector."""
     if not folder.is_dir():
         raise InputError(f"{folder} must be a folder of DomainBed's results, found {_found(folder)}")
@@ -61,8 +61,8 @@ def find_runs(folder: Path) -> tuple[Run, ...]:
         raise InputError(f"cannot read {folder}: {error.strerror or error}") from error
     if not own and not flat:
         raise InputError(f"{folder} has no results of DomainBed: expected RUN/results.jsonl or RUN.jsonl in it")
-    runs = [Run(path.parent.name, path, (path.parent / "done").exists()) for path in own]
-    return (*runs, *(Run(path.stem, path, None) for path in flat))
+    runs = [DomainBedRun(path.parent.name, path, (path.parent / "done").exists()) for path in own]
+    return (*runs, *(DomainBedRun(path.stem, path, None) for path in flat))
 
 
 def read_sweep(folder: Path) -> tuple[Record, ...]:

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import Result, read_config, read_result
+from parse_dg.runs.folder import read_config, read_result
+from parse_dg.runs.metrics import CheckedWeights, CheckLine, read_checks
+from parse_dg.runs.result import RunResult
 from parse_dg.tables.selection import Record, find_selection
+from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.averaging import AveragingConfig
 
 log = logging.getLogger(__name__)
@@ -27,7 +30,13 @@ NOT_TUNED = (
 )
 """What does not tell hyper-parameters apart: repetitions, what is held out, and what changes no number."""
 
-LoggedCheck = Mapping[str, Any]
+
+class ScoredStep(NamedTuple):
+    """What a record is made of: a check, or the one that a run itself chose, whose target was scored after it."""
+
+    step: int
+    validation: Mapping[str, Accuracy]
+    scores: Mapping[str, Accuracy]
 
 
 class FinishedRun(NamedTuple):
@@ -139,25 +148,31 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
         log.warning("%s is not finished: left out", folder)
         return ()
     try:
-        checks = [_check(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        found = [_finished(folder, config, config, result, checks)]
-        if "without_averaging" in result:
-            plain = replace(config, averaging=AveragingConfig())
-            checks = [{"step": check["step"], **check["plain"]} for check in checks]
-            found.append(_finished(folder, plain, config, {**result, **result["without_averaging"]}, checks))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        lines = read_checks(folder)
+        found = [_finished(folder, config, config, result, [_scored(line, line) for line in lines])]
+        if (plain := result.plain()) is not None:
+            without = replace(config, averaging=AveragingConfig())
+            checks = [_scored(line, line.plain) for line in lines]
+            found.append(_finished(folder, without, config, plain, checks))
+    except InputError as error:
         raise InputError(f"{folder} does not hold a whole run: {error}") from error
     return tuple(found)
 
 
+def _scored(line: CheckLine, found: CheckedWeights | None) -> ScoredStep:
+    if found is None:
+        raise InputError(f"the check of step {line.step} has nothing on the weights without averaging")
+    return ScoredStep(line.step, found.validation, found.scores)
+
+
 def _finished(
-    folder: Path, config: RunConfig, trained: RunConfig, result: Result, checks: Sequence[LoggedCheck]
+    folder: Path, config: RunConfig, trained: RunConfig, result: RunResult, checks: Sequence[ScoredStep]
 ) -> FinishedRun:
     at_the_end = config.averaging.kind == "swad" or config.algorithm.trains_twice  # of no check's weights
     asked = bool(config.split.validation_domain) or config.protocol.checks != "validation"
     every_check = asked and not at_the_end
     records = tuple(_records(config, result, checks if every_check else [_chosen(result)]))
-    return FinishedRun(folder, config, trained, str(result["benchmark"]["fingerprint"]), records, every_check)
+    return FinishedRun(folder, config, trained, result.benchmark.fingerprint, records, every_check)
 
 
 def _require_comparable(runs: Sequence[FinishedRun]) -> None:
@@ -202,17 +217,17 @@ def _require_selectable(run: FinishedRun, selection: str) -> None:
         )
 
 
-def _records(config: RunConfig, result: Result, checks: Sequence[LoggedCheck]) -> Iterator[Record]:
+def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep]) -> Iterator[Record]:
     """A record of every check."""
     target, unseen = config.data.target, config.split.validation_domain
     base = Record(
-        data_set=result["benchmark"]["name"],
+        data_set=result.benchmark.name,
         algorithm=config.method,
-        domains=tuple(result["domains"]),
+        domains=result.domains,
         held_out=(target, unseen) if unseen else (target,),
-        trial=result["trial"],
+        trial=result.trial,
         hyperparameters=hashlib.sha256(json.dumps(_tuned(config), sort_keys=True).encode()).hexdigest()[:12],
-        step=result["selected_step"],
+        step=result.selected_step,
         in_part={},
         out_part={},
         share=_share(config, result),
@@ -220,52 +235,46 @@ def _records(config: RunConfig, result: Result, checks: Sequence[LoggedCheck]) -
     if not checks:
         raise InputError("metrics.jsonl is empty")
     for check in checks:
-        found = replace(base, step=check["step"], in_part=_in(config, check), out_part=_out(config, check))
+        found = replace(base, step=check.step, in_part=_in(config, check), out_part=_out(config, check))
         if not unseen and target not in found.in_part:
             raise InputError(f"step {found.step} has no score of {target}")
         yield found
 
 
-def _check(line: str) -> LoggedCheck:
-    """A line of metrics.jsonl."""
-    check = json.loads(line)
-    if not isinstance(check, dict):
-        raise InputError(f"metrics.jsonl must have a check on every line, found {line[:40]!r}")
-    return check
-
-
-def _chosen(result: Result) -> LoggedCheck:
+def _chosen(result: RunResult) -> ScoredStep:
     """The check that a run itself chose, with the target's score that was made after it."""
-    scores = {f"{result['target']['domain']}/in": result["target"]}
-    if "oracle" in result:
-        scores[f"{result['target']['domain']}/out"] = result["oracle"]
-    return {"step": result["selected_step"], "validation": result["validation"], "scores": scores}
+    scores: dict[str, Accuracy] = {f"{result.target.domain}/in": result.target}
+    if result.oracle:
+        scores[f"{result.target.domain}/out"] = result.oracle
+    return ScoredStep(result.selected_step, result.validation, scores)
 
 
-def _in(config: RunConfig, check: LoggedCheck) -> dict[str, float]:
+def _in(config: RunConfig, check: ScoredStep) -> dict[str, float]:
     """Accuracy on the larger part, or on all images, by domain."""
     found = {domain: value for domain, part, value in _scores(check) if part in ("in", "all")}
     unseen = config.split.validation_domain
-    return found | ({unseen: float(check["validation"][unseen]["accuracy"])} if unseen else {})
+    if unseen and unseen not in check.validation:
+        raise InputError(f"step {check.step} has no validation on {unseen}")
+    return found | ({unseen: check.validation[unseen].fraction} if unseen else {})
 
 
-def _out(config: RunConfig, check: LoggedCheck) -> dict[str, float]:
+def _out(config: RunConfig, check: ScoredStep) -> dict[str, float]:
     """Accuracy on held-out images, by domain."""
     unseen = config.split.validation_domain
-    found = {name: float(value["accuracy"]) for name, value in check["validation"].items() if name != unseen}
+    found = {name: value.fraction for name, value in check.validation.items() if name != unseen}
     return found | {domain: value for domain, part, value in _scores(check) if part == "out"}
 
 
-def _scores(check: LoggedCheck) -> Iterator[tuple[str, str, float]]:
-    for name, value in check.get("scores", {}).items():
+def _scores(check: ScoredStep) -> Iterator[tuple[str, str, float]]:
+    for name, value in check.scores.items():
         domain, _, part = name.rpartition("/")
-        yield domain, part, float(value["accuracy"])
+        yield domain, part, value.fraction
 
 
-def _share(config: RunConfig, result: Result) -> float:
+def _share(config: RunConfig, result: RunResult) -> float:
     """Of the target's images, the fraction that is scored; that of a list to a per cent, files may be missing."""
     if config.split.scheme == "gvrt-split":
-        return round(float(result["target"]["share"]), 2)
+        return round(result.target.share, 2)
     return 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
 
 

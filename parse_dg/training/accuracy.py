@@ -1,7 +1,9 @@
 """Accuracy of a model on named images."""
 
+import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -12,11 +14,15 @@ from parse_dg.algorithms import Algorithm
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
+from parse_dg.errors import InputError
+from parse_dg.jsonable import Jsonable
 
 EVALUATION_BATCH = 128
+A = TypeVar("A", bound="Accuracy")
 
 
-class Accuracy(NamedTuple):
+@dataclass(frozen=True)
+class Accuracy(Jsonable):
     """How many of how many images were classified right, and the mean cross-entropy over them."""
 
     correct: int
@@ -27,6 +33,23 @@ class Accuracy(NamedTuple):
     def fraction(self) -> float:
         """Correct ÷ images."""
         return self.correct / self.images
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the `accuracy`, a fraction; JSON has no word for a loss that is no number: null."""
+        loss = self.loss if math.isfinite(self.loss) else None
+        return {"accuracy": self.fraction, **super().to_dict(), "loss": loss}
+
+    @classmethod
+    def from_dict(cls: type[A], data: Any, where: str = "") -> A:
+        """The `accuracy` must be what it is of."""
+        said = data.get("accuracy") if isinstance(data, dict) else None
+        if isinstance(data, dict) and data.get("loss", math.nan) is None:
+            data = {**data, "loss": math.nan}
+        found = super().from_dict(data, where)
+        if not 0 <= found.correct <= found.images or not found.images or said != found.fraction:
+            expected = f"correct ÷ images, {found.correct} of {found.images}"
+            raise InputError(f"{where}accuracy must be {expected}, found {said!r}")
+        return found
 
 
 class Predictions(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -19,9 +19,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.config import Config, Count, Fraction, NotNegative
+from parse_dg.jsonable import Jsonable
 from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
+R = TypeVar("R", bound="AveragingReport")
 AveragingKind = Literal["none", "ema", "sma", "swad"]
 
 SCORED: dict[str, str] = {
@@ -64,6 +66,40 @@ class AveragingConfig(Config):
         self.require(fits, "also_plain", hint)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AveragingReport(Jsonable):
+    """What was averaged."""
+
+    kind: str
+    checks_score: str
+    """Whose weights checks are of, in words."""
+    decay: float | None = None
+    start: int | None = None
+
+    @classmethod
+    def from_dict(cls: type[R], data: Any, where: str = "") -> R:
+        """SWAD has a report of its own."""
+        if cls is AveragingReport and isinstance(data, dict) and data.get("kind") == "swad":
+            return ValleyReport.from_dict(data, where)  # type: ignore[return-value]
+        return super().from_dict(data, where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValleyReport(AveragingReport):
+    """The loss valley that SWAD averaged, and which steps that are."""
+
+    converged: bool
+    converge_step: int | None
+    threshold: float | None
+    left: bool
+    last_step: int
+    start_step: int | None
+    end_step: int | None
+    segments: int
+    segment_multiplicity: tuple[int, ...]
+    """How often each segment was averaged."""
+
+
 class Averaging(ABC):
     """What a trainer tells of its steps and checks."""
 
@@ -87,8 +123,8 @@ class Averaging(ABC):
         """The run has ended: whether `algorithm` now holds weights that no check has scored."""
         return False
 
-    def report(self) -> dict[str, Any] | None:
-        """What was averaged, as plain data; None: nothing."""
+    def report(self) -> AveragingReport | None:
+        """What was averaged; None: nothing."""
         return None
 
     def state(self) -> Checkpoint:
@@ -154,9 +190,10 @@ class MovingAverage(Averaging):
     def restore(self, saved: Checkpoint) -> None:
         self.network.load_state_dict(saved.tensors)
 
-    def report(self) -> dict[str, Any]:
-        own = {"decay": self.config.decay} if self.config.kind == "ema" else {"start": self.config.start}
-        return {"kind": self.config.kind, "checks_score": SCORED[self.config.kind], **own}
+    def report(self) -> AveragingReport:
+        if self.config.kind == "ema":
+            return AveragingReport(kind="ema", checks_score=SCORED["ema"], decay=self.config.decay)
+        return AveragingReport(kind="sma", checks_score=SCORED["sma"], start=self.config.start)
 
 
 class ValleyAverage(Averaging):
@@ -223,20 +260,20 @@ class ValleyAverage(Averaging):
                 self.average = [mean.clone() for mean in self.kept[number]]
             towards(self.average, self.kept[number], 1 / self.averaged)
 
-    def report(self) -> dict[str, Any]:
-        return {
-            "kind": "swad",
-            "checks_score": SCORED["swad"],
-            "converged": self.valley.lowest is not None,
-            "converge_step": self.valley.converge_step,
-            "threshold": self.valley.threshold,
-            "left": self.valley.left,
-            "last_step": self.valley.next_start - 1,
-            "start_step": self.valley.start_step,
-            "end_step": self.valley.end_step,
-            "segments": len(self.valley.entered),
-            "segment_multiplicity": self.valley.multiplicity,
-        }
+    def report(self) -> ValleyReport:
+        return ValleyReport(
+            kind="swad",
+            checks_score=SCORED["swad"],
+            converged=self.valley.lowest is not None,
+            converge_step=self.valley.converge_step,
+            threshold=self.valley.threshold,
+            left=self.valley.left,
+            last_step=self.valley.next_start - 1,
+            start_step=self.valley.start_step,
+            end_step=self.valley.end_step,
+            segments=len(self.valley.entered),
+            segment_multiplicity=tuple(self.valley.multiplicity),
+        )
 
 
 def build_averaging(algorithm: Algorithm, config: AveragingConfig) -> Averaging:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,8 @@ from parse_dg.training.accuracy import Accuracy
 StateDict = dict[str, torch.Tensor]
 
 
-class Check(NamedTuple):
+@dataclass(frozen=True)
+class Check:
     """A look at the model on the held-out images of each source domain."""
 
     step: int
@@ -22,7 +24,7 @@ class Check(NamedTuple):
     """By source domain."""
     rates: dict[str, float]
     """The learning rate of each group at this step."""
-    scores: dict[str, Accuracy] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    scores: dict[str, Accuracy] = field(default_factory=dict)
     """Of other named images, recorded and not used."""
 
     @property
@@ -47,12 +49,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def check_to_data(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
-    return {
-        **check._asdict(),
-        "validation": {name: list(value) for name, value in check.validation.items()},
-        "scores": {name: list(value) for name, value in check.scores.items()},
-    }
+    """A check as a checkpoint keeps it."""
+    parts = ("validation", "scores")
+    scored = {part: {name: list(astuple(a)) for name, a in getattr(check, part).items()} for part in parts}
+    return asdict(check) | scored
 
 
 def check_from_data(data: Mapping[str, Any]) -> Check:

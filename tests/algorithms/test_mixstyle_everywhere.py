@@ -174,4 +174,5 @@ def test_averaged_weights_and_their_statistics_go_with_it(tiny: Tiny, tmp_path: 
     """BatchNorm statistics of an average are found in passes of their own, which nothing may mix."""
     settings = {"averaging__kind": "swad", "averaging__statistics_batches": 2, "mixstyle__stages": "1,2"}
     result = execute(tiny("erm", mixstyle__probability=1, **settings), tmp_path, lambda step, check: None)
-    assert result["averaging"]["kind"] == "swad"
+    assert result.averaging is not None
+    assert result.averaging.kind == "swad"

@@ -254,13 +254,6 @@ def test_colours_follow_the_system_until_the_reader_chooses(page: Any, address: 
     assert page.evaluate(BRIGHTNESS) < 0.3
 
 
-@pytest.mark.parametrize("page_options", [{"reduced_motion": "reduce"}])
-def test_nothing_moves_where_that_is_not_wanted(page: Any, address: str) -> None:
-    page.goto(address)
-    assert page.evaluate("() => getComputedStyle(document.querySelector('.pv-image')).transitionDuration") == "0s"
-    assert page.evaluate("() => getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-
-
 # --- what is drawn, and where ---------------------------------------------------------------------
 
 

@@ -19,10 +19,13 @@ TRAINING_MISTAKES = {
         ["--protocol", "imagenet"],
         "unknown protocol 'imagenet': valid are parse, domainbed, swad",
     ),
-    "an oracle on all images": (["--set", "protocol.selection=oracle"], "set split.target_images=in"),
+    "an oracle on all images": (
+        ["--set", "protocol.selection=oracle"],
+        "split.target_images must be in with protocol.selection=oracle",
+    ),
     "no domain to validate on": (
         ["--set", "protocol.selection=leave-one-domain-out"],
-        "split.validation_domain=DOMAIN",
+        "split.validation_domain must be a domain with protocol.selection=leave-one-domain-out",
     ),
     "an unknown domain": (["--target", "sketchy"], "'sketchy': valid are photo, cartoon, sketch, paint"),
     "an unknown field": (

@@ -83,7 +83,7 @@ def test_the_same_journey_in_python(tiny: Tiny, tmp_path: Path) -> None:
     assert steps == [1, 2, 3, 4]
     model = load_model(tmp_path / "run")
     small, report = compact(model)
-    assert report.applications_after == result["active_applications"]
+    assert report.applications_after == result.active_applications
     target = open_benchmark(config.data).domain("photo")
     explanation = explain(small, target.images[0], of="roamer")
     assert explanation.explained == "roamer"

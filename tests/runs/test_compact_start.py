@@ -19,22 +19,22 @@ def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(training__steps=1, algorithm__composition__start="presence", algorithm__primitives__count=5)
     execute(config, tmp_path / "run", quiet)
     outcome = compact_run(tmp_path / "run", None, 0.0, "cpu")
-    assert outcome.applications_at_start == 5 < outcome.compaction.applications_before
-    assert read(outcome.report)["applications"]["at_start"] == 5
+    assert outcome.report.applications.at_start == 5 < outcome.report.applications.before
+    assert read(outcome.report_path)["applications"]["at_start"] == 5
 
 
 def test_the_start_of_a_model_from_elsewhere_is_not_known(parse_run: Path, tiny: Tiny, tmp_path: Path) -> None:
     """A file alone says nothing of it; one in a run's folder only if it is of the run's vocabulary, and whole."""
     folder = Path(shutil.copytree(parse_run, tmp_path / "run"))
-    assert compact_run(folder, None, 0.0, "cpu").applications_at_start
+    assert compact_run(folder, None, 0.0, "cpu").report.applications.at_start
     with pytest.raises(InputError, match="is not a run"):
         compact_run(folder / "model.safetensors", None, 0.0, "cpu")
     execute(tiny(training__steps=1, algorithm__primitives__count=5), tmp_path / "other", quiet)
     for file in (folder / "compact.safetensors", tmp_path / "other" / "model.safetensors"):
         shutil.copy(file, folder / "model.safetensors")
         outcome = compact_run(folder, tmp_path / "small.safetensors", 0.0, "cpu")
-        assert outcome.applications_at_start is None
-        assert read(outcome.report)["applications"]["at_start"] is None
+        assert outcome.report.applications.at_start is None
+        assert read(outcome.report_path)["applications"]["at_start"] is None
         printed = Console(record=True, width=200)
         print_compaction(printed, outcome)
         assert "at the start" not in printed.export_text()

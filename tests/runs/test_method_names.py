@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.cli.show.display import default_folder
 from parse_dg.config import change
+from parse_dg.runs.configure import default_folder
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.recipes import build_config
 from tests.conftest import FinishedRun

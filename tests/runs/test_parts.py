@@ -40,12 +40,6 @@ def divide(benchmark: Benchmark, config: RunConfig) -> LeaveOneOut:
     return leave_one_out(benchmark, config.data.target, config.seed, config.split)
 
 
-# names
-
-
-# what checks score
-
-
 def scored(benchmark: Benchmark, checks: str, **split: Any) -> dict[str, list[int]]:
     config = configured(**split)
     protocol = replace(config.protocol, checks=checks)  # type: ignore[arg-type]
@@ -72,14 +66,11 @@ def test_a_domain_that_is_not_trained_on_is_scored_too(benchmark: Benchmark) -> 
     assert len(found["photo/in"]) == 4
 
 
-# split.json
-
-
 @pytest.mark.parametrize("target", SIZES)
 def test_a_split_can_be_read_back(benchmark: Benchmark, target: str) -> None:
     config = configured(target, target_images="in")
     split = divide(benchmark, config)
-    found = json.loads(json.dumps(describe_split(config, benchmark, split)))
+    found = json.loads(json.dumps(describe_split(config, benchmark, split).to_dict()))
     assert found["benchmark"] == {"name": "four", "fingerprint": "f" * 64}
     assert (found["scheme"], found["trial"]) == ("holdout20", 3)
     assert found["validation"] == {part.domain.name: part.indices.tolist() for part in split.validation}
@@ -97,7 +88,7 @@ def test_a_split_can_be_read_back(benchmark: Benchmark, target: str) -> None:
 def test_a_domain_that_is_not_trained_on_is_written_down(benchmark: Benchmark) -> None:
     config = configured(validation_domain="photo")
     split = divide(benchmark, config)
-    found = describe_split(config, benchmark, split)
+    found = describe_split(config, benchmark, split).to_dict()
     assert split.validation_domain is not None
     assert found["validation_domain"] == {"photo": split.validation_domain.indices.tolist()}
     assert list(found["training_images"]) == list(found["validation"]) == ["art", "cartoon"]
@@ -107,21 +98,18 @@ def test_of_lists_the_images_that_train_are_written_down_as_well(benchmark: Benc
     """They are not the rest: other lists are of other domains."""
     config = configured(scheme="gvrt-split")
     split = divide(benchmark, config)
-    found = describe_split(config, benchmark, split)
+    found = describe_split(config, benchmark, split).to_dict()
     assert found["scheme"] == "gvrt-split"
     assert found["training"] == {part.domain.name: part.indices.tolist() for part in split.training}
     assert found["target"] == {"sketch": list(range(6, 41, 7))}
 
 
-# leakage
-
-
 def test_leakage_is_counted_and_said(benchmark: Benchmark) -> None:
     config = configured("photo")
     found = leakage(divide(benchmark, config))
-    assert found["of"] == 5
-    assert 0 < found["images"] <= 5
-    said = f"{found['images']} of the 5 images of photo that are scored show a picture that is also trained on"
-    assert found["words"] == f"leakage: {said}"
+    assert found.of == 5
+    assert 0 < found.images <= 5
+    said = f"{found.images} of the 5 images of photo that are scored show a picture that is also trained on"
+    assert found.words == f"leakage: {said}"
     none = leakage(divide(benchmark, configured(scheme="gvrt-split")))
-    assert (none["images"], none["of"]) == (0, 5)
+    assert (none.images, none.of) == (0, 5)

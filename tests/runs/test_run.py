@@ -21,8 +21,6 @@ from tests.runs.helpers import CPU, REPEATED, checks, quiet, read
 ONCE = [name for name in ALGORITHMS if name != "erm_plus_plus"]
 """Methods that are trained once; the others are in test_two_stage.py."""
 
-# the folder
-
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_finished_run_is_five_files(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
@@ -108,12 +106,9 @@ def test_the_result_of_parse_counts_the_applications_in_use(parse_run: Path, erm
     assert "active_applications" not in read(erm_run / "result.json")
 
 
-# how long
-
-
 def test_epochs_are_of_the_training_images(tiny: Tiny, tmp_path: Path) -> None:
     config: RunConfig = tiny("erm", training__epochs=0.5)
     _, split = prepare(config)
     assert sum(len(part.indices) for part in split.training) == 3 * 32
     assert count_steps(config, split) == 4  # half of 96 images, 12 a step
-    assert execute(config, tmp_path / "run", quiet)["steps"] == 4
+    assert execute(config, tmp_path / "run", quiet).steps == 4

@@ -11,8 +11,10 @@ from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import read_result
 from parse_dg.runs.run import execute
 from parse_dg.training.accuracy import accuracy
+from parse_dg.training.averaging import ValleyReport
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
@@ -54,13 +56,15 @@ def test_a_run_of_averaged_weights_scores_them_and_is_repeated_to_the_byte(
 
 def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
     result = execute(configured(tiny, "erm", "swad"), tmp_path / "run", quiet)
-    averaged = result["averaging"]
-    start, end = averaged["start_step"], averaged["end_step"]
-    assert result["selection"].startswith(f"SWAD: the mean of the weights of steps {start} to {end}, ")
-    assert result["protocol"]["rules"][-1] == f"{result['selection']}."
-    assert result["selected_step"] == end
-    assert sum(averaged["segment_multiplicity"]) == averaged["segments"]
-    assert len(averaged["segment_multiplicity"]) == len(checks(tmp_path / "run"))
+    averaged = result.averaging
+    assert isinstance(averaged, ValleyReport)
+    start, end = averaged.start_step, averaged.end_step
+    assert result.selection.startswith(f"SWAD: the mean of the weights of steps {start} to {end}, ")
+    assert result.protocol.rules[-1] == f"{result.selection}."
+    assert result.selected_step == end
+    assert sum(averaged.segment_multiplicity) == averaged.segments
+    assert read_result(tmp_path / "run") == result
+    assert len(averaged.segment_multiplicity) == len(checks(tmp_path / "run"))
 
 
 def test_swad_cannot_be_selected_by_the_target(tiny: Tiny) -> None:

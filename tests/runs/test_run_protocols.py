@@ -26,6 +26,7 @@ from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.training.protocol import protocol_sentences
 from parse_dg.training.trainer import Trainer
@@ -227,7 +228,7 @@ def test_swads_seed_changes_the_split_alone(made: Made, tmp_path: Path) -> None:
     for seed in (0, 1):
         folder = tmp_path / str(seed)
         result = execute(under("swad", seed=seed, **still), folder, quiet)
-        assert (result["seed"], result["trial"]) == (0, seed)
+        assert (result.seed, result.trial) == (0, seed)
         states.append(load_file(folder / "model.safetensors"))
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     assert read(tmp_path / "0" / "split.json")["validation"] != read(tmp_path / "1" / "split.json")["validation"]
@@ -262,13 +263,13 @@ def test_leave_one_domain_out_chooses_by_the_validation_domain_alone(
     (trainer,) = given
     assert [subset.domain.name for subset in trainer.validation] == ["paint"]
     assert set(trainer.sources) == {"photo", "cartoon"}
-    assert list(result["validation"]) == ["paint"]
-    assert result["validation"]["paint"]["images"] == 20
-    assert result["validation_mean_accuracy"] == result["validation"]["paint"]["accuracy"]
-    assert result["selection"].startswith("leave-one-domain-out")
+    assert list(result.validation) == ["paint"]
+    assert result.validation["paint"].images == 20
+    assert result.validation_mean_accuracy == result.validation["paint"].fraction
+    assert result.selection.startswith("leave-one-domain-out")
     lines = checks(tmp_path / "run")
     best = max(lines, key=lambda line: (line["validation_mean_accuracy"], -line["validation"]["paint"]["loss"]))
-    assert result["selected_step"] == best["step"]
+    assert result.selected_step == best["step"]
 
 
 @pytest.mark.parametrize("wrong", ["sketch", "sktch"])
@@ -365,7 +366,7 @@ def test_a_run_is_not_compacted_on_other_images(parse_run: Path, monkeypatch: py
 @pytest.mark.parametrize("content", ["[]", '{"benchmark": 3}'])
 def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
-    with pytest.raises(InputError, match=r"split\.json must say which images the run is of"):
+    with pytest.raises(InputError, match=r"split\.json is not what a run writes: "):
         require_same_images(tmp_path, open_benchmark(under("parse").data))
 
 
@@ -376,9 +377,7 @@ def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
 def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
     (folder / "result.json").write_text(content)
-    with pytest.raises(
-        InputError, match=r"result\.json (must hold the result of a run|is not valid JSON)"
-    ) as error:
+    with pytest.raises(InputError, match=r"result\.json is not (what a run writes|valid JSON)") as error:
         execute(under("parse"), folder, quiet)
     assert "\n" not in str(error.value)
 
@@ -388,7 +387,7 @@ def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp
 
 def shown(folder: Path, **changes: Any) -> str:
     console = Console(file=io.StringIO(), width=240)
-    print_result(console, read(folder / "result.json") | changes, folder)
+    print_result(console, RunResult.from_dict(read(folder / "result.json") | changes), folder)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

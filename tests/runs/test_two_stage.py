@@ -192,8 +192,9 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     seen: list[int] = []
     result = execute(config, tmp_path / "run", lambda step, check: seen.append(step))
     assert lowered == [(1, 0.1)] * 3 + [(2, 0.1)] * 3
-    assert result["stages"][0]["rates_fall_after"] == [4, 6, 8]  # the first check that counts is of step 2
-    assert result["stages"][0]["ended_by"].startswith("rates would have fallen a third time")
+    assert result.stages is not None
+    assert result.stages[0].rates_fall_after == (4, 6, 8)  # the first check that counts is of step 2
+    assert result.stages[0].ended_by.startswith("rates would have fallen a third time")
     assert seen == [*range(1, 9)] * 2
     sizes = [[len(subset.indices) for subset in trainer.batches.sampler.sources] for trainer in built]  # type: ignore[attr-defined]
     assert sizes == [[32, 32, 32], [40, 40, 40]]

@@ -16,6 +16,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
+from tests.runs.helpers import environment_of
 
 HERE = device_name(torch.device("cpu"))
 
@@ -34,7 +35,7 @@ def finish(tmp_path: Path, erm_run: Path) -> Finish:
         result = json.loads((folder / "result.json").read_text())
         result["steps"] = config.training.steps if steps is None else steps
         (folder / "result.json").write_text(json.dumps(result))
-        (folder / "environment.json").write_text(json.dumps({"device": device, "seconds": seconds}))
+        (folder / "environment.json").write_text(json.dumps(environment_of(seconds, device).to_dict()))
         made.append(Job(config, folder))
         return made[-1]
 

@@ -9,11 +9,12 @@ import pytest
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import write_json
-from parse_dg.runs.folder import OF_A_RESULT, hold
+from parse_dg.runs.folder import hold
 from parse_dg.sweeps import loop as sweep
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from tests.conftest import Tiny
+from tests.runs.helpers import result_of
 
 Behaviour = Callable[[Job], Outcome]
 
@@ -33,7 +34,7 @@ def finish(job: Job) -> Outcome:
     """Leaves what a finished run does, as far as a sweep looks at it."""
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / "config.json", to_dict(job.config))
-    write_json(job.folder / "result.json", dict.fromkeys(OF_A_RESULT))
+    write_json(job.folder / "result.json", result_of().to_dict())
     return Outcome(job, "done")
 
 

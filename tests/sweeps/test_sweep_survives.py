@@ -13,9 +13,10 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.files import is_locked
-from parse_dg.runs.folder import LOCK, OF_A_RESULT
+from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
+from tests.runs.helpers import result_of
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ try:
                 time.sleep(0.4)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on it is one piece
                 print("finished", file=log, flush=True)
-            (folder / "result.json").write_text(json.dumps(dict.fromkeys({OF_A_RESULT!r})))
+            (folder / "result.json").write_text(json.dumps({result_of().to_dict()!r}))
 except Timeout:
     sys.exit(3)
 except KeyboardInterrupt:
@@ -55,6 +56,8 @@ from pathlib import Path
 from parse_dg.config import from_dict
 from parse_dg.sweeps import loop as sweep
 from parse_dg.runs.config import RunConfig
+from parse_dg.files import is_locked
+from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
 sweep.LOOK_AGAIN = 0.2

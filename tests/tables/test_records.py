@@ -6,7 +6,7 @@ The runs here are written by hand, so that every accuracy in them is known.
 import json
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,15 @@ import pytest
 
 from parse_dg.config import change, to_dict
 from parse_dg.errors import InputError
+from parse_dg.jsonable import to_plain
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.metrics import CheckLine
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import TargetAccuracy
 from parse_dg.tables.records import find_runs, read_run, read_runs
 from parse_dg.tables.selection import Case, select
+from tests.runs.helpers import accuracy_of, check_of, result_of
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 
@@ -39,31 +43,20 @@ def configured(algorithm: str = "erm", protocol: str = "domainbed", **settings: 
     return replace(config, split=replace(config.split, validation_domain=unseen), protocol=rules)
 
 
-def check(step: int, validation: Accuracies, scores: Accuracies | None = None) -> dict[str, Any]:
-    """A line of metrics.jsonl."""
-    line: dict[str, Any] = {"step": step, "validation": {n: {"accuracy": v} for n, v in validation.items()}}
-    return line | ({"scores": {n: {"accuracy": v} for n, v in scores.items()}} if scores else {})
-
-
-def write(folder: Path, config: RunConfig, checks: list[dict[str, Any]], **changes: Any) -> Path:
+def write(folder: Path, config: RunConfig, checks: Sequence[CheckLine], **changes: Any) -> Path:
     """A finished run; `changes` replace fields of its result."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(to_dict(config)))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in checks))
-    result = {
-        "algorithm": config.algorithm.name,
-        "benchmark": {"name": "blueprints", "fingerprint": "f" * 64},
-        "domains": list(DOMAINS),
-        "seed": config.seed,
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line.to_dict()) + "\n" for line in checks))
+    target = TargetAccuracy(domain=config.data.target, part="some", share=0.42345, **vars(accuracy_of(0.5)))
+    found: dict[str, Any] = {
+        "target": target,
         "trial": config.trial,
-        "target": {"domain": config.data.target, "accuracy": 0.5, "share": 0.42345},
-        "validation": checks[-1]["validation"] if checks else {},
-        "selected_step": checks[-1]["step"] if checks else 1,
-        **dict.fromkeys(
-            ("validation_part", "validation_mean_accuracy", "selection", "steps", "protocol", "leakage")
-        ),
+        "validation": checks[-1].validation if checks else {},
+        "selected_step": checks[-1].step if checks else 1,
     }
-    (folder / "result.json").write_text(json.dumps(result | changes))
+    result = result_of(config.algorithm.name, config.data.target, config.seed, **found)
+    (folder / "result.json").write_text(json.dumps(result.to_dict() | to_plain(changes)))
     return folder
 
 
@@ -75,7 +68,7 @@ def scored(config: RunConfig, step: int = 1, target: float = 0.5, source: float 
     """A check that scored the target's two parts: `source` is of every validation domain."""
     name, unseen = config.data.target, config.split.validation_domain
     validation = {unseen: source} if unseen else dict.fromkeys(sources(config), source)
-    return check(step, validation, {f"{name}/in": target, f"{name}/out": out})
+    return check_of(step, validation, {f"{name}/in": target, f"{name}/out": out})
 
 
 # a run becomes records
@@ -83,8 +76,8 @@ def scored(config: RunConfig, step: int = 1, target: float = 0.5, source: float 
 
 def test_a_run_that_looked_at_its_target_once_is_one_record(tmp_path: Path) -> None:
     config = configured(protocol="parse")
-    lines = [check(step, {"photo": step / 200, "cartoon": 0.2, "paint": 0.3}) for step in (80, 160)]
-    write(tmp_path / "run", config, lines, selected_step=80, validation=lines[0]["validation"])
+    lines = [check_of(step, {"photo": step / 200, "cartoon": 0.2, "paint": 0.3}) for step in (80, 160)]
+    write(tmp_path / "run", config, lines, selected_step=80, validation=lines[0].validation)
     (record,) = read_runs([tmp_path / "run"], "training-domain")
     assert (record.data_set, record.algorithm, record.trial, record.step) == ("blueprints", "erm", 0, 80)
     assert record.domains == DOMAINS
@@ -99,7 +92,7 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
     parts = {
         f"{name}/{part}": n / 10 for n, (name, part) in enumerate((d, p) for d in DOMAINS for p in ("in", "out"))
     }
-    lines = [check(step, {name: parts[f"{name}/out"] for name in sources(config)}, parts) for step in (1, 101)]
+    lines = [check_of(step, {name: parts[f"{name}/out"] for name in sources(config)}, parts) for step in (1, 101)]
     write(tmp_path / "run", config, lines)
     records = read_runs([tmp_path / "run"], "oracle")
     assert [record.step for record in records] == [1, 101]
@@ -114,7 +107,9 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
 def test_of_a_run_with_two_domains_held_out_the_second_is_in_part(tmp_path: Path) -> None:
     config = configured(validation_domain="photo")
     scores = {"sketch/in": 0.1, "sketch/out": 0.2, "cartoon/in": 0.3, "cartoon/out": 0.4, "photo/in": 0.9}
-    (record,) = read_runs([write(tmp_path / "run", config, [check(1, {"photo": 0.9}, scores)])], "training-domain")
+    (record,) = read_runs(
+        [write(tmp_path / "run", config, [check_of(1, {"photo": 0.9}, scores)])], "training-domain"
+    )
     assert record.held_out == ("sketch", "photo")
     assert record.in_part == {"sketch": 0.1, "cartoon": 0.3, "photo": 0.9}
     assert record.out_part == {"sketch": 0.2, "cartoon": 0.4}
@@ -290,15 +285,16 @@ def without(name: str) -> Damage:
     return damage
 
 
-GOOD = '{"step": 1, "validation": {}, "scores": {"sketch/in": {"accuracy": 0.5}}}'
+GOOD = json.dumps(check_of(1, {"photo": 0.25}, {"sketch/in": 0.5}).to_dict())
 DAMAGED: dict[str, Damage] = {
     "no metrics": lambda folder: (folder / "metrics.jsonl").unlink(),
     "a line cut short": lines(GOOD, GOOD[:30]),
     "a line that is no check": lines("3"),
     "a deep line": lines("[" * 100_000),
-    "validation without accuracy": lines(GOOD.replace('"validation": {}', '"validation": {"photo": {}}')),
-    "an accuracy that is none": lines(GOOD.replace("0.5", "NaN")),
-    "a domain that is none": lines(GOOD.replace("{}", '{"x": {"accuracy": 1}}')),
+    "validation without images": lines(GOOD.replace('"images": 1000, ', "")),
+    "an accuracy that is none": lines(GOOD.replace('"accuracy": 0.5', '"accuracy": NaN')),
+    "more right than there are": lines(GOOD.replace('"correct": 500', '"correct": 1500')),
+    "a domain that is none": lines(GOOD.replace("photo", "x")),
     "a result cut short": lambda folder: (folder / "result.json").write_text('{"algorithm": '),
     "no target": without("target"),
     "no fingerprint": result(benchmark={"name": "blueprints"}),
@@ -399,7 +395,7 @@ def test_a_run_that_chose_one_way_is_not_shown_as_another(
 ) -> None:
     config = configured(protocol="parse", **settings)
     folder = write(
-        tmp_path / "run", config, [check(1, dict.fromkeys(sources(config), 0.5))], oracle={"accuracy": 1}
+        tmp_path / "run", config, [check_of(1, dict.fromkeys(sources(config), 0.5))], oracle=accuracy_of(1)
     )
     with pytest.raises(InputError) as error:
         read_runs([folder], selection)
@@ -409,7 +405,7 @@ def test_a_run_that_chose_one_way_is_not_shown_as_another(
 
 def test_an_oracle_needs_images_of_the_target_that_are_held_out(tmp_path: Path) -> None:
     config = configured(protocol="parse", protocol__checks="target")
-    lines = [check(1, dict.fromkeys(sources(config), 0.5), {"sketch/all": 0.5})]
+    lines = [check_of(1, dict.fromkeys(sources(config), 0.5), {"sketch/all": 0.5})]
     folder = write(tmp_path / "run", config, lines)
     with pytest.raises(InputError, match=r"did not hold out images of its target: .*split\.target_images=in"):
         read_runs([folder], "oracle")

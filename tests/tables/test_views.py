@@ -14,6 +14,7 @@ from parse_dg.tables.comparison import compare
 from parse_dg.tables.published import published
 from parse_dg.tables.selection_tables import SelectionTables
 from parse_dg.tables.views import ABLATION, METHODS, VIEWS, find_view
+from tests.runs.helpers import accuracy_of
 from tests.tables.test_records import DOMAINS, configured, scored, write
 
 
@@ -41,9 +42,6 @@ def configured_for(config: RunConfig, target: str) -> RunConfig:
 
 def look(folder: Path, view: str = "main", by: tuple[str, ...] = ()) -> SelectionTables:
     return view_tables([folder], view, by, "training-domain", "se").tables
-
-
-# names and order
 
 
 def test_main_has_methods_in_the_order_of_the_paper() -> None:
@@ -80,9 +78,6 @@ def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
         look(tmp_path, by=("optimizer.rate",))
 
 
-# tables
-
-
 def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
     configs = [ours(algorithm__primitives__count=count) for count in (8, 16)]
     runs(tmp_path, *configs)
@@ -97,7 +92,7 @@ def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
 def test_the_ablation_beside_the_papers_own(tmp_path: Path) -> None:
     domains = ("Photo", "Cartoon", "Art", "Paint")
     config = ours(data__target="Photo", algorithm__vocabulary__families="binary")
-    check = scored(config) | {"validation": {name: {"accuracy": 0.5} for name in domains[1:]}}
+    check = replace(scored(config), validation=dict.fromkeys(domains[1:], accuracy_of(0.5)))
     write(
         tmp_path / "run", config, [check], benchmark={"name": "cub-dg", "fingerprint": "f"}, domains=list(domains)
     )
@@ -135,9 +130,6 @@ def test_k_has_the_targets_that_were_tried(tmp_path: Path) -> None:
     (beside,) = compare(tables, compared("k", published()))
     assert beside.header == ("algorithm", "source", "sketch")
     assert "mean over targets" not in drawn(tmp_path)
-
-
-# the curve
 
 
 def drawn(folder: Path) -> str:

@@ -19,6 +19,7 @@ from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.averaging import (
     Averaging,
     AveragingConfig,
+    ValleyReport,
     build_averaging,
     estimate_statistics,
 )
@@ -270,23 +271,23 @@ def test_training_stops_where_the_valley_is_left() -> None:
     run, _, checks = swad(LOSSES)
     assert len(checks) == 19  # the sixth check in a row above 0.59
     found = run.averaging.report()
-    assert found is not None
-    assert found["left"]
-    assert found["threshold"] == pytest.approx(0.593667, 1e-4)
-    assert (found["converge_step"], found["last_step"]) == (6 * EVERY, 19 * EVERY)
-    assert (found["start_step"], found["end_step"]) == (4 * EVERY + 1, 13 * EVERY)
-    assert found["segment_multiplicity"] == [0, 0, 0, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-    assert found["segments"] == 10
+    assert isinstance(found, ValleyReport)
+    assert found.left
+    assert found.threshold == pytest.approx(0.593667, 1e-4)
+    assert (found.converge_step, found.last_step) == (6 * EVERY, 19 * EVERY)
+    assert (found.start_step, found.end_step) == (4 * EVERY + 1, 13 * EVERY)
+    assert found.segment_multiplicity == (*(0,) * 4, 1, 2, *(1,) * 7, *(0,) * 6)
+    assert found.segments == 10
 
 
 def test_swad_says_when_it_found_no_valley() -> None:
     run, _, checks = swad(LOSSES[:6])
     found = run.averaging.report()
-    assert found is not None
+    assert isinstance(found, ValleyReport)
     assert len(checks) == 6
-    assert not found["converged"]
-    assert found["threshold"] is None
-    assert (found["start_step"], found["end_step"]) == (5 * EVERY + 1, 6 * EVERY)
+    assert not found.converged
+    assert found.threshold is None
+    assert (found.start_step, found.end_step) == (5 * EVERY + 1, 6 * EVERY)
 
 
 def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_it_says() -> None:
@@ -351,36 +352,9 @@ def plain(steps: int, validation: bool = True) -> Trainer:
     return trainer(Valley(iter([0.5] * 50)), steps, **({} if validation else {"validation": []}))
 
 
-def test_an_observer_may_stop_training() -> None:
-    run, steps = plain(10), []
-
-    def observe(step: int, check: Check | None) -> None:
-        steps.append(step)
-        if step == 4:
-            run.stop()
-
-    run.fit(observe)
-    assert steps == [1, 2, 3, 4]
-
-
-def test_an_observer_may_lower_rates_from_the_next_step_on() -> None:
-    run, rates = plain(6), []
-
-    def observe(step: int, check: Check | None) -> None:
-        rates.extend([check.rates["head"]] if check else [])
-        if step == 2:
-            run.lower_rates(0.1)
-
-    run.fit(observe)
-    assert rates == pytest.approx([RATE, RATE / 10, RATE / 10])
-
-
 def test_without_validation_the_last_weights_are_kept() -> None:
     best = plain(7, validation=False).fit(lambda step, check: None)
     assert best.check.step == 7
     assert best.check.validation == {}
     assert math.isnan(best.check.mean_accuracy)
     assert best.state["place"].item() / RATE == pytest.approx(7)
-
-
-# settings

@@ -90,7 +90,7 @@ def train(team: Team, config: dict[str, Any], folder: Path, stop_at: int = 0) ->
             os._exit(9)
 
     result = execute(from_dict(RunConfig, config), folder, observe, checkpoint_every=0, team=team)
-    assert result == read(folder / "result.json")
+    assert result.to_dict() == read(folder / "result.json")
 
 
 def same_curves(one: Path, other: Path, tolerance: float) -> None:

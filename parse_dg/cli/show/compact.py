@@ -1,15 +1,11 @@
 """The paper's compaction tables: a row for every run, with the mean of each data set; or by data set and target."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from parse_dg.errors import InputError
-from parse_dg.files import read_json
-from parse_dg.runs.compact import CompactionOutcome
-from parse_dg.runs.folder import read_result
+from parse_dg.runs.compact import CompactionReport
 from parse_dg.tables.table import csv_table, markdown_table
 from parse_dg.tables.text_table import TextTable
 from parse_dg.wording import percent, plural
@@ -66,11 +62,11 @@ FOOTNOTE = (
 )
 
 
-def table_rows(outcomes: Sequence[CompactionOutcome]) -> list[CompactionRow]:
+def table_rows(reports: Sequence[CompactionReport]) -> list[CompactionRow]:
     """The runs by data set, in the order given, with a mean below every data set that has several."""
     rows: list[CompactionRow] = []
-    for data in dict.fromkeys(outcome.benchmark for outcome in outcomes):
-        group = [_row(outcome) for outcome in outcomes if outcome.benchmark == data]
+    for data in dict.fromkeys(report.benchmark.name for report in reports):
+        group = [table_row(report) for report in reports if report.benchmark.name == data]
         rows += group
         if len(group) > 1:
             rows.append(_mean(group))
@@ -90,49 +86,6 @@ def as_markdown(rows: Sequence[CompactionRow]) -> str:
 def as_csv(rows: Sequence[CompactionRow]) -> str:
     """The table as comma-separated values, unrounded; fractions instead of percentages."""
     return csv_table([field.name for field in fields(CompactionRow)], [astuple(row) for row in rows])
-
-
-def read_row(folder: Path) -> tuple[CompactionRow, float] | None:
-    """What `parse-dg compact` found of a run, and its threshold, from compact.json; None if it is not there."""
-    path = folder / "compact.json"
-    if not path.exists():
-        return None
-    report = read_json(path)
-    try:
-        target = report["domains"][report["target"]]
-        figures = {
-            **_change_of("model_parameters", report["model_parameters"]),
-            **_change_of("lambda_parameters", report["lambda_parameters"]),
-            **_change_of("applications", report["applications"]),
-            **_change_of("gflops", report["gflops"]),
-            **_change_of("target_accuracy", target["accuracy"]),
-            **{name: report[name] for name in ("reduction", "images", "same_prediction")},
-            "target_images": target["images"],
-        }
-        values: dict[str, Any] = {name: _number(value) for name, value in figures.items()}
-        at_start = report["applications"].get("at_start")  # older reports do not say
-        values["applications_at_start"] = None if at_start is None else _number(at_start)
-        names = (report["benchmark"]["name"], report["target"], report["seed"])
-        values |= dict(zip(NAMES, map(str, names), strict=True))
-        row = CompactionRow(**values)
-        threshold, fingerprint = float(report["threshold"]), report["benchmark"]["fingerprint"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not what `parse-dg compact` writes: {type(error).__name__} {error}") from error
-    result = read_result(folder)
-    if result is not None and result["benchmark"]["fingerprint"] != fingerprint:
-        raise InputError(f"{path} is of other images than the run: compact it again")
-    return row, threshold
-
-
-def _change_of(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{name}_before": found["before"], f"{name}_after": found["after"]}
-
-
-def _number(found: object) -> float:
-    """The number as it is, whole or not."""
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return found
-    raise TypeError(f"{found!r} is no number")
 
 
 def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTable, ...]:
@@ -167,27 +120,28 @@ def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTa
     )
 
 
-def _row(outcome: CompactionOutcome) -> CompactionRow:
-    report, target = outcome.compaction, outcome.target
+def table_row(report: CompactionReport) -> CompactionRow:
+    """One run."""
+    target = report.domains[report.target]
     return CompactionRow(
-        data=outcome.benchmark,
-        target=target.domain,
-        seed=str(outcome.seed),
-        model_parameters_before=report.model_parameters_before,
-        model_parameters_after=report.model_parameters_after,
-        lambda_parameters_before=report.parameters_before,
-        lambda_parameters_after=report.parameters_after,
+        data=report.benchmark.name,
+        target=report.target,
+        seed=str(report.seed),
+        model_parameters_before=report.model_parameters.before,
+        model_parameters_after=report.model_parameters.after,
+        lambda_parameters_before=report.lambda_parameters.before,
+        lambda_parameters_after=report.lambda_parameters.after,
         reduction=report.reduction,
-        applications_before=report.applications_before,
-        applications_after=report.applications_after,
-        applications_at_start=outcome.applications_at_start,
-        gflops_before=report.cost_before.gflops,
-        gflops_after=report.cost_after.gflops,
-        images=outcome.images,
-        same_prediction=outcome.same_prediction,
-        target_images=target.before.images,
-        target_accuracy_before=target.before.fraction,
-        target_accuracy_after=target.after.fraction,
+        applications_before=report.applications.before,
+        applications_after=report.applications.after,
+        applications_at_start=report.applications.at_start,
+        gflops_before=report.gflops.before,
+        gflops_after=report.gflops.after,
+        images=report.images,
+        same_prediction=report.same_prediction,
+        target_images=target.images,
+        target_accuracy_before=target.accuracy.before,
+        target_accuracy_after=target.accuracy.after,
     )
 
 

@@ -14,21 +14,15 @@ from parse_dg.cli.show.progress import counting_display, training_display
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
-from parse_dg.runs.compact import CompactionOutcome, compact_runs
+from parse_dg.runs.compact import CompactionOutcome, CompactionReport, compact_runs
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import NamedAccuracy
-from parse_dg.runs.folder import Result, read_finished
+from parse_dg.runs.folder import read_finished
 from parse_dg.runs.keeper import EVERY
+from parse_dg.runs.result import RunResult, ScoredWeights
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.training.team import ALONE, Team
 from parse_dg.wording import percent
-
-
-def default_folder(config: RunConfig) -> Path:
-    """runs/DATA/METHOD/TARGET/seedN; a data set used by path goes by the last part of the path."""
-    data = Path(config.data.benchmark).name or "data"
-    parts = (data, config.method, config.data.target, f"seed{config.trial}")
-    return Path("runs").joinpath(*parts)
 
 
 @contextmanager
@@ -59,7 +53,7 @@ def run_with_display(
     track: Sequence[str] = (),
     checkpoint_every: float = EVERY,
     team: Team = ALONE,
-) -> Result:
+) -> RunResult:
     """`execute`, shown live, by the first process where there are several."""
     if not team.first:
         console = Console(quiet=True)
@@ -75,45 +69,40 @@ def run_with_display(
         )
 
 
-def print_result(console: Console, result: Result, folder: Path) -> None:
+def print_result(console: Console, result: RunResult, folder: Path) -> None:
     """The result of one run, said in full."""
-    target = result["target"]
-    split = "" if result["trial"] == result["seed"] else f", split by seed {result['trial']}"
-    title = f"{result['algorithm']}, {target['domain']} held out, seed {result['seed']}{split}"
+    target = result.target
+    split = "" if result.trial == result.seed else f", split by seed {result.trial}"
+    title = f"{result.algorithm}, {target.domain} held out, seed {result.seed}{split}"
     table = Table(title=escape(title), title_justify="left")
     table.add_column("images")
     table.add_column("accuracy", justify="right")
     table.add_column("correct of", justify="right")
-    for name, value in result["validation"].items():
-        images = escape(f"{name}, {result['validation_part']} (source)")
-        table.add_row(images, percent(value["accuracy"]), f"{value['correct']}/{value['images']}")
-    if len(result["validation"]) > 1:
-        table.add_row("mean of the source domains", percent(result["validation_mean_accuracy"]), "")
-    row = f"[bold]{escape(target['domain'])}, {target['part']} (target: the result)"
-    table.add_row(row, f"[bold]{percent(target['accuracy'])}", f"{target['correct']}/{target['images']}")
+    for name, value in result.validation.items():
+        images = escape(f"{name}, {result.validation_part} (source)")
+        table.add_row(images, percent(value.fraction), f"{value.correct}/{value.images}")
+    if len(result.validation) > 1:
+        table.add_row("mean of the source domains", percent(result.validation_mean_accuracy), "")
+    row = f"[bold]{escape(target.domain)}, {target.part} (target: the result)"
+    table.add_row(row, f"[bold]{percent(target.fraction)}", f"{target.correct}/{target.images}")
     console.print(table)
-    console.print(f"weights of step {result['selected_step']} of {result['steps']}, by {result['selection']}")
-    if "without_averaging" in result:
-        console.print(_without_averaging(result), markup=False)
-    if result["leakage"]["images"]:
-        console.print(result["leakage"]["words"], markup=False)
-    if "active_applications" in result:
-        per_class = result["active_applications_per_class"]
+    console.print(f"weights of step {result.selected_step} of {result.steps}, by {result.selection}")
+    if result.without_averaging:
+        console.print(_without_averaging(result.without_averaging, result.steps), markup=False)
+    if result.leakage.images:
+        console.print(result.leakage.words, markup=False)
+    if per_class := result.active_applications_per_class:
         mean = sum(per_class) / len(per_class)
-        console.print(
-            f"{result['active_applications']} predicate applications in use, {mean:.0f} a class on average"
-        )
+        console.print(f"{result.active_applications} predicate applications in use, {mean:.0f} a class on average")
     print_path(console, "written to", folder)
 
 
-def _without_averaging(result: Result) -> str:
+def _without_averaging(plain: ScoredWeights, steps: int) -> str:
     """What the weights of single steps gave, which the same run without averaging would have kept."""
-    plain = result["without_averaging"]
-    target = plain["target"]
+    target = plain.target
     return (
-        f"without averaging: {percent(target['accuracy'])} on {target['domain']}, {target['part']} (target), "
-        f"{target['correct']}/{target['images']}; weights of step {plain['selected_step']} of {result['steps']}, "
-        f"by {plain['selection']}"
+        f"without averaging: {percent(target.fraction)} on {target.domain}, {target.part} (target), "
+        f"{target.correct}/{target.images}; weights of step {plain.selected_step} of {steps}, by {plain.selection}"
     )
 
 
@@ -138,22 +127,18 @@ def compact_with_display(
 
 def print_compactions(console: Console, outcomes: Sequence[CompactionOutcome], style: str) -> None:
     """A single run in full, several as the paper's table; in `markdown` and `csv` always the table and no more."""
-    match style:
-        case "markdown":
-            console.print(as_markdown(table_rows(outcomes)), markup=False, soft_wrap=True)
-        case "csv":
-            console.print(as_csv(table_rows(outcomes)), markup=False, soft_wrap=True)
-        case _ if len(outcomes) == 1:
-            print_compaction(console, outcomes[0])
-        case _:
-            _print_table(console, outcomes)
-
-
-def _print_table(console: Console, outcomes: Sequence[CompactionOutcome]) -> None:
-    table = Table(title=f"compaction, threshold {outcomes[0].compaction.threshold:g}", title_justify="left")
+    rows = table_rows([outcome.report for outcome in outcomes])
+    if style != "text":
+        text = as_markdown(rows) if style == "markdown" else as_csv(rows)
+        console.print(text, markup=False, soft_wrap=True)
+        return
+    if len(outcomes) == 1:
+        print_compaction(console, outcomes[0])
+        return
+    table = Table(title=f"compaction, threshold {outcomes[0].report.threshold:g}", title_justify="left")
     for heading in CELLS:
         table.add_column(heading, justify="left" if heading in NAMES else "right")
-    for row in text_cells(table_rows(outcomes)):
+    for row in text_cells(rows):
         table.add_row(*map(escape, row))
     console.print(table)
     console.print(FOOTNOTE)
@@ -163,50 +148,50 @@ def _print_table(console: Console, outcomes: Sequence[CompactionOutcome]) -> Non
 
 def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
     """One run: what compaction dropped, and what that changed on every domain."""
-    report = outcome.compaction
-    title = f"{outcome.target.domain} held out, seed {outcome.seed}, threshold {report.threshold:g}"
+    report = outcome.report
+    title = f"{report.target} held out, seed {report.seed}, threshold {report.threshold:g}"
     table = Table(escape(title))
     for heading in ("before", "after"):
         table.add_column(heading, justify="right")
     counts = {
-        "predicate applications": (report.applications_before, report.applications_after),
-        "parameters of Λ (classes × applications)": (report.parameters_before, report.parameters_after),
-        "parameters of the whole model": (report.model_parameters_before, report.model_parameters_after),
-        "model file, bytes": (outcome.size_before, outcome.size_after),
+        "predicate applications": report.applications,
+        "parameters of Λ (classes × applications)": report.lambda_parameters,
+        "parameters of the whole model": report.model_parameters,
+        "model file, bytes": report.file_bytes,
     }
-    for name, (before, after) in counts.items():
-        table.add_row(name, f"{before:,}", f"{after:,}")
-    table.add_row("GFLOPs for one image", *(f"{c.gflops:.4f}" for c in (report.cost_before, report.cost_after)))
+    for name, count in counts.items():
+        table.add_row(name, f"{count.before:,}", f"{count.after:,}")
+    table.add_row("GFLOPs for one image", f"{report.gflops.before:.4f}", f"{report.gflops.after:.4f}")
     console.print(table)
-    _print_comparisons(console, outcome)
+    _print_comparisons(console, report)
     console.print(
         f"{percent(report.reduction)} of Λ's parameters are gone; the predicted class is the same on "
-        f"{outcome.same_prediction:,} of all {outcome.images:,} images, the largest difference of a logit is "
-        f"{outcome.largest_difference:.2g}"
+        f"{report.same_prediction:,} of all {report.images:,} images, the largest difference of a logit is "
+        f"{report.largest_logit_difference:.2g}"
     )
-    if outcome.applications_at_start is not None:
-        unused = 1 - outcome.applications_at_start / report.applications_before
+    if report.applications.at_start is not None:
+        unused = 1 - report.applications.at_start / report.applications.before
         console.print(
-            f"in use at the start, before training: {outcome.applications_at_start:,} of "
-            f"{report.applications_before:,} applications, so that {percent(unused)} of Λ's parameters were not "
+            f"in use at the start, before training: {report.applications.at_start:,} of "
+            f"{report.applications.before:,} applications, so that {percent(unused)} of Λ's parameters were not "
             "needed even then"
         )
     print_path(console, "written to", outcome.path)
-    print_path(console, "all figures in", outcome.report)
+    print_path(console, "all figures in", outcome.report_path)
 
 
-def _print_comparisons(console: Console, outcome: CompactionOutcome) -> None:
+def _print_comparisons(console: Console, report: CompactionReport) -> None:
     """A row for every domain, the target first."""
     table = Table("domain")
     for heading in ("images", "accuracy", "same prediction", "largest logit difference"):
         table.add_column(heading, justify="right")
-    for found in outcome.comparisons:
+    for name, found in report.domains.items():
         table.add_row(
-            f"{escape(found.domain)} ({'target' if found is outcome.target else 'source'})",
-            f"{found.before.images:,}",
-            f"{percent(found.before.fraction)} → {percent(found.after.fraction)}",
+            f"{escape(name)} ({found.role})",
+            f"{found.images:,}",
+            f"{percent(found.accuracy.before)} → {percent(found.accuracy.after)}",
             f"{found.same_prediction:,}",
-            f"{found.largest_difference:.2g}",
+            f"{found.largest_logit_difference:.2g}",
         )
     console.print(table)
     console.print("all images of each domain: the target's were never seen in training, most of a source's were")

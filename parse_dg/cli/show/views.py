@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.cli.show.compact import as_csv, read_row
+from parse_dg.cli.show.compact import as_csv, table_row
 from parse_dg.cli.show.compact import view_tables as compact_tables
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
+from parse_dg.runs.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result
 from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
@@ -123,21 +124,21 @@ def compaction_tables(folders: Sequence[Path]) -> Compactions:
             others.append(folder)
         elif read_result(folder) is None:
             log.warning("%s is not finished: left out", folder)
-        elif (row := read_row(folder)) is None:
+        elif (report := read_compaction(folder)) is None:
             missing.append(folder)
         else:
-            found[folder] = row
+            found[folder] = report
     if others:
         log.warning("only runs of parse can be compacted, left out: %s", some(others))
     command = shlex.join(["parse-dg", "compact", *map(str, missing)])
     if not found:
         hint = f": make it with {command}" if missing else ": expected finished runs of parse"
         raise InputError(f"none of these runs has a compact.json{hint}")
-    thresholds = {threshold for _, threshold in found.values()}
+    thresholds = {report.threshold for report in found.values()}
     if len(thresholds) > 1:
-        given = ", ".join(f"{threshold:g} ({folder})" for folder, (_, threshold) in found.items())
+        given = ", ".join(f"{report.threshold:g} ({folder})" for folder, report in found.items())
         raise InputError(f"one table is of one threshold, found {given}: compact the runs again with the same")
-    rows = [row for row, _ in found.values()]
+    rows = [table_row(report) for report in found.values()]
     tables = compact_tables(rows, thresholds.pop())
     if missing:
         note = f"Missing: {plural(len(missing), 'run')} of parse without compact.json, {some(missing)}."

@@ -21,11 +21,11 @@ from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.explain.report.history import read_curve
-from parse_dg.files import read_json
 from parse_dg.runs.compact import Comparison, compare, ignore
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
-from parse_dg.runs.folder import Result, read_config, read_result, require_same_images
+from parse_dg.runs.folder import read_config, read_environment, read_result, read_split, require_same_images
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.start import applications_at_start
 from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.tables.missing import train_command
@@ -82,26 +82,22 @@ def gather_report(
     curve = _unless_damaged(partial(read_curve, folder, result), notes, "the course of the training")
     environment = _unless_damaged(partial(_environment, folder), notes, "where it was trained")
     data = Path(config.data.benchmark).name
-    try:
-        return Report(
-            title=f"{config.method} on {data}, {config.data.target} held out, seed {config.seed}",
-            headline=_headline(result),
-            facts=tuple(_facts(folder, config, result, model)),
-            rules=tuple(map(str, result["protocol"]["rules"])),
-            notes=tuple(notes),
-            classes=model.spec.classes,
-            scores=seen.scores or tuple(_recorded(result)),
-            galleries=seen.galleries,
-            compositions=summarise_classes(model) if small else (),
-            compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
-            curve=curve,
-            config={name: as_typed(value) for name, value in flatten(config).items()},
-            commands=tuple(_commands(config)),
-            environment=environment or {},
-        )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        path = folder / "result.json"
-        raise InputError(f"{path} is not what a run writes: {type(error).__name__} {error}") from error
+    return Report(
+        title=f"{config.method} on {data}, {config.data.target} held out, seed {config.seed}",
+        headline=_headline(result),
+        facts=tuple(_facts(folder, config, result, model)),
+        rules=result.protocol.rules,
+        notes=tuple(notes),
+        classes=model.spec.classes,
+        scores=seen.scores or tuple(_recorded(result)),
+        galleries=seen.galleries,
+        compositions=summarise_classes(model) if small else (),
+        compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
+        curve=curve,
+        config={name: as_typed(value) for name, value in flatten(config).items()},
+        commands=tuple(_commands(config)),
+        environment=environment or {},
+    )
 
 
 def _split(folder: Path, config: RunConfig, model: Model, progress: Progress) -> LeaveOneOut:
@@ -156,9 +152,9 @@ def _look(
     return ImageFindings(tuple(scores), shown, tuple(compared))
 
 
-def _disagreement(result: Result, scores: tuple[DomainScore, ...]) -> list[str]:
+def _disagreement(result: RunResult, scores: tuple[DomainScore, ...]) -> list[str]:
     """Said where the run's own weights give another result now than it recorded."""
-    then = (result["target"]["correct"], result["target"]["images"])
+    then = (result.target.correct, result.target.images)
     return [
         f"The run recorded {then[0]:,} of {then[1]:,} images of its target as right, and now they are "
         f"{score.correct:,} of {score.total:,}. Another device may change a few, another version more."
@@ -167,26 +163,26 @@ def _disagreement(result: Result, scores: tuple[DomainScore, ...]) -> list[str]:
     ]
 
 
-def _headline(result: Result) -> Headline:
-    target = result["target"]
+def _headline(result: RunResult) -> Headline:
+    target = result.target
     words = (
-        f"accuracy on {target['domain']}, the target: {target['correct']:,} of {target['images']:,} images "
-        f"({target['part']}). This number is the result of the run."
+        f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
+        f"({target.part}). This number is the result of the run."
     )
-    return Headline(accuracy=float(target["accuracy"]), words=words)
+    return Headline(accuracy=target.fraction, words=words)
 
 
-def _facts(folder: Path, config: RunConfig, result: Result, model: Model) -> Iterator[tuple[str, str]]:
+def _facts(folder: Path, config: RunConfig, result: RunResult, model: Model) -> Iterator[tuple[str, str]]:
     yield "method", f"{config.method}: {config.algorithm.summary}"
-    sources = [name for name in result["domains"] if name != config.data.target]
+    sources = [name for name in result.domains if name != config.data.target]
     if config.split.validation_domain in sources:
         sources.remove(config.split.validation_domain)
     yield "trained on", f"{', '.join(sources)}{_training_images(folder)}"
-    leaked = result["leakage"]["words"] if result["leakage"]["images"] else "no image of it was trained on"
+    leaked = result.leakage.words if result.leakage.images else "no image of it was trained on"
     yield "target", f"{config.data.target}: {leaked}"
-    yield "weights", f"of step {result['selected_step']:,} of {result['steps']:,}, by {result['selection']}"
-    if result["validation"]:
-        yield "validation", f"{percent(result['validation_mean_accuracy'])}, {_mean_of(result)}"
+    yield "weights", f"of step {result.selected_step:,} of {result.steps:,}, by {result.selection}"
+    if result.validation:
+        yield "validation", f"{percent(result.validation_mean_accuracy)}, {_mean_of(result)}"
     split_seed = "" if config.trial == config.seed else f", split by seed {config.trial}"
     yield "seed", f"{config.seed}{split_seed}"
     start = f", from {Path(config.backbone.weights).name}" if config.backbone.weights else ", from a random start"
@@ -197,37 +193,32 @@ def _facts(folder: Path, config: RunConfig, result: Result, model: Model) -> Ite
         f"{plural(len(spec.classes), 'class')}, {count_parameters(model):,} parameters"
         f"{' (compact)' if model.compact else ''}, images of {spec.image_size} × {spec.image_size} pixels",
     )
-    name, fingerprint = result["benchmark"]["name"], result["benchmark"]["fingerprint"]
-    yield "data", f"{Path(name).name}, fingerprint {fingerprint[:16]}"
+    yield "data", f"{Path(result.benchmark.name).name}, fingerprint {result.benchmark.fingerprint[:16]}"
 
 
-def _mean_of(result: Result) -> str:
-    domains = ", ".join(result["validation"])
-    mean = "mean over " if len(result["validation"]) > 1 else ""
-    return f"{mean}{result['validation_part']} of {domains}, at that step"
+def _mean_of(result: RunResult) -> str:
+    mean = "mean over " if len(result.validation) > 1 else ""
+    return f"{mean}{result.validation_part} of {', '.join(result.validation)}, at that step"
 
 
 def _training_images(folder: Path) -> str:
-    path = folder / "split.json"
-    if not path.is_file():
-        return ""
-    counts: dict[str, int] = read_json(path)["training_images"]
-    return f" ({plural(sum(counts.values()), 'image')})"
+    split = read_split(folder)
+    return f" ({plural(sum(split.training_images.values()), 'image')})" if split else ""
 
 
-def _recorded(result: Result) -> Iterator[DomainScore]:
+def _recorded(result: RunResult) -> Iterator[DomainScore]:
     """The accuracies that the run wrote down."""
-    target = result["target"]
+    target = result.target
     yield DomainScore(
-        domain=target["domain"],
-        images=f"{target['part']}, as recorded by the run",
+        domain=target.domain,
+        images=f"{target.part}, as recorded by the run",
         role="result",
-        correct=target["correct"],
-        total=target["images"],
+        correct=target.correct,
+        total=target.images,
     )
-    for name, value in result["validation"].items():
-        part = f"{result['validation_part']}, as recorded by the run"
-        yield DomainScore(domain=name, images=part, role="source", correct=value["correct"], total=value["images"])
+    for name, value in result.validation.items():
+        part = f"{result.validation_part}, as recorded by the run"
+        yield DomainScore(domain=name, images=part, role="source", correct=value.correct, total=value.images)
 
 
 def _compaction(
@@ -269,10 +260,10 @@ def _commands(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    path = folder / "environment.json"
-    found = read_json(path)
-    require(isinstance(found, dict), str(path), found, "an object")
-    return {str(name): str(value) for name, value in found.items()}
+    found = read_environment(folder)
+    if found is None:
+        raise InputError(f"{folder / 'environment.json'} is not there")
+    return {name: str(value) for name, value in found.to_dict().items() if value is not None}
 
 
 def _unless_damaged(read: Callable[[], T], notes: list[str], what: str) -> T | None:

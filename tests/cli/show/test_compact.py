@@ -11,64 +11,54 @@ from parse_dg.cli.show.compact import (
     CELLS,
     as_csv,
     as_markdown,
-    read_row,
     table_rows,
     text_cells,
     view_tables,
 )
-from parse_dg.deploy.compaction import Compaction
-from parse_dg.deploy.cost import ModelCost
 from parse_dg.errors import InputError
-from parse_dg.runs.compact import CompactionOutcome, Comparison, as_json
-from parse_dg.runs.folder import OF_A_RESULT
-from parse_dg.training.accuracy import Accuracy
+from parse_dg.runs.compact import (
+    ApplicationCounts,
+    CompactionReport,
+    Counts,
+    DomainComparison,
+    Figures,
+    read_compaction,
+)
+from parse_dg.runs.result import BenchmarkVersion
 
 ROOT = Path(__file__).parents[3]
 
 
 def outcome(
     data: str, target: str, seed: int, active: int, after: int, at_start: int | None = 400
-) -> CompactionOutcome:
+) -> CompactionReport:
     """Two classes, 1,000 applications, 10 images of the target (5 right before) and 30 of a source."""
-    domain = Comparison(
-        domain=target,
-        before=Accuracy(5, 10, 1.0),
-        after=Accuracy(after, 10, 1.0),
+    of_target = DomainComparison(
+        role="target",
+        images=10,
+        correct=Counts(before=5, after=after),
+        accuracy=Figures(before=0.5, after=after / 10),
         same_prediction=9,
-        largest_difference=0.5,
-        within_tolerance=False,
+        largest_logit_difference=0.5,
     )
-    source = Comparison(
-        domain="source",
-        before=Accuracy(30, 30, 0.1),
-        after=Accuracy(30, 30, 0.1),
-        same_prediction=30,
-        largest_difference=0.25,
-        within_tolerance=False,
-    )
-    return CompactionOutcome(
-        benchmark=data,
-        fingerprint="",
+    whole = Counts(before=30, after=30)
+    of_source = replace(of_target, role="source", images=30, correct=whole, same_prediction=30)
+    return CompactionReport(
+        benchmark=BenchmarkVersion(name=data, fingerprint="f"),
+        target=target,
         seed=seed,
-        target=domain,
-        sources=(source,),
-        classes=("a", "b"),
-        compaction=Compaction(
-            threshold=0.1,
-            applications_before=1000,
-            applications_after=active,
-            parameters_before=2000,
-            parameters_after=2 * active,
-            model_parameters_before=4_002_000,
-            model_parameters_after=4_000_000 + 2 * active,
-            cost_before=ModelCost(features=4_000_000_000, structure=4000),
-            cost_after=ModelCost(features=4_000_000_000, structure=4 * active),
-            active_per_class=(active, active),
-        ),
-        applications_at_start=at_start,
-        path=Path("compact.safetensors"),
-        size_before=100,
-        size_after=10,
+        threshold=0.1,
+        applications=ApplicationCounts(before=1000, at_start=at_start, after=active),
+        active_applications_per_class={"a": active, "b": active},
+        lambda_parameters=Counts(before=2000, after=2 * active),
+        reduction=1 - active / 1000,
+        model_parameters=Counts(before=4_002_000, after=4_000_000 + 2 * active),
+        gflops=Figures(before=4.000004, after=4 + 4 * active / 1e9),
+        file_bytes=Counts(before=100, after=10),
+        images=40,
+        same_prediction=39,
+        largest_logit_difference=0.5,
+        domains={target: of_target, "source": of_source},
     )
 
 
@@ -139,30 +129,26 @@ def test_csv_has_every_number_unrounded() -> None:
     assert {row["target_images"] for row in rows} == {"10"}
 
 
-# from the reports beside the runs
-
-
 def test_the_published_reports_can_be_read() -> None:
     """They do not say what was in use at the start."""
     folders = [path.parent for path in (ROOT / "results").rglob("compact.json")]
-    rows = [found[0] for found in map(read_row, folders) if found]
-    assert len(rows) == len(folders) >= 4
-    assert all(row.applications_at_start is None or row.applications_at_start > 0 for row in rows)
+    found = [report for report in map(read_compaction, folders) if report]
+    assert len(found) == len(folders) >= 4
+    assert all(report.applications.at_start is None or report.applications.at_start > 0 for report in found)
 
 
 @pytest.mark.parametrize("damage", ["{", '{"target": "sketch"}', "a word for a number", "other images"])
 def test_a_damaged_report_is_refused_in_one_line(damage: str, tmp_path: Path) -> None:
-    report = as_json(outcome("pacs", "sketch", 3, 100, 4))
+    report = outcome("pacs", "sketch", 3, 100, 4).to_dict()
     text = damage
     if damage == "a word for a number":
         text = json.dumps(report | {"reduction": "much"})
     elif damage == "other images":
         text = json.dumps(report)
-        fields = dict.fromkeys(OF_A_RESULT)
-        (tmp_path / "result.json").write_text(json.dumps(fields | {"benchmark": {"fingerprint": "f"}}))
+        (tmp_path / "result.json").write_text((ROOT / "results/pacs/erm/photo/seed0/result.json").read_text())
     (tmp_path / "compact.json").write_text(text)
     with pytest.raises(InputError) as error:
-        read_row(tmp_path)
+        read_compaction(tmp_path)
     assert str(tmp_path / "compact.json") in str(error.value)
     assert "\n" not in str(error.value)
 

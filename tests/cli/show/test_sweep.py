@@ -11,11 +11,13 @@ from parse_dg.cli.show import sweep as display
 from parse_dg.cli.show.sweep import SweepView, print_plan, print_report, sweep_display
 from parse_dg.config import to_dict
 from parse_dg.files import is_locked, write_json
-from parse_dg.runs.folder import LOCK, OF_A_RESULT, hold
+from parse_dg.runs.folder import LOCK, hold
+from parse_dg.runs.metrics import CheckLine
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
 from parse_dg.sweeps.state import read_state
 from tests.conftest import Tiny
+from tests.runs.helpers import check_of, environment_of, result_of
 
 
 @pytest.fixture
@@ -32,14 +34,14 @@ def jobs(tiny: Tiny, tmp_path: Path) -> list[Job]:
 def finish(job: Job, seconds: float) -> None:
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / "config.json", to_dict(job.config))
-    write_json(job.folder / "result.json", dict.fromkeys(OF_A_RESULT))
-    write_json(job.folder / "environment.json", {"seconds": seconds})
+    write_json(job.folder / "result.json", result_of().to_dict())
+    write_json(job.folder / "environment.json", environment_of(seconds).to_dict())
 
 
-def check(job: Job, *lines: object) -> None:
+def check(job: Job, *lines: CheckLine) -> None:
     """Checks in metrics.jsonl, the last line half written."""
     job.folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
+    text = "".join(json.dumps(line.to_dict()) + "\n" for line in lines)
     (job.folder / "metrics.jsonl").write_text(text + '{"step": 99, "valid')
 
 
@@ -108,7 +110,7 @@ def test_a_terminal_shows_every_running_job(
     jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(display, "ROWS", 2)
-    check(jobs[0], {"step": 2, "validation_mean_accuracy": 0.5})
+    check(jobs[0], check_of(2, {"photo": 0.5}))
     console, out = printed(terminal=True)
     with sweep_display(console, tmp_path) as observe:
         observe(standing(running=jobs[:1], elsewhere=jobs[1:4], waiting=jobs[4:]), None)

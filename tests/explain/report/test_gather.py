@@ -169,6 +169,7 @@ def test_another_model_file_is_named(copy: Path) -> None:
 def test_a_result_that_no_longer_holds_is_said(copy: Path) -> None:
     result = json.loads((copy / "result.json").read_text())
     result["target"]["correct"] += 3
+    result["target"]["accuracy"] = result["target"]["correct"] / 40
     (copy / "result.json").write_text(json.dumps(result))
     (note,) = gather_report(copy, images=0, device_name="cpu").notes
     assert note.startswith(f"The run recorded {result['target']['correct']} of 40 images")

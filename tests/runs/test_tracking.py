@@ -15,10 +15,11 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.runs import tracking
+from parse_dg.runs.metrics import CheckLine, read_checks
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.training import tracking
-from parse_dg.training.check import Check
-from parse_dg.training.tracking import (
+from parse_dg.runs.tracking import (
     TrackedRun,
     Tracking,
     flat,
@@ -27,8 +28,9 @@ from parse_dg.training.tracking import (
     run_id,
     scalars,
 )
+from parse_dg.training.check import Check
 from tests.conftest import Tiny
-from tests.runs.helpers import REPEATED, checks
+from tests.runs.helpers import REPEATED, check_of, result_of
 
 
 @pytest.fixture(autouse=True)
@@ -40,23 +42,11 @@ def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CONFIG = {"algorithm": {"name": "erm", "dropout": 0.0}, "data": {"target": "sketch"}, "seed": 3}
-RESULT = {
-    "target": {"domain": "sketch", "part": "all images", "accuracy": 0.75, "correct": 30, "images": 40},
-    "steps": 6,
-    "domains": ["photo", "sketch"],
-}
+RESULT = result_of(accuracy=0.75)
 
 
-def line(step: int, loss: float = 1.0, **also: Any) -> dict[str, Any]:
-    return {
-        **also,
-        "step": step,
-        "training_loss": {"cross_entropy": loss, "total": loss},
-        "validation": {"photo": {"accuracy": 0.5, "correct": 4, "images": 8, "loss": None}},
-        "validation_mean_accuracy": 0.5,
-        "best_so_far": True,
-        "rates": {"backbone": 1e-3},
-    }
+def line(step: int, loss: float = 1.0, **also: Any) -> CheckLine:
+    return check_of(step, {"photo": 0.5}, training_loss={"cross_entropy": loss, "total": loss}, **also)
 
 
 # what is told
@@ -65,20 +55,20 @@ def line(step: int, loss: float = 1.0, **also: Any) -> dict[str, Any]:
 def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm", protocol__checks="target", split__target_images="in")
     execute(config, tmp_path / "run", lambda step, check: None)
-    for found in checks(tmp_path / "run"):
+    for found in read_checks(tmp_path / "run"):
         told = scalars(found)
-        assert told["training loss/total"] == found["training_loss"]["total"]
-        assert told["validation accuracy, mean/over domains"] == found["validation_mean_accuracy"]
-        for domain, value in found["validation"].items():
-            assert told[f"validation accuracy/{domain}"] == value["accuracy"]
-            assert told[f"validation loss/{domain}"] == value["loss"]
-        for images, value in found["scores"].items():
-            assert told[f"recorded accuracy/{images}"] == value["accuracy"]
-        assert found["scores"].keys() == {"sketch/in", "sketch/out"}
-        for group, rate in found["rates"].items():
+        assert told["training loss/total"] == found.training_loss["total"]
+        assert told["validation accuracy, mean/over domains"] == found.validation_mean_accuracy
+        for domain, value in found.validation.items():
+            assert told[f"validation accuracy/{domain}"] == value.fraction
+            assert told[f"validation loss/{domain}"] == value.loss
+        for images, value in found.scores.items():
+            assert told[f"recorded accuracy/{images}"] == value.fraction
+        assert found.scores.keys() == {"sketch/in", "sketch/out"}
+        for group, rate in found.rates.items():
             assert told[f"rate/{group}"] == rate
-        numbers = 2 * (len(found["validation"]) + len(found["scores"])) + 1
-        assert len(told) == numbers + len(found["training_loss"]) + len(found["rates"])
+        numbers = 2 * (len(found.validation) + len(found.scores)) + 1
+        assert len(told) == numbers + len(found.training_loss) + len(found.rates)
 
 
 # TensorBoard
@@ -194,7 +184,7 @@ def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
     assert history(records, "training loss/total") == [(2, 1.5), (4, 0.5)]
     assert history(records, "validation accuracy/photo") == [(2, 0.5), (4, 0.5)]
     assert flat(CONFIG).items() <= values(records, "config").items()
-    assert flat(RESULT).items() <= values(records, "summary").items()
+    assert flat(RESULT.to_dict()).items() <= values(records, "summary").items()
     (run,) = [record.run for record in records if record.HasField("run")]
     assert run.project == "parse-dg"
     assert run.display_name == "erm, sketch held out, seed 3"
@@ -268,10 +258,10 @@ class Failing:
         if self.calls > self.good:
             raise ConnectionError("no route to host\nand more")
 
-    def record(self, line: Mapping[str, Any]) -> None:
+    def record(self, line: CheckLine) -> None:
         self._next()
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         self._next()
 
 
@@ -301,10 +291,10 @@ class Noting:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def record(self, line: Mapping[str, Any]) -> None:
-        self.told.append(line["step"])
+    def record(self, line: CheckLine) -> None:
+        self.told.append(line.step)
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         self.told.append(result)
 
 
@@ -329,7 +319,7 @@ def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path,
             trackers.extend(open_trackers(["tensorboard", "wandb"], folder, to_dict(config)))
         for tracker in trackers:
             if check:
-                tracker.record(checks(folder)[-1])
+                tracker.record(read_checks(folder)[-1])
 
     result = execute(config, folder, follow)
     for tracker in trackers:
@@ -337,11 +327,11 @@ def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path,
     for name in REPEATED:
         assert (folder / name).read_bytes() == (erm_run / name).read_bytes(), name
     found = events(folder)
-    expected = [(c["step"], pytest.approx(c["training_loss"]["total"])) for c in checks(folder)]
+    expected = [(c.step, pytest.approx(c.training_loss["total"])) for c in read_checks(folder)]
     assert found["training loss/total"] == expected
     (records,) = wandb_records(folder)
     assert history(records, "training loss/total") == [
-        (c["step"], c["training_loss"]["total"]) for c in checks(folder)
+        (c.step, c.training_loss["total"]) for c in read_checks(folder)
     ]
-    assert values(records, "summary")["target.accuracy"] == result["target"]["accuracy"]
+    assert values(records, "summary")["target.accuracy"] == result.target.fraction
     assert values(records, "config")["training.steps"] == config.training.steps

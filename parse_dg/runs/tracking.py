@@ -8,18 +8,18 @@ import hashlib
 import importlib
 import json
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from parse_dg.errors import InputError, unknown
+from parse_dg.runs.metrics import CheckLine, StepCounter
+from parse_dg.runs.result import RunResult
 from parse_dg.wording import first_line
 
 log = logging.getLogger(__name__)
-
-MetricsLine = Mapping[str, Any]
-"""A line of metrics.jsonl: one check."""
 
 PROJECT = "parse-dg"
 """The project in Weights & Biases, unless WANDB_PROJECT names another."""
@@ -31,12 +31,12 @@ UPLOAD_SECONDS = 20
 class Tracker(Protocol):
     """Where a run can be followed."""
 
-    def record(self, line: MetricsLine) -> None:
+    def record(self, line: CheckLine) -> None:
         """A check was made."""
         ...
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
-        """The run has ended: with what result.json holds, or with None where it was broken off."""
+    def finish(self, result: RunResult | None) -> None:
+        """The run has ended: with its result, or with None where it was broken off."""
         ...
 
 
@@ -46,12 +46,12 @@ class TrackedRun(NamedTuple):
     folder: Path
     config: Mapping[str, Any]
     """What config.json holds."""
-    earlier: Sequence[MetricsLine]
+    earlier: Sequence[CheckLine]
     """The checks that it goes on from; none: it begins."""
 
 
 def open_trackers(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[MetricsLine] = ()
+    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine] = ()
 ) -> list[Tracker]:
     """The trackers of these names for the run in `folder`, which exists.
 
@@ -82,9 +82,9 @@ class Tracking:
 
     def __init__(self, trackers: Sequence[Tracker] = ()) -> None:
         self.trackers = trackers
-        self.result: Mapping[str, Any] | None = None
+        self.result: RunResult | None = None
 
-    def record(self, line: MetricsLine) -> None:
+    def record(self, line: CheckLine) -> None:
         """A check was made."""
         for tracker in self.trackers:
             tracker.record(line)
@@ -101,22 +101,21 @@ class TensorBoard:
     """Events in FOLDER/tensorboard, shown by `tensorboard --logdir FOLDER`."""
 
     def __init__(self, followed: TrackedRun) -> None:
-        self.position = Position(followed.earlier)
+        self.steps = StepCounter(followed.earlier)
         writer = _imported("tensorboard").SummaryWriter
         folder = followed.folder / "tensorboard"
-        self.writer: Any = writer(str(folder), purge_step=self.position.last + 1 if followed.earlier else 0)
+        self.writer: Any = writer(str(folder), purge_step=self.steps.last + 1 if followed.earlier else 0)
 
-    def record(self, line: MetricsLine) -> None:
-        step = self.position.of(line)
+    def record(self, line: CheckLine) -> None:
+        step = self.steps.of(line)
         for tag, value in scalars(line).items():
             self.writer.add_scalar(tag, value, step)
         self.writer.flush()  # however the run ends, this check is kept
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         if result is not None:
-            target = result["target"]
-            tag = f"result, accuracy on the target/{target['domain']}, {target['part']}"
-            self.writer.add_scalar(tag, target["accuracy"], self.position.last)
+            tag = f"result, accuracy on the target/{result.target.domain}, {result.target.part}"
+            self.writer.add_scalar(tag, result.target.fraction, self.steps.last)
         self.writer.close()
 
 
@@ -124,7 +123,7 @@ class WeightsAndBiases:
     """A run of Weights & Biases, its files in FOLDER/wandb; WANDB_MODE, WANDB_ENTITY and their kin are heeded."""
 
     def __init__(self, followed: TrackedRun) -> None:
-        self.position = Position()
+        self.steps = StepCounter()
         wandb = _imported("wandb")
         settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
         _require_login(wandb, settings)
@@ -142,12 +141,12 @@ class WeightsAndBiases:
         for line in followed.earlier:  # what a killed process did not get away; W&B passes over steps that it has
             self.record(line)
 
-    def record(self, line: MetricsLine) -> None:
-        self.run.log(scalars(line), step=self.position.of(line), commit=True)
+    def record(self, line: CheckLine) -> None:
+        self.run.log(scalars(line), step=self.steps.of(line), commit=True)
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         if result is not None:
-            self.run.summary.update(flat(result))
+            self.run.summary.update(flat(result.to_dict()))
         self.run.finish(exit_code=1 if result is None else 0)
 
 
@@ -165,36 +164,16 @@ TRACKERS = {
 """Every tracker by name, which is also that of the extra that brings its package."""
 
 
-class Position:
-    """Where a check stands in the whole run: a run in two stages counts the steps of each from 1."""
-
-    def __init__(self, earlier: Sequence[MetricsLine] = ()) -> None:
-        self.stage, self.before, self.last = 1, 0, 0
-        for line in earlier:
-            self.of(line)
-
-    def of(self, line: MetricsLine) -> int:
-        """The steps of the run up to this check, which comes after those that were asked for before."""
-        stage = int(line.get("stage", 1))
-        if stage != self.stage:
-            self.stage, self.before = stage, self.last
-        self.last = self.before + int(line["step"])
-        return self.last
-
-
-def scalars(line: MetricsLine) -> dict[str, float]:
+def scalars(line: CheckLine) -> dict[str, float]:
     """The numbers of a check, each under a name that says what it is."""
-    found: dict[str, float | None] = {}
-    found |= {f"training loss/{term}": value for term, value in line["training_loss"].items()}
-    for domain, value in line["validation"].items():
-        found[f"validation accuracy/{domain}"] = value["accuracy"]
-        found[f"validation loss/{domain}"] = value["loss"]
-    found["validation accuracy, mean/over domains"] = line["validation_mean_accuracy"]
-    for images, value in line.get("scores", {}).items():
-        found[f"recorded accuracy/{images}"] = value["accuracy"]
-        found[f"recorded loss/{images}"] = value["loss"]
-    found |= {f"rate/{group}": value for group, value in line["rates"].items()}
-    stage = f"stage {line['stage']}, " if "stage" in line else ""
+    found: dict[str, float | None] = {f"training loss/{term}": value for term, value in line.training_loss.items()}
+    for what, accuracies in (("validation", line.validation), ("recorded", line.scores)):
+        for images, value in accuracies.items():
+            found[f"{what} accuracy/{images}"] = value.fraction
+            found[f"{what} loss/{images}"] = value.loss if math.isfinite(value.loss) else None
+    found["validation accuracy, mean/over domains"] = line.validation_mean_accuracy
+    found |= {f"rate/{group}": value for group, value in line.rates.items()}
+    stage = "" if line.stage is None else f"stage {line.stage}, "
     return {stage + name: value for name, value in found.items() if value is not None}
 
 
@@ -225,14 +204,14 @@ class _Guarded:
         except Exception as error:  # whatever a package, a disk or a network comes up with
             self._give_up(error)
 
-    def record(self, line: MetricsLine) -> None:
+    def record(self, line: CheckLine) -> None:
         if self.tracker is not None:
             try:
                 self.tracker.record(line)
             except Exception as error:  # as above
                 self._give_up(error)
 
-    def finish(self, result: Mapping[str, Any] | None) -> None:
+    def finish(self, result: RunResult | None) -> None:
         if self.tracker is not None:
             try:
                 self.tracker.finish(result)
