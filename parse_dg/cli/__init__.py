@@ -46,7 +46,7 @@ PARTS = (
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (
     *("train", "sweep", "table", "evaluate", "predict", "explain", "describe", "measure", "report", "compact"),
-    *("export", "serve", "figure", "info", "algorithms"),
+    *("export", "serve", "figure", "config", "info", "algorithms"),
 )
 """The commands that take `--plugin`."""
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130

@@ -36,12 +36,15 @@ class RunConfig(Config):
     """Of the hold-out, the start, the batches and every draw."""
 
     def check(self) -> None:
-        self.protocol.check_against(self.split)
-        if self.averaging.kind == "swad":
-            expected = (
-                "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
-            )
-            self.require(self.protocol.selection != "oracle", "protocol.selection", expected)
+        selection, beside = self.protocol.selection, self.split.validation_domain
+        fits = selection != "oracle" or self.split.target_images == "in"
+        self.require(fits, "split.target_images", "in with protocol.selection=oracle, which looks at the other 20%")
+        fits = (selection == "leave-one-domain-out") == (beside is not None)
+        expected = "a domain with protocol.selection=leave-one-domain-out, none with any other"
+        self.require(fits, "split.validation_domain", expected)
+        fits = self.averaging.kind != "swad" or selection != "oracle"
+        expected = "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
+        self.require(fits, "protocol.selection", expected)
         if self.algorithm.trains_twice:
             self._check_two_stages()
 

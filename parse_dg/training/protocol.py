@@ -1,11 +1,10 @@
-"""The rules by which a run is scored: how its weights are chosen, on what, and what is looked at on the way."""
+"""The evaluation protocol: model selection, validation images, and what checks score."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from parse_dg.config import Config
 from parse_dg.data.splits import SplitConfig
-from parse_dg.errors import InputError
 
 SelectionName = Literal["training-domain", "leave-one-domain-out", "oracle"]
 
@@ -34,19 +33,6 @@ class ProtocolConfig(Config):
     checks: Literal["validation", "target", "everything"] = "validation"
     """`target`: every check also scores the target, `everything`: and the images that train. Recorded, never used
     to choose; tables that select over several runs need it."""
-
-    def check_against(self, split: SplitConfig) -> None:
-        """Raise if a run could not be scored this way on that split."""
-        if self.selection == "oracle" and split.target_images != "in":
-            raise InputError(
-                "protocol.selection=oracle looks at the target's held-out 20%: "
-                "set split.target_images=in, so that the result is of the others"
-            )
-        if (self.selection == "leave-one-domain-out") != (split.validation_domain is not None):
-            raise InputError(
-                "protocol.selection=leave-one-domain-out and split.validation_domain=DOMAIN go together: "
-                f"found {self.selection} and {split.validation_domain or 'none'}"
-            )
 
 
 def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:

@@ -178,9 +178,6 @@ def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
         )
 
 
-# the network
-
-
 # groups and settings
 
 

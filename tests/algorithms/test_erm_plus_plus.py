@@ -32,9 +32,6 @@ def trainer(algorithm: ErmPlusPlus, optimizer: OptimizerConfig, **settings: Any)
     )
 
 
-# the official code
-
-
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return load("ERMPlusPlus")
@@ -62,9 +59,6 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
             assert_same(run.averaging.scored(trace.ones()), trace.prediction(step))
     assert_same(dict(algorithm.state_dict()), renamed(trace.final(), names("network")))
     assert_same(dict(run.averaging.scored.state_dict()), renamed(trace.final(), names("network_sma")))
-
-
-# the phases
 
 
 def small(**settings: Any) -> ErmPlusPlus:
@@ -132,6 +126,3 @@ def test_loaded_weights_go_on_where_they_were() -> None:
     (turn,) = other.turns(example(), torch.Generator())
     assert turn.groups is None
     assert turn.afresh
-
-
-# settings

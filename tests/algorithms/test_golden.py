@@ -65,9 +65,6 @@ def test_erm() -> None:
     run(trace, Erm(ErmConfig(), BuildContext(trace.backbone(), trace.classes)), pooled, {"loss": "total"})
 
 
-# against a discriminator
-
-
 def adversarial_settings(trace: Trace) -> dict[str, Any]:
     hparams = trace.hparams
     assert hparams.get("mlp_dropout", 0) == 0
@@ -114,9 +111,6 @@ def test_cdann() -> None:
     algorithm = Cdann(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
     names = adversarial_names(config, "class_embeddings.")
     run(trace, algorithm, names, ADVERSARIAL_TERMS, optimizer=adversarial_rates(trace))
-
-
-# the rest
 
 
 def test_group_dro() -> None:

@@ -64,9 +64,6 @@ def train(algorithm: Algorithm, device: str = "cpu", **training: Any) -> list[fl
     return [float(run.update(step, given)["total"]) for step in (1, 2, 3)]
 
 
-# the loss
-
-
 def test_it_is_erm_and_the_regulariser_with_its_weight(example: Minibatch) -> None:
     erm = Erm(ErmConfig(dropout=0.5), BuildContext(backbone((1, 2)), 3, generator=generator(1)))
     expected = erm.losses(example, generator(5))["cross_entropy"].item()
@@ -83,9 +80,6 @@ def test_the_term_reaches_backbone_and_variances_and_no_more(example: Minibatch)
     reached = {id(p) for p in miro.parameters() if p.grad is not None and p.grad.any()}
     groups = miro.groups()
     assert reached == {id(p) for p in (*groups["backbone"], *groups["encoders"])}
-
-
-# who moves, and how fast
 
 
 def test_the_variances_have_a_group_and_ten_times_the_rate_of_the_backbone() -> None:
@@ -115,9 +109,6 @@ def test_the_teacher_never_changes_and_is_in_no_group() -> None:
     assert all(not torch.equal(value, start[name]) for name, value in miro.named_parameters())
 
 
-# files
-
-
 def packed(miro: Miro) -> dict[str, Tensor]:
     return {name: value.contiguous() for name, value in miro.state_dict().items()}
 
@@ -139,17 +130,11 @@ def test_a_model_file_holds_the_student_and_fits_a_network_with_another_teacher(
         assert torch.equal(fresh.eval()(example.images), miro.eval()(example.images))
 
 
-# settings
-
-
 def test_the_tuned_settings_are_of_benchmarks_that_are_known() -> None:
     assert set(TUNED) == set(DATA_SETS) - {"cub-dg"}
     for tuned in TUNED.values():
         MiroConfig(weight=tuned.weight, dropout=tuned.dropout)
         OptimizerConfig(backbone_rate=tuned.rate, head_rate=tuned.rate, weight_decay=tuned.weight_decay)
-
-
-# CUDA
 
 
 @on_cuda

@@ -37,9 +37,6 @@ def style(values: list[float]) -> tuple[float, float]:
     return mean, sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-# style and content
-
-
 def test_style_is_mixed_with_that_of_the_partner() -> None:
     features, exchange = features_and_exchange()
     found = mix_style(features, exchange)
@@ -99,9 +96,6 @@ def test_the_gradient_of_mixed_style_is_right() -> None:
     assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
 
 
-# the turns
-
-
 def test_a_step_has_three_turns() -> None:
     turns = list(build(weight=0.3).turns(batch(), generator()))
     assert [turn.groups for turn in turns] == GROUPS
@@ -145,9 +139,6 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == []
 
 
-# draws
-
-
 def test_draws_come_from_the_generator() -> None:
     one, again, other = (
         [next(iter(turn.terms.values())).item() for turn in build().turns(batch(), generator(seed))]
@@ -164,9 +155,6 @@ def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
     assert sorted(one.partner.tolist()) == list(range(200))
     assert not torch.equal(one.partner, other.partner)
-
-
-# the network
 
 
 def test_the_default_is_the_published_one() -> None:

@@ -32,9 +32,6 @@ COMMANDS = (
 )
 
 
-# --- evaluate -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "parse"])
 def test_evaluate_says_what_the_result_says(algorithm: str, run: Run, finished_run: Any) -> None:
     folder = finished_run(algorithm)
@@ -49,9 +46,6 @@ def test_evaluate_says_what_the_result_says(algorithm: str, run: Run, finished_r
     for domain, value in result["validation"].items():
         assert rows[domain] == ["source: held-out images", *shown(value)]
     assert snapshot(folder) == before
-
-
-# --- info and help --------------------------------------------------------------------------------
 
 
 def test_info_names_everything_there_is(run: Run, cache: Path) -> None:

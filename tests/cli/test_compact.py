@@ -30,9 +30,6 @@ def report_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "compact.json").read_text())
 
 
-# --- one run --------------------------------------------------------------------------------------
-
-
 def test_compact_writes_a_small_model_and_says_that_nothing_changed(run: Run, parse_copy: Path) -> None:
     before = snapshot(parse_copy)
     said = run("compact", parse_copy)
@@ -73,9 +70,6 @@ def test_a_compact_model_is_evaluated_like_any_other(run: Run, parse_copy: Path)
     assert "sketch" in small.out
 
 
-# --- several runs ---------------------------------------------------------------------------------
-
-
 def test_several_runs_give_one_table(run: Run, two_runs: list[Path]) -> None:
     said = run("compact", *two_runs)
     assert (said.code, said.err) == (0, "")
@@ -98,9 +92,6 @@ def test_several_runs_give_one_table(run: Run, two_runs: list[Path]) -> None:
     for folder in two_runs:
         assert f"written to {folder / 'compact.safetensors'}\n" in said.out
         assert load_model(folder / "compact.safetensors").compact
-
-
-# --- mistakes, and a promise that is broken -------------------------------------------------------
 
 
 def test_a_compaction_that_is_not_lossless_is_said_and_not_written(

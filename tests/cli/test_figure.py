@@ -52,9 +52,6 @@ def test_accuracy_against_k_is_that_of_the_table(run: Run, two_runs: Path, tmp_p
     assert (tmp_path / "k.svg").read_bytes() == (tmp_path / "table.svg").read_bytes()
 
 
-# --- what is chosen -------------------------------------------------------------------------------
-
-
 def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: Path, tmp_path: Path) -> None:
     asked = ("--classes", "wader", "hopper", "--primitives", "7", "2", "--domains", "sketch", "photo")
     said = run("figure", "primitives", parse_run, "--out", "one.svg", *asked)
@@ -125,9 +122,6 @@ def test_the_pipeline_of_the_target(run: Run, parse_run: Path, tmp_path: Path) -
     (title,) = [word for word in words if word.endswith("of sketch, never seen")]
     assert said.out.startswith(f"{title}: predicted ")
     assert any("(right)" in word for word in words)
-
-
-# --- what cannot be drawn -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,6 @@ def test_the_tables(run: Run, parse_run: Path, found: RunMeasures) -> None:
     assert snapshot(parse_run) == before
 
 
-def test_json(run: Run, parse_run: Path, found: RunMeasures) -> None:
-    said = run("measure", parse_run, "--device", "cpu", "--format", "json")
-    assert json.loads(said.out) == found.to_dict()
-
-
 def test_csv(run: Run, parse_run: Path, found: RunMeasures) -> None:
     said = run("measure", parse_run, "--device", "cpu", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(said.out)))
@@ -41,12 +36,6 @@ def test_csv(run: Run, parse_run: Path, found: RunMeasures) -> None:
         r["value"] for r in rows if (r["measure"], r["where"], r["what"]) == ("structure", "photo", "whole")
     ]
     assert float(value) == found.domains[0].structure.whole
-
-
-def test_markdown(run: Run, parse_run: Path) -> None:
-    said = run("measure", parse_run, "--device", "cpu", "--format", "markdown")
-    assert said.out.startswith("**What accuracy rests on, sketch held out**")
-    assert said.out.count("|---") >= 4
 
 
 def test_settings_are_passed_on(run: Run, parse_run: Path) -> None:

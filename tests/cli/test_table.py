@@ -18,7 +18,7 @@ from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from parse_dg.tables.selection import SELECTIONS
-from tests.cli.conftest import Run, Said, assert_refused, result_of, table
+from tests.cli.conftest import Run, Said, assert_refused, table
 from tests.conftest import TINY
 from tests.tables.test_domainbed import EXPECTED, GOLDEN
 from tests.tables.test_domainbed import write as write_lines
@@ -158,14 +158,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("plain") / "run", configured("parse", "sketch", 0))
 
 
-def test_a_run_of_ours_is_its_result(run: Run, plain: Path) -> None:
-    said = run("table", plain)
-    accuracy = 100 * result_of(plain)["target"]["accuracy"]
-    assert table(said.out)[1] == ["erm", "missing", "missing", f"{accuracy:.1f} ± 0.0", "missing", "missing"]
-    assert "Accuracy in % on all images of the target" in said.out
-    assert "1 trial, which has no spread" in said.out
-
-
 # what is missing
 
 
@@ -237,9 +229,6 @@ def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None
     assert_refused(run("table", "--domainbed", tmp_path), "has no results of DomainBed")
 
 
-# hyper-parameters
-
-
 # forms
 
 
@@ -293,20 +282,6 @@ def test_domainbeds_own_sweep_gives_its_own_table(selection: str, run: Run, swee
 # ours beside theirs
 
 
-def test_a_sweep_beside_what_was_published(run: Run, sweep: Path) -> None:
-    said = run("table", "--domainbed", sweep, "--compare")
-    assert (said.code, said.err) == (0, "")
-    header, ours, *theirs = table(said.out)
-    assert header == ["algorithm", "source", "C", "L", "S", "V", "Avg"]
-    plain = table(run("table", "--domainbed", sweep).out)[1]
-    assert ours == [plain[0], "ours", *plain[1:]]
-    assert ["ERM", "domainbed", "97.7 ± 0.4", "64.3 ± 0.9", "73.4 ± 0.5", "74.6 ± 1.3", "77.5 ± 0.4"] in theirs
-    assert ["PARSE", "paper", *["–"] * 4, "76.9"] in theirs
-    text = " ".join(said.out.split())
-    assert "arXiv:2007.01434" in text
-    assert "paper, MixUp: digit for digit the row of MixStyle" in text
-
-
 def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None:
     cells = ["SagNet", "domainbed", "97.9 ± 0.4", "64.5 ± 0.5", "71.4 ± 1.3", "77.5 ± 0.5", "77.8 ± 0.5"]
     asked = ("table", "--domainbed", sweep, "--compare", "domainbed")
@@ -322,20 +297,6 @@ def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None
     found = [row["printed"] for row in rows if (row["algorithm"], row["source"]) == ("SagNet", "domainbed")]
     assert found == cells[2:]
     assert [row["target"] for row in rows if row["source"] == "ours"] == ["C", "L", "S", "V", "average"]
-
-
-def test_the_published_figures_alone(run: Run) -> None:
-    said = run("table", "--published", "cub-dg")
-    assert (said.code, said.err) == (0, "")
-    rows = table(said.out)
-    assert rows[0] == ["method", "source", "Photo", "Cartoon", "Art", "Paint", "Avg"]
-    assert ["PARSE", "paper", "75.7 ± 0.4", "69.1 ± 0.6", "68.2 ± 0.7", "49.3 ± 0.9", "65.6 ± 0.4"] in rows
-    assert "± is the standard deviation" in said.out
-    every = run("table", "--published").out
-    assert all(f"\n{title} " in f"\n{every}" for title in ("PACS", "VLCS", "CUB-DG", "DomainBed, averages"))
-    some = table(run("table", "--published", "cub-dg", "--compare", "gvrt").out)
-    assert ["PARSE", "paper"] not in [row[:2] for row in some]
-    assert ["ERM", "gvrt", "62.5", "53.2", "37.4", "29.0", "45.5"] in some
 
 
 def test_mistakes_in_what_is_to_be_compared(run: Run, runs: Path, sweep: Path) -> None:

@@ -45,9 +45,6 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in text.splitlines() if line.strip().startswith("parse-dg ")]
 
 
-# folders
-
-
 def test_a_folder_of_runs_is_as_good_as_all_of_them(run: Run, runs: Path) -> None:
     every = sorted(runs.glob("*/*/*/seed0"))
     assert len(every) == 9
@@ -65,9 +62,6 @@ def test_an_unfinished_run_below_a_folder_is_named(run: Run, runs: Path, caplog:
     assert said.code == 0
     assert caplog.messages == [f"{folder} is not finished: left out"]
     assert any(words[-2:] == ["--out", str(folder)] for words in commands(said.out))
-
-
-# what is missing
 
 
 def test_the_commands_fill_the_cells(run: Run, runs: Path) -> None:
@@ -98,9 +92,6 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
     assert commands(latex.replace("% parse-dg", "parse-dg")) == expected
     rows = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "ablation", "--format", "csv").out)))
     assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
-
-
-# views
 
 
 def test_the_spread_that_is_asked_for(run: Run, runs: Path) -> None:
@@ -149,9 +140,6 @@ def test_compaction_is_read_from_beside_the_runs(run: Run, runs: Path, caplog: p
     assert len(lines) == 6
 
 
-# forms
-
-
 def test_a_page(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--view", "ablation", "--format", "html")
     assert (said.code, said.err) == (0, "")
@@ -161,9 +149,6 @@ def test_a_page(run: Run, runs: Path) -> None:
         assert f">{cell}<" in said.out
     assert "<strong>" in said.out
     assert "<script" not in said.out
-
-
-# mistakes
 
 
 def test_mistakes_in_views(run: Run, runs: Path) -> None:

@@ -1,6 +1,5 @@
 """Benchmarks: named domains over one set of classes, embedded or in files, stored or decoded when they are read."""
 
-import errno
 import hashlib
 import logging
 from collections.abc import Iterator
@@ -42,9 +41,6 @@ def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
     assert benchmark.domain("sketch") is second
     with pytest.raises(InputError, match="unknown domain of pair 'paint': valid are photo, sketch"):
         benchmark.domain("paint")
-
-
-# anybody's folder
 
 
 @pytest.fixture
@@ -96,9 +92,6 @@ def test_without_another_size_for_crops_there_are_no_larger_images(
     assert [path.name[-3:] for path in cache_of_its_own.glob("images-*") if path.is_dir()] == ["-16"]
 
 
-# room
-
-
 def test_what_does_not_fit_is_decoded_when_it_is_read(
     folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,39 +133,8 @@ def test_always_is_refused_where_it_does_not_fit(
 
 
 @pytest.mark.parametrize("kept", ["auto", "always"])
-def test_a_disk_that_fills_up_meanwhile_is_as_one_that_was_full(
-    folder: str,
-    cache_of_its_own: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kept: str,
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    open_benchmark(small(folder, store="never"))
-    monkeypatch.setattr("os.fsync", full)
-    if kept == "always":
-        message = (
-            rf"{cache_of_its_own} has no room left \(No space left on device\): set PARSE_DG_CACHE to another disk"
-        )
-        with pytest.raises(InputError, match=message):
-            open_benchmark(small(folder, store="always"))
-    else:
-        domain = open_benchmark(small(folder)).domains[1]
-        assert domain.files is not None
-        assert np.array_equal(domain.images[2], domain.files.decode(2, 16))
-        (record,) = caplog.records
-        assert record.getMessage().count("no room left (No space left on device)") == 2
-    assert not list(cache_of_its_own.rglob("*.npy*"))
-
-
-@pytest.mark.parametrize("kept", ["auto", "always"])
 def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_own: Path, kept: str) -> None:
     cache_of_its_own.write_text("no folder")
     with pytest.raises(InputError, match=r"cannot write to .*: set PARSE_DG_CACHE to another folder"):
         open_benchmark(small(folder, store=kept))
     assert open_benchmark(small(folder, store="never")).image_size == 16
-
-
-# configurations

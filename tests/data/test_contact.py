@@ -62,9 +62,6 @@ def test_an_image_is_the_right_way_round(tmp_path: Path) -> None:
     assert (sheet[box[1] + 30, box[0] - 10] == (255, 0, 0)).all()
 
 
-# Many, few, none
-
-
 @pytest.mark.parametrize(
     ("count", "most", "expected"),
     [
@@ -105,14 +102,8 @@ def test_many_classes_and_images_are_a_choice(tmp_path: Path, monkeypatch: pytes
         assert (sheet == (number % 256, number // 256, 77)).all(2).sum() == COLUMNS * 24 * 24
 
 
-# Names
-
-
 @pytest.mark.parametrize("name", ["", "žirafa ñandú", "猫", "a\nb\tc", "\x00\x1b[2J", "\udce9", "x" * 10_000])
 def test_no_name_breaks_a_sheet(name: str, tmp_path: Path) -> None:
     sheet = draw(tmp_path / "a.png", name, [name, "dog"], [[flat("red")], [flat("lime")]], counts=[1, 2], cell=40)
     assert where(sheet, "red")[0] == where(sheet, "lime")[0] < LABEL + 100
     assert sheet.shape[1] < 800
-
-
-# The file

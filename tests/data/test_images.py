@@ -262,6 +262,3 @@ def test_a_truncated_file_is_refused_or_kept_as_pillow_keeps_it(
             kept += 1
             assert np.array_equal(found, expected)
     assert kept > 5
-
-
-# what belongs to the whole process

@@ -1,13 +1,10 @@
 """Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
-import gc
 import hashlib
 import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -208,32 +205,6 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     other = training([whole(domain)], 3, generator(9))
     other.restore(state)
     assert all(same(next(other), batch) for batch in expected[1:])
-
-
-@pytest.mark.parametrize("when", ["reading", "failed", "per image"])
-def test_what_is_forgotten_is_gone_with_its_threads(
-    when: str, numbered: Numbered, undecoded: Benchmark, photos: Benchmark
-) -> None:
-    reading, slow = slow_training(numbered("photo", 12), 3)
-    if when == "reading":
-        batches = reading
-        next(batches)
-    elif when == "failed":
-        file_of(undecoded.domains[0], 0).unlink()
-        batches = on_photos(undecoded, SamplingConfig(), AugmentConfig(), per_domain=5)
-        with pytest.raises(ImageError):
-            next(batches)
-    else:
-        batches = on_photos(photos, SamplingConfig(), AugmentConfig(per_image=True))
-        next(batches)
-    gone = weakref.ref(batches)
-    del batches, reading
-    slow.may_read.set()
-    deadline = time.monotonic() + 10
-    while gone() is not None or threads("batches") or threads("images"):
-        gc.collect()
-        assert time.monotonic() < deadline, "still there"
-        time.sleep(0.005)
 
 
 # states

@@ -42,9 +42,6 @@ def manifest(listing: Listing) -> Manifest:
     return index("mine", listing, workers=2)
 
 
-# indexing
-
-
 def test_everything_that_was_listed_is_in_the_manifest(listing: Listing, manifest: Manifest) -> None:
     assert (manifest.name, manifest.root, manifest.layout) == ("mine", listing.root, "folders")
     assert (manifest.domains, manifest.classes) == (DOMAINS, CLASSES)
@@ -96,9 +93,6 @@ def test_the_order_does_not_depend_on_the_threads(
 
     monkeypatch.setattr(module, "read_file", uneven)
     assert index("mine", listing, workers=workers) == manifest
-
-
-# what tells one data set from another
 
 
 def test_the_fingerprint_is_of_the_files_not_of_where_they_are(manifest: Manifest, tmp_path: Path) -> None:

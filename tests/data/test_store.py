@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -144,10 +143,6 @@ def test_files_that_are_cut_short_are_decoded_as_the_manifest_says(tmp_path: Pat
 # what interrupts
 
 
-class StopError(Exception):
-    """Anything at all."""
-
-
 @pytest.mark.parametrize(("when", "finished"), [(1, 0), (8, 1), (15, 2)])
 def test_an_interruption_leaves_whole_domains_and_nothing_else(
     manifest: Manifest, decoded: Counter[str], when: int, finished: int
@@ -248,42 +243,6 @@ def test_after_a_process_was_killed_the_next_goes_on(
     assert names(store_folder(manifest, SIZE)) == WHOLE
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_second_waits_and_says_so(manifest: Manifest, decoded: Counter[str], fails: bool) -> None:
-    """And builds what is missing if the first did not get through."""
-    waiting, building = threading.Event(), threading.Event()
-    said: list[str] = []
-    results: list[Any] = []
-
-    def first(what: str, done: int, total: int) -> None:
-        building.set()
-        assert waiting.wait(10)
-        if fails and done == 6:
-            raise StopError
-
-    def second(what: str, done: int, total: int) -> None:
-        said.append(what)
-        waiting.set()
-
-    def build(progress: Any) -> None:
-        try:
-            results.append(open_store(manifest, SIZE, progress))
-        except StopError as error:
-            results.append(error)
-
-    threads = [threading.Thread(target=build, args=(progress,), daemon=True) for progress in (first, second)]
-    threads[0].start()
-    assert building.wait(10)
-    threads[1].start()
-    for thread in threads:
-        thread.join(10)
-    assert said[0] == "waiting for another process that decodes the same images"
-    assert said[1:] == ["decoding to 5 pixels, 0.00 GB"] * (10 if fails else 0)
-    assert [isinstance(result, StopError) for result in results] == [fails, False]
-    assert holds(results[1], manifest)
-    assert fails or decoded.total() == 15
-
-
 # room
 
 
@@ -339,9 +298,6 @@ def test_a_disk_that_fills_up_is_no_room(
     )
     assert names(store_folder(manifest, SIZE)) == ({"0.npy"} if name[0] == "1" else set())
     assert holds(open_store(manifest, SIZE), manifest)
-
-
-# folders that cannot be written
 
 
 # damage

@@ -223,6 +223,3 @@ def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"missing \(onnxscript\): pip install 'parse-dg\[export\]'"):
         export_model(model, images_of(2), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
-
-
-# --- how fast it is -------------------------------------------------------------------------------

@@ -111,9 +111,6 @@ def train(call: Call, target: str, out: str, *settings: str, seed: int = 0) -> t
     return said, json.loads(Path(out, "result.json").read_text())
 
 
-# what is added
-
-
 def test_every_domain_has_the_photographs_the_lists_and_the_sentences(home: Path) -> None:
     benchmark = open_benchmark(DataConfig(benchmark="cub-dg", image_size=32))
     assert tuple(domain.name for domain in benchmark.domains) == DOMAINS
@@ -124,9 +121,6 @@ def test_every_domain_has_the_photographs_the_lists_and_the_sentences(home: Path
         assert domain.lists is not None
         for name in LISTS:
             assert {domain.ids[n] for n in domain.lists[name]} == photos(name)
-
-
-# by the lists
 
 
 @pytest.mark.parametrize("target", DOMAINS[1:3])
@@ -163,9 +157,6 @@ def test_a_run_by_the_lists(call: Call, home: Path) -> None:
     assert "target: all images, 12 show a picture that is also trained on" in whole
     shown = call("table", "listed")
     assert "29% of its images" in shown
-
-
-# by a hold-out
 
 
 def test_a_hold_out_leaks_and_says_so(call: Call, home: Path) -> None:

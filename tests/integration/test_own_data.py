@@ -6,11 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
@@ -90,21 +87,6 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     assert by_name == by_path
 
 
-@pytest.mark.slow
-def test_the_images_are_those_of_the_folder(own: Path, run: Run) -> None:
-    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
-    benchmark = open_benchmark(read_config(Path("runs/own/erm/fog/seed0")).data)
-    fog = benchmark.domain("fog")
-    files = sorted((own / "fog").glob("*/*.png"))
-    assert fog.labels.tolist() == [0] * 10 + [1] * 10
-    for shown, file in zip(fog.images, files, strict=True):
-        with Image.open(file) as image:
-            assert np.array_equal(shown, np.array(image.resize((32, 32), Image.Resampling.BILINEAR)))
-
-
-# What changes after a run
-
-
 def test_a_run_is_not_evaluated_on_other_images(
     run: Run, own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,9 +115,6 @@ def test_a_folder_that_is_gone_after_a_run(run: Run, own: Path) -> None:
     trained(run("train", "--algorithm", "erm", "--data", "own", "--target", "fog", *SMALL))
     own.rename(own.with_name("moved"))
     assert_refused(run("evaluate", "runs/own/erm/fog/seed0"), f"nothing at {own}: expected a folder domain/class")
-
-
-# What is wrong with it
 
 
 def test_the_rest_is_trained_on(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:

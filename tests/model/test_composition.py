@@ -136,23 +136,6 @@ def test_active_columns_are_the_union_of_the_supports() -> None:
     assert active.weights.tolist() == [[0, 1, 0], [0, 0, 1], [0.25, 0.75, 0]]
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_a_support_found_early_gives_the_same_bits(start: str) -> None:
-    composition = composition_of(start)
-    pending = composition.find_support()
-    assert pending is not None
-    assert int(pending.used.read()) == int(pending.support.used.sum())
-    late, early = composition.active(), composition.active(pending)
-    upstream = torch.randn(late.weights.shape, generator=seeded(2), dtype=torch.float64)
-    for found, expected in zip(early, late, strict=True):
-        assert torch.equal(found, expected)
-    gradients = [
-        torch.autograd.grad((upstream * active.weights).sum() + active.l1, composition.weight)[0]
-        for active in (late, early)
-    ]
-    assert torch.equal(*gradients)
-
-
 # --- the mean ℓ1 norm of Λ ------------------------------------------------------------------------
 
 
@@ -262,6 +245,3 @@ def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
     assert not weights[:, 6:].any()
     assert bool((first[:, 6:] == -0.5).all())
     assert not torch.equal(first[0], first[1])  # equal classes would give primitives no gradient
-
-
-# --- configuration --------------------------------------------------------------------------------

@@ -119,6 +119,3 @@ def test_training_in_evaluation_mode_is_noticed() -> None:
         fused_adam(composition)
         assert not is_right(first, composition.weight)
         assert is_right(composition.active(), composition.weight)
-
-
-# --- copies ---------------------------------------------------------------------------------------

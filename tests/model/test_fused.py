@@ -488,29 +488,6 @@ def test_a_fused_layer_follows_the_plain_one(
     assert expected["of composition.weight"].abs().max() > 0
 
 
-def test_autocast_does_not_reach_a_fused_layer(switch: Callable[[bool], None]) -> None:
-    switch(True)
-    layer = layer_of("simplex")
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K), seeded(24)).to(DEVICE)
-    plain = run_layer(layer)
-    with torch.autocast(DEVICE.type, dtype=torch.bfloat16):
-        cast = layer(
-            PrimitiveDescriptors(
-                *(part.to(DEVICE) for part in random_descriptors(5, K, seed=22, dtype=torch.float32))
-            )
-        )
-        z = bottleneck(randn(2, 8, 5, 5, seed=25))
-        terms = diversity_and_concentration(z.heatmap)
-    for name in ("logits", "scores", "weights", "l1"):
-        assert getattr(cast, name).dtype == torch.float32
-        assert torch.equal(getattr(cast, name), plain[name]), name
-    assert {part.dtype for part in (*z, *terms)} == {torch.float32}
-    gradients = torch.autograd.grad(cast.logits.sum() + cast.l1, list(layer.parameters()))
-    assert {gradient.dtype for gradient in gradients} == {torch.float32}
-    torch.stack([z.centre.sum() + z.extent.sum() + z.presence.sum(), *terms]).sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in bottleneck.parameters())
-
-
 def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], None]) -> None:
     bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
     bottleneck.advance(1.0)

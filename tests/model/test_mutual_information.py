@@ -41,9 +41,6 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
-# the formula
-
-
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="golden figures not here")
 def test_official_figures() -> None:
     with np.load(GOLDEN) as golden:
@@ -72,9 +69,6 @@ def test_formula_against_loop() -> None:
 def test_gradients_against_differences() -> None:
     f, f0, raw = (normal(*shape, seed=i) for i, shape in enumerate([(2, 3, 2, 2)] * 2 + [(1, 3, 1, 1)]))
     assert torch.autograd.gradcheck(divergence, (f.requires_grad_(), f0, raw.requires_grad_()))
-
-
-# the teacher
 
 
 @pytest.mark.parametrize("name", ["small", "local", "resnet18"])
@@ -122,9 +116,6 @@ def test_every_variance_and_every_stage_receives_a_gradient() -> None:
     for parameter in [*student.parameters(), *regulariser.parameters()]:
         assert parameter.grad is not None
         assert parameter.grad.any()
-
-
-# taps
 
 
 def test_a_tapped_pass_is_the_pass_and_leaves_its_maps() -> None:

@@ -53,12 +53,6 @@ def test_adversarial_rows_equal_the_exact_definition(name: str) -> None:
     assert sparsemax(rows(z))[0].tolist() == pytest.approx(expected, abs=1e-14)
 
 
-# --- what defines a projection onto the simplex ---------------------------------------------------
-
-
-# --- gradient -------------------------------------------------------------------------------------
-
-
 def away_from_kinks(z: Tensor) -> bool:
     tau = find_support(z).threshold
     return bool((z - tau.highest - tau.depth).abs().min() > 1e-3)

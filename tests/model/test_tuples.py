@@ -42,9 +42,6 @@ def listed(predicate: str, K: int, enumeration: str) -> list[tuple[int, ...]]:
     return [(i, j, j, k) for i, j, k in combinations(p, 3)]
 
 
-# --- by rank --------------------------------------------------------------------------------------
-
-
 @each_predicate
 @each_enumeration
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 7])
@@ -65,9 +62,6 @@ def test_the_first_and_the_last_where_no_list_would_fit(K: int, enumeration: Enu
     small = listed(predicate, 6, enumeration)
     assert tuple(found[0]) == small[0]
     assert tuple(K - 1 - i for i in found[1]) == tuple(5 - i for i in small[-1])  # the same, counted from the end
-
-
-# --- drawn ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("total", "some"), [(1, 1), (5, 2), (100, 99), (100, 100), (10**9, 1000), (2**62, 50)])

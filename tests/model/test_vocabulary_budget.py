@@ -29,9 +29,6 @@ def names_by_predicate(vocabulary: Vocabulary) -> dict[str, list[str]]:
     return {block.predicate: names[block.start : block.start + block.size] for block in vocabulary.blocks}
 
 
-# --- which applications ---------------------------------------------------------------------------
-
-
 @each_enumeration
 @pytest.mark.parametrize("budget", [10, 1001])
 def test_all_where_they_fit_else_as_many_tuples_as_fit(budget: int, enumeration: str) -> None:
@@ -62,12 +59,6 @@ def test_the_drawn_columns_stay_what_they_are(settings: dict[str, object], expec
     vocabulary = build(24, 500, **settings)
     names = "\n".join(vocabulary.names(torch.arange(vocabulary.size)))
     assert hashlib.sha256(names.encode()).hexdigest()[:16] == expected
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-
-# --- models ---------------------------------------------------------------------------------------
 
 
 def model_of(K: int, budget: int, draw: int = 0) -> Model:

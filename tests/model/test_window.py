@@ -42,9 +42,6 @@ def bottleneck_of(
     return PrimitiveBottleneck(channels, config, torch.Generator().manual_seed(0))
 
 
-# --- values and gradients -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(("temperature", "focus"), [(1.0, 0.0), (0.3, 0.125), (4.0, 0.125), (0.7, 2.0)])
 @pytest.mark.parametrize("size", SIZES)
@@ -112,12 +109,6 @@ def test_focused_descriptors_and_gradients_are_finite(evidence: Tensor, window: 
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-# --- what it is for -------------------------------------------------------------------------------
-
-
-# --- the bottleneck -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_without_a_window_nothing_changes_to_the_bit(dtype: torch.dtype) -> None:
     """Nor with one that has not begun to close in."""
@@ -130,9 +121,6 @@ def test_without_a_window_nothing_changes_to_the_bit(dtype: torch.dtype) -> None
         for part, wanted in zip(bottleneck(features), expected, strict=True):
             assert torch.equal(part, wanted)
     assert torch.equal(plain.whole_maps(features), expected.heatmap)
-
-
-# --- the schedule ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

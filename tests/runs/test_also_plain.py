@@ -96,9 +96,6 @@ def test_the_command_line_says_what_the_plain_weights_gave(
     assert table.cells["erm"]["sketch"].mean == target.fraction
 
 
-# in tables
-
-
 def averaged(**settings: Any) -> RunConfig:
     return configured("parse", **{"averaging__kind": "ema", "averaging__also_plain": True, **settings})
 
@@ -154,9 +151,6 @@ def test_a_run_that_lost_its_plain_checks_is_refused(tmp_path: Path) -> None:
     for broken in (folder, tmp_path / "other"):
         with pytest.raises(InputError, match=r"nothing on the weights without|without_averaging must be an object"):
             read_runs([broken], "training-domain")
-
-
-# in sweeps, and where it cannot be
 
 
 def sweep(*methods: str, **more: Any) -> SweepConfig:

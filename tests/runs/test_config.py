@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from parse_dg.config import change, field_paths
+from parse_dg.config import change, field_paths, from_dict, to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.recipes import build_config
@@ -175,19 +175,59 @@ def test_what_is_no_number_is_refused_in_python_too(value: Any) -> None:
         type(config.optimizer)(head_rate=value)
 
 
+TOGETHER: dict[str, tuple[dict[str, object], str]] = {
+    "lists score the target": (
+        {"split.scheme": "gvrt-split", "split.target_images": "in"},
+        "split.target_images must be all, as gvrt-split has lists of its own, found 'in'",
+    ),
+    "lists validate": (
+        {"split.scheme": "gvrt-split", "split.validation_domain": "art"},
+        "split.validation_domain must be none, as gvrt-split has lists of its own, found 'art'",
+    ),
+    "lists are not drawn": (
+        {"split.scheme": "gvrt-split", "split.seed": 0},
+        "split.seed must be none, as gvrt-split has lists of its own, found 0",
+    ),
+    "an oracle needs images that are not scored": (
+        {"protocol.selection": "oracle"},
+        "split.target_images must be in with protocol.selection=oracle, which looks at the other 20%, found 'all'",
+    ),
+    "a domain to choose by": (
+        {"protocol.selection": "leave-one-domain-out"},
+        "split.validation_domain must be a domain with protocol.selection=leave-one-domain-out, none with any",
+    ),
+    "a domain that nothing is chosen by": (
+        {"protocol.selection": "oracle", "split.target_images": "in", "split.validation_domain": "cartoon"},
+        "split.validation_domain must be a domain with protocol.selection=leave-one-domain-out, none with any",
+    ),
+    "swad with an oracle": (
+        {"protocol.selection": "oracle", "split.target_images": "in", "averaging.kind": "swad"},
+        "protocol.selection must be training-domain or leave-one-domain-out, as averaging.kind=swad chooses its",
+    ),
+    "single images in whole batches": (
+        {"augment.per_image": True, "augment.randaugment_ops": 2},
+        "augment.randaugment_ops must be 0 with augment.per_image=true, as RandAugment works on whole batches",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_what_does_not_go_together(case: str) -> None:
+    settings, expected = TOGETHER[case]
+    with pytest.raises(InputError) as error:
+        change(RunConfig(), settings)
+    assert str(error.value).startswith(expected)
+
+
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    "settings",
     [
-        (
-            {"target_images": "in"},
-            "split.target_images must be all, as gvrt-split has lists of its own, found 'in'",
-        ),
-        ({"validation_domain": "art"}, "split.validation_domain must be none, as gvrt-split has lists of its own"),
-        ({"seed": 0}, "split.seed must be none, as gvrt-split has lists of its own, found 0"),
+        {"protocol.selection": "oracle", "split.target_images": "in"},
+        {"protocol.selection": "leave-one-domain-out", "split.validation_domain": "photo"},
+        {"averaging.kind": "swad", "split.target_images": "in"},
+        {"split.scheme": "gvrt-split"},
     ],
 )
-def test_lists_leave_nothing_else_to_choose(settings: dict[str, object], expected: str) -> None:
-    wrong = {"split.scheme": "gvrt-split", **{f"split.{name}": value for name, value in settings.items()}}
-    with pytest.raises(InputError) as error:
-        change(RunConfig(), wrong)
-    assert str(error.value).startswith(expected)
+def test_what_goes_together(settings: dict[str, object]) -> None:
+    config = change(RunConfig(), settings)
+    assert from_dict(RunConfig, to_dict(config)) == config

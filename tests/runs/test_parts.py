@@ -40,12 +40,6 @@ def divide(benchmark: Benchmark, config: RunConfig) -> LeaveOneOut:
     return leave_one_out(benchmark, config.data.target, config.seed, config.split)
 
 
-# names
-
-
-# what checks score
-
-
 def scored(benchmark: Benchmark, checks: str, **split: Any) -> dict[str, list[int]]:
     config = configured(**split)
     protocol = replace(config.protocol, checks=checks)  # type: ignore[arg-type]
@@ -70,9 +64,6 @@ def test_a_domain_that_is_not_trained_on_is_scored_too(benchmark: Benchmark) -> 
     found = scored(benchmark, "everything", validation_domain="photo")
     assert set(found) == {"sketch/all", "photo/in", "art/in", "art/out", "cartoon/in", "cartoon/out"}
     assert len(found["photo/in"]) == 4
-
-
-# split.json
 
 
 @pytest.mark.parametrize("target", SIZES)
@@ -111,9 +102,6 @@ def test_of_lists_the_images_that_train_are_written_down_as_well(benchmark: Benc
     assert found["scheme"] == "gvrt-split"
     assert found["training"] == {part.domain.name: part.indices.tolist() for part in split.training}
     assert found["target"] == {"sketch": list(range(6, 41, 7))}
-
-
-# leakage
 
 
 def test_leakage_is_counted_and_said(benchmark: Benchmark) -> None:

@@ -31,9 +31,6 @@ def checked(config: RunConfig) -> list[int]:
     return [step for step in range(1, steps + 1) if config.training.checks_at(step) or step == steps]
 
 
-# DomainBed's
-
-
 @pytest.mark.parametrize("data", EVERY)
 def test_domainbed_checks_when_domainbed_does(data: str) -> None:
     """It counts steps from 0, and looks after step 0, every so many, and the last."""
@@ -53,9 +50,6 @@ def test_domainbed_is_its_paper() -> None:
     assert (config.split.scheme, config.split.holdout, config.split.seed) == ("holdout20", 0.2, None)
 
 
-# SWAD's
-
-
 @pytest.mark.parametrize("data", EVERY)
 def test_swad_checks_when_swad_does(data: str) -> None:
     often = {"vlcs": 50, "domainnet": 500}.get(data, 100)
@@ -70,9 +64,6 @@ def test_only_the_split_of_swad_depends_on_the_seed(seed: int) -> None:
     config = under("swad", seed=seed)
     assert (config.seed, config.split.seed, config.trial) == (0, seed, seed)
     assert replace(config, split=replace(config.split, seed=0)) == under("swad", seed=0)
-
-
-# what both share, and ours
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -114,9 +105,6 @@ def test_a_configuration_under_a_protocol_survives_its_file(name: str, data: str
 def test_an_unknown_protocol_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match="unknown protocol 'wilds': valid are parse, domainbed, swad"):
         apply_protocol("wilds", build_config("blueprints", "erm"))
-
-
-# a setting wins
 
 
 def configured(*arguments: str) -> RunConfig:

@@ -46,9 +46,6 @@ def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
     assert all(config == shared[0] for config in shared)
 
 
-# the paper's text
-
-
 def test_the_papers_recipe_is_the_papers_text() -> None:
     config = build_config("paper", "parse")
     parse = config.algorithm
@@ -83,17 +80,11 @@ def test_the_papers_recipe_trains_as_its_authors_published(algorithm: str) -> No
     assert config.split.holdout == 0.2
 
 
-# what is refused
-
-
 def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         InputError, match="unknown recipe 'papr': valid are blueprints, pretrained, fine_grained, domainbed, paper"
     ):
         build_config("papr", "erm")
-
-
-# photographs
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -108,9 +99,6 @@ def test_domainbeds_recipe_is_its_codes() -> None:
     assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.schedule) == (5e-5, 5e-5, "constant")
     assert (config.training.label_smoothing, config.augment.randaugment_ops, config.mixstyle.stages) == (0, 0, ())
     assert (config.augment.crop_scale, config.augment.jitter, config.augment.grayscale) == ((0.7, 1.0), 0.3, 0.1)
-
-
-# which recipe for which data
 
 
 def test_every_data_set_gets_the_recipe_that_fits_it() -> None:

@@ -21,8 +21,6 @@ from tests.runs.helpers import CPU, REPEATED, checks, quiet, read
 ONCE = [name for name in ALGORITHMS if name != "erm_plus_plus"]
 """Methods that are trained once; the others are in test_two_stage.py."""
 
-# the folder
-
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_finished_run_is_five_files(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
@@ -106,9 +104,6 @@ def test_the_result_of_parse_counts_the_applications_in_use(parse_run: Path, erm
     assert result["active_applications"] == int((weights > 0).any(0).sum())
     assert result["active_applications_per_class"] == [int((row > 0).sum()) for row in weights]
     assert "active_applications" not in read(erm_run / "result.json")
-
-
-# how long
 
 
 def test_epochs_are_of_the_training_images(tiny: Tiny, tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from parse_dg.runs.run import execute
 from tests.conftest import FinishedRun, Tiny, slow_but
 from tests.runs.helpers import REPEATED, quiet, read, repeated
 
-# the same again
-
 
 def other_randomness() -> None:
     """Whatever the global generators hold must not matter."""
@@ -60,9 +58,6 @@ def test_a_seed_changes_the_start_the_order_and_the_draws(tiny: Tiny, tmp_path: 
     assert not torch.equal(states[0]["classifier.weight"], states[1]["classifier.weight"])
     running = next(name for name in states[0] if name.endswith("running_mean"))
     assert not torch.equal(states[0][running], states[1][running])
-
-
-# the target
 
 
 def with_target(benchmark: Benchmark, images: np.ndarray, labels: np.ndarray) -> Benchmark:

@@ -20,9 +20,6 @@ def name(draw: dict[str, Any]) -> str:
     return f"{draw['algorithm']}-{draw['data_set']}-{draw['hparams_seed']}-{draw['trial_seed']}"
 
 
-# values that DomainBed's own code gives
-
-
 @pytest.mark.parametrize("draw", DRAWS, ids=name)
 def test_every_draw_is_that_of_domainbed(draw: dict[str, Any]) -> None:
     found = random_hparams(draw["algorithm"], draw["data_set"], draw["hparams_seed"], draw["trial_seed"])
@@ -41,9 +38,6 @@ def test_hyper_parameters_and_seed_are_those_of_the_sweep(run: dict[str, Any]) -
     assert seed == args["seed"]
 
 
-# defaults
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("data_set", ["ColoredMNIST", "my own"])
 def test_draw_number_zero_is_the_defaults(algorithm: str, data_set: str) -> None:
@@ -54,12 +48,6 @@ def test_draw_number_zero_is_the_defaults(algorithm: str, data_set: str) -> None
     assert defaults["batch_size"] == (64 if small else 32)
     assert defaults["weight_decay"] == 0
     assert list(defaults) == list(random_hparams(algorithm, data_set, 5, 0))
-
-
-# ranges
-
-
-# what is refused, and what cannot be changed
 
 
 @pytest.mark.parametrize("algorithm", ["erm", "", "MIRO", "ERMPlusPlus"])

@@ -27,9 +27,6 @@ RATE = "optimizer.head_rate"
 DECAY = "optimizer.weight_decay"
 
 
-# grids
-
-
 def test_a_grid_has_every_combination_and_the_last_field_varies_fastest() -> None:
     points = grid_points({"training.steps": (10, 20), RATE: (0.1, 0.2, 0.3)})
     assert [point.settings for point in points] == [
@@ -57,9 +54,6 @@ def test_a_point_of_a_grid_and_a_draw_make_one() -> None:
     both = combine(SearchPoint("K=8", {"a": 1}), SearchPoint("draw2", {"b": 2}, 2))
     assert both == SearchPoint("K=8,draw2", {"a": 1, "b": 2}, 2)
     assert combine(SearchPoint("", {}), SearchPoint("", {})) == SearchPoint("", {})
-
-
-# ranges
 
 
 def draws(range_: Range, count: int = 400) -> list[Any]:
@@ -96,9 +90,6 @@ def test_a_range_that_is_none(kind: Any, values: tuple[Any, ...], whole: bool, m
         Range(kind=kind, values=values, whole=whole)
 
 
-# random draws
-
-
 def search(count: int, *fields: str) -> RandomSearch:
     return RandomSearch(draws=count, ranges={field: Range(kind="log", values=(1e-5, 1e-1)) for field in fields})
 
@@ -122,9 +113,6 @@ def test_a_search_without_draws_or_fields_is_refused() -> None:
         search(0, RATE)
     with pytest.raises(InputError, match=r"\[random\] must be given a field"):
         search(1)
-
-
-# DomainBed's draws
 
 
 @pytest.mark.parametrize("algorithm", DOMAINBED)

@@ -55,9 +55,6 @@ def test_whatever_was_set_is_set_again(settings: dict[str, Any]) -> None:
     assert typed(train_command(config, Path("x")))[0] == config
 
 
-# tables with holes
-
-
 def holes(folders: list[Path], selection: str = "training-domain", by: tuple[str, ...] = ()) -> dict[Any, Any]:
     fill = view_tables(folders, "main", by, selection, "se").tables.fill
     return {place: [typed(command) for command in commands] for place, commands in fill.items()}

@@ -35,9 +35,6 @@ def printed(source: str, data_set: str, method: str) -> list[str]:
     return [str(cell) for cell in row(source, data_set, method).cells.values()]
 
 
-# the file
-
-
 def test_every_row_says_where_it_was_read_and_under_which_rules() -> None:
     rows = published().rows
     assert len(rows) == 68
@@ -71,9 +68,6 @@ def test_an_average_over_domains_is_the_same_wherever_domainbed_prints_it() -> N
                     if theirs.value != each.cells[name].value:
                         differing.append((each.method, name, str(theirs.value) in " ".join(each.notes(name))))
     assert differing == [("CORAL", "terraincognita", True)]
-
-
-# what is known of them
 
 
 def test_the_paper_as_printed() -> None:
@@ -124,9 +118,6 @@ def test_sources_can_be_chosen() -> None:
         of("papers")
 
 
-# names
-
-
 @pytest.mark.parametrize(
     ("data_set", "given", "name"),
     [
@@ -140,9 +131,6 @@ def test_sources_can_be_chosen() -> None:
 )
 def test_names_of_domains(data_set: str, given: str, name: str | None) -> None:
     assert find_domain(data_set, given) == name
-
-
-# a file that is not whole
 
 
 @pytest.fixture

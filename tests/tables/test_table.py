@@ -18,17 +18,11 @@ def result(method: str, domain: str, seed: int, target: float, validation: float
     return result_of(method, domain, seed, target, validation_mean_accuracy=validation)
 
 
-# cells
-
-
 def test_a_cell_is_mean_and_sample_deviation_in_per_cent() -> None:
     # mean 0.6; squared differences 0.01 + 0 + 0.01, divided by 3 - 1
     assert str(Cell((0.5, 0.6, 0.7))) == f"60.0 ± {100 * math.sqrt(0.02 / 2):.1f}"
     assert str(Cell((0.5, 0.6, 0.7))) == "60.0 ± 10.0"
     assert str(Cell((0.5, 0.7))) == "60.0 ± 14.1"
-
-
-# gathering
 
 
 def test_runs_are_gathered_by_method_target_and_seed() -> None:
@@ -82,9 +76,6 @@ def test_a_method_that_lacks_a_domain_has_a_missing_cell_and_no_average() -> Non
     assert str(table.validation["erm"]) == "missing"
 
 
-# Markdown
-
-
 def test_the_table_in_markdown_with_the_best_of_each_column_in_bold() -> None:
     runs = [
         result("erm", "photo", 0, 0.9, 0.7),
@@ -100,9 +91,6 @@ def test_the_table_in_markdown_with_the_best_of_each_column_in_bold() -> None:
         "| erm | **90.0** | 20.0 | 55.0 | **70.0** |",
         "| parse | 70.0 ± 14.1 | **60.0 ± 14.1** | **65.0 ± 0.0** | 60.0 ± 0.0 |",
     ]
-
-
-# writing
 
 
 def test_a_table_in_markdown_has_names_to_the_left_and_numbers_to_the_right() -> None:

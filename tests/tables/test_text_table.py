@@ -23,9 +23,6 @@ def test_latex_writes_out_what_it_would_read_as_a_command(name: str, written: st
     assert f"{written} & 1" in TextTable("t", ("algorithm", "x"), ((name, "1"),), ()).latex()
 
 
-# what stands out, and what to type
-
-
 def table() -> TextTable:
     rows = (("a|b", "1 ± 0"), ("c_d", "2"))
     return TextTable("t", ("algorithm", "x"), rows, ("n",), bold=frozenset({(0, 1), (1, 0)}), commands=("do --it",))

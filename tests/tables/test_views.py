@@ -44,9 +44,6 @@ def look(folder: Path, view: str = "main", by: tuple[str, ...] = ()) -> Selectio
     return view_tables([folder], view, by, "training-domain", "se").tables
 
 
-# names and order
-
-
 def test_main_has_methods_in_the_order_of_the_paper() -> None:
     configs = [ours(name) for name in ("parse", "no_relations", "erm_plus_plus", "miro", "dann", "erm")]
     configs.append(ours("erm", averaging__kind="swad"))
@@ -79,9 +76,6 @@ def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
     runs(tmp_path, ours("erm"))
     with pytest.raises(InputError, match=r"unknown configuration field .*'optimizer.rate': valid are optimizer\.b"):
         look(tmp_path, by=("optimizer.rate",))
-
-
-# tables
 
 
 def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
@@ -136,9 +130,6 @@ def test_k_has_the_targets_that_were_tried(tmp_path: Path) -> None:
     (beside,) = compare(tables, compared("k", published()))
     assert beside.header == ("algorithm", "source", "sketch")
     assert "mean over targets" not in drawn(tmp_path)
-
-
-# the curve
 
 
 def drawn(folder: Path) -> str:

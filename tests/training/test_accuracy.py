@@ -90,9 +90,6 @@ def test_the_mean_loss_is_over_images_not_over_batches(numbered: Numbered) -> No
     assert accuracy(Reader(table), whole(numbered("photo", 200)), CPU).loss == pytest.approx(expected, 1e-5)
 
 
-# augmented images
-
-
 class Keeper(Reader):
     """Keeps the images it is shown."""
 

@@ -352,36 +352,9 @@ def plain(steps: int, validation: bool = True) -> Trainer:
     return trainer(Valley(iter([0.5] * 50)), steps, **({} if validation else {"validation": []}))
 
 
-def test_an_observer_may_stop_training() -> None:
-    run, steps = plain(10), []
-
-    def observe(step: int, check: Check | None) -> None:
-        steps.append(step)
-        if step == 4:
-            run.stop()
-
-    run.fit(observe)
-    assert steps == [1, 2, 3, 4]
-
-
-def test_an_observer_may_lower_rates_from_the_next_step_on() -> None:
-    run, rates = plain(6), []
-
-    def observe(step: int, check: Check | None) -> None:
-        rates.extend([check.rates["head"]] if check else [])
-        if step == 2:
-            run.lower_rates(0.1)
-
-    run.fit(observe)
-    assert rates == pytest.approx([RATE, RATE / 10, RATE / 10])
-
-
 def test_without_validation_the_last_weights_are_kept() -> None:
     best = plain(7, validation=False).fit(lambda step, check: None)
     assert best.check.step == 7
     assert best.check.validation == {}
     assert math.isnan(best.check.mean_accuracy)
     assert best.state["place"].item() / RATE == pytest.approx(7)
-
-
-# settings

@@ -175,9 +175,6 @@ def test_without_a_penalty_what_was_never_inside_never_moves() -> None:
     assert (penalised[-1] != start).all()
 
 
-# what is refused
-
-
 # SGD for the groups that ask for it
 
 

@@ -5,56 +5,7 @@ from typing import Any
 import pytest
 
 from parse_dg.data.splits import SplitConfig
-from parse_dg.errors import InputError
 from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
-
-IN = SplitConfig(target_images="in")
-BESIDE = SplitConfig(validation_domain="cartoon")
-
-
-# what goes together
-
-
-@pytest.mark.parametrize(
-    ("protocol", "split"),
-    [
-        (ProtocolConfig(), SplitConfig()),
-        (ProtocolConfig(), IN),
-        (ProtocolConfig(), SplitConfig(scheme="gvrt-split")),
-        (ProtocolConfig(selection="oracle"), IN),
-        (ProtocolConfig(selection="leave-one-domain-out"), BESIDE),
-        (ProtocolConfig(selection="leave-one-domain-out"), SplitConfig(target_images="in", validation_domain="a")),
-    ],
-)
-def test_what_goes_together(protocol: ProtocolConfig, split: SplitConfig) -> None:
-    protocol.check_against(split)
-    assert protocol_sentences(protocol, split)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "split", "message"),
-    [
-        (ProtocolConfig(selection="oracle"), SplitConfig(), "set split.target_images=in"),
-        (
-            ProtocolConfig(selection="oracle"),
-            SplitConfig(scheme="gvrt-split"),
-            "looks at the target's held-out 20%",
-        ),
-        (ProtocolConfig(selection="leave-one-domain-out"), SplitConfig(), "found leave-one-domain-out and none"),
-        (ProtocolConfig(), BESIDE, "found training-domain and cartoon"),
-        (
-            ProtocolConfig(selection="oracle"),
-            SplitConfig(target_images="in", validation_domain="cartoon"),
-            "split.validation_domain=DOMAIN go together: found oracle and cartoon",
-        ),
-    ],
-)
-def test_what_does_not(protocol: ProtocolConfig, split: SplitConfig, message: str) -> None:
-    with pytest.raises(InputError) as error:
-        protocol.check_against(split)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
 
 # in words
 

@@ -378,6 +378,3 @@ def test_a_batch_is_augmented_by_its_own_draws() -> None:
 def test_epochs_become_steps(epochs: float | None, images: int, domains: int, expected: int) -> None:
     config = TrainingConfig(steps=600, epochs=epochs, batch_per_domain=4)
     assert config.total_steps(images, domains) == expected
-
-
-# what is refused

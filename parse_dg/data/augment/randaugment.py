@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from parse_dg.config import require
 from parse_dg.devices import pinned
-from parse_dg.errors import InputError
 
 MAGNITUDE_BINS = 31
 
@@ -41,8 +41,7 @@ class RandAugmentDraws(NamedTuple):
 
 def draw_randaugment(count: int, ops: int, generator: torch.Generator) -> RandAugmentDraws:
     """`ops` operations for each of `count` images, drawn with replacement from OPERATIONS by a CPU generator."""
-    if ops < 0:
-        raise InputError(f"ops is {ops}: expected a whole number >= 0")
+    require(ops >= 0, "ops", ops, "0 or more")
     choices = torch.randint(len(OPERATIONS), (ops, count), generator=generator)
     return RandAugmentDraws(choices, 1.0 - 2.0 * torch.randint(2, (ops, count), generator=generator))
 
@@ -52,8 +51,7 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
 
     `magnitude` is one of 31 bins, 0 to 30, and common to all.
     """
-    if not 0 <= magnitude < MAGNITUDE_BINS:
-        raise InputError(f"magnitude is {magnitude}: expected a whole number in [0, {MAGNITUDE_BINS - 1}]")
+    require(0 <= magnitude < MAGNITUDE_BINS, "magnitude", magnitude, f"from 0 to {MAGNITUDE_BINS - 1}")
     height, width = images.shape[-2:]
     table = [(operation.magnitude(magnitude, height, width), operation.signed) for operation in OPERATIONS.values()]
     value, signed = torch.tensor([value for value, _ in table]), torch.tensor([signed for _, signed in table])

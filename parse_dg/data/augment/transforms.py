@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageEnhance
 
+from parse_dg.config import require
 from parse_dg.data.augment.batches import AugmentConfig, crop_box
 from parse_dg.errors import InputError
 
@@ -28,8 +29,7 @@ def transform_image(
     """
     if config.randaugment_ops:
         raise InputError("RandAugment runs on batches only: set randaugment_ops to 0 for images taken one by one")
-    if size < 1:
-        raise InputError(f"size is {size}: expected a whole number >= 1")
+    require(size >= 1, "size", size, "at least 1")
     result = crop_resize(image.convert("RGB"), draws[:4], config.crop_scale, size)
     if draws[4] < config.flip:
         result = result.transpose(Image.Transpose.FLIP_LEFT_RIGHT)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from parse_dg.config import Config, Count, Rule
+from parse_dg.config import Config, Count, Rule, require
 from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
 from parse_dg.data.blueprints.drawing import parts_alone as draw_parts_alone
 from parse_dg.errors import InputError, unknown
@@ -153,10 +153,8 @@ def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig
     """The creature that is image `index` of class `label` in a domain."""
     if domain not in DOMAINS:
         raise unknown("domain", domain, DOMAINS)
-    if not 0 <= label < len(CLASSES):
-        raise InputError(f"label is {label}: valid are 0 to {len(CLASSES) - 1}")
-    if index < 0:
-        raise InputError(f"index is {index}: valid are whole numbers from 0")
+    require(0 <= label < len(CLASSES), "label", label, f"from 0 to {len(CLASSES) - 1}")
+    require(index >= 0, "index", index, "0 or more")
     rng = np.random.default_rng(np.random.SeedSequence([config.seed, DOMAINS.index(domain), label, index]))
     scale, turn, mirrored = rng.uniform(0.8, 1.15), np.radians(rng.uniform(-15, 15)), bool(rng.random() < 0.5)
     slots, middle = _slots(rng, scale, turn, mirrored)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,6 @@ def test_csv_has_every_number_unrounded() -> None:
     assert float(rows[1]["reduction"]) == pytest.approx(0.699)
     assert {row["images"] for row in rows} == {"40"}
     assert {row["target_images"] for row in rows} == {"10"}
-
-
-# from the reports beside the runs
 
 
 def test_the_published_reports_can_be_read() -> None:

@@ -43,9 +43,6 @@ def gradient(count: int, height: int = 32, width: int = 32) -> Tensor:
     return image.repeat(count, 1, 1, 1)
 
 
-# The pipeline
-
-
 @pytest.mark.parametrize("ops", [0, 2])
 @pytest.mark.parametrize(("size", "shape"), [(None, (20, 24)), (24, (24, 24)), (9, (9, 9)), (40, (40, 40))])
 def test_shape_dtype_and_range(ops: int, size: int | None, shape: tuple[int, int]) -> None:
@@ -113,9 +110,6 @@ def test_cuda_does_what_the_cpu_does() -> None:
     assert (difference > 0.01).float().mean() < 0.01
 
 
-# Crop
-
-
 @pytest.mark.parametrize("shape", [(32, 32), (20, 60), (60, 20)])
 def test_boxes_lie_inside_and_have_the_area_drawn(shape: tuple[int, int]) -> None:
     draws = torch.rand(5000, 4, generator=seeded(0))
@@ -149,9 +143,6 @@ def test_crop_reads_the_box_and_nothing_else() -> None:
     torch.testing.assert_close(result[:, 1], y[:, :, None].expand(-1, -1, side), atol=1e-3, rtol=0)
 
 
-# Colour
-
-
 def test_hue_is_that_of_colorsys() -> None:
     images = random_images(count=9, height=8, width=8)
     images[:, :, 0] = 90  # gray
@@ -169,9 +160,6 @@ def test_hue_is_that_of_colorsys() -> None:
             hue, saturation, value = colorsys.rgb_to_hsv(*pixel)
             expected = colorsys.hsv_to_rgb((hue + turn) % 1, saturation, value)
             assert found == pytest.approx(expected, abs=2e-5)
-
-
-# Evaluation, statistics, settings
 
 
 def test_to_unit_scales_and_resizes() -> None:

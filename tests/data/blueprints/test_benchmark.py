@@ -75,9 +75,9 @@ def test_global_randomness_is_neither_used_nor_touched() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="unknown domain 'clipart': valid are photo, cartoon, sketch, paint"):
         bp.generate_domain("clipart", BlueprintsConfig(images_per_class=1))
-    with pytest.raises(InputError, match="label is 8: valid are 0 to 7"):
+    with pytest.raises(InputError, match="label must be from 0 to 7, found 8"):
         bp.sample_example("photo", 8, 0, BlueprintsConfig())
-    with pytest.raises(InputError, match="index is -1"):
+    with pytest.raises(InputError, match="index must be 0 or more, found -1"):
         bp.sample_example("photo", 0, -1, BlueprintsConfig())
     made = bp.generate_domain("sketch", BlueprintsConfig(images_per_class=1))
     with pytest.raises(InputError, match="centres have shape"):

@@ -66,9 +66,6 @@ def test_the_second_time_nothing_is_drawn(draw_with: Patch) -> None:
     assert_same(open_blueprints(SMALL), first)
 
 
-# whole or not there
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("domain", [DOMAINS[0], DOMAINS[-1]])
 def test_an_interrupted_build_leaves_nothing(
@@ -105,9 +102,6 @@ def test_two_writers_at_once_leave_one_whole_benchmark(own: Path, draw_with: Pat
     assert_same(open_blueprints(SMALL), one)
 
 
-# what tells one benchmark from another
-
-
 def test_the_fingerprint_is_of_every_image_and_label_in_order() -> None:
     stored = open_blueprints(SMALL)
     digest = hashlib.sha256()
@@ -137,6 +131,3 @@ def test_changed_drawing_code_is_drawn_anew(
     monkeypatch.setattr(module, "__file__", str(changed))
     open_blueprints(SMALL)
     assert len(list(own.iterdir())) == 2
-
-
-# where

@@ -17,8 +17,6 @@ from parse_dg.data.listing import Problem
 from parse_dg.errors import InputError
 from tests.data.intake.packing import KINDS, NOISE, member, refused, tree, write, write_tar, write_zip, zip_info
 
-# What comes out
-
 
 def test_permissions_and_owners_are_not_kept(tmp_path: Path, there: Path) -> None:
     folder = member("a", type=tarfile.DIRTYPE, mode=0o777)
@@ -54,9 +52,6 @@ def test_what_macos_adds_is_passed_over(tmp_path: Path, there: Path) -> None:
         expected = Problem(str(archive), "3 members that macOS adds were passed over")
         assert extract([archive], there / kind) == (expected,)
         assert tree(there / kind) == {"a/1.jpg": b"1", "a/__MACOSX.jpg": b"2"}
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -98,9 +93,6 @@ def test_names_that_clash(kind: str, names: tuple[str, str], reason: str, tmp_pa
     else:
         archive = write_tar(tmp_path / "a.tar", member(names[0], b"first"), member(names[1], b"second"))
     refused(archive, there, reason)
-
-
-# How much
 
 
 @pytest.mark.parametrize("kind", KINDS)

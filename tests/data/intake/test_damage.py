@@ -1,6 +1,5 @@
 """Thousands of damaged inputs: no other error than ours, no hang, the file named, the rest usable."""
 
-import os
 import queue
 import re
 import threading
@@ -140,39 +139,6 @@ def test_indexing_keeps_every_good_image_and_names_every_bad_one(
     sizes = {image.path: (image.width, image.height) for image in manifest.images}
     assert all(sizes[f"good {number}.png"] == (32, 24) for number in range(20))
     assert sizes["turned6.jpg"] == (24, 32)
-
-
-def test_files_that_are_none_are_named_and_the_rest_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "good.png").write_bytes(encoded(picture(), "PNG"))
-    (tmp_path / "secret.png").write_bytes(encoded(picture(), "PNG"))
-    (tmp_path / "link.png").symlink_to("good.png")
-    (tmp_path / "dangling.png").symlink_to("nowhere.png")
-    (tmp_path / "loop.png").symlink_to("loop.png")
-    (tmp_path / "folder.png").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
-    read = Path.read_bytes
-
-    def denied(path: Path) -> bytes:  # whoever runs the tests may be allowed to read everything
-        if path.name == "secret.png":
-            raise PermissionError(13, "Permission denied")
-        return read(path)
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
-    names = ["secret", "dangling", "good", "loop", "folder", "pipe", "link", "missing", "x" * 300, "a\0b"]
-    listed = tuple(ListedImage(f"{name}.png", 0, 0, name) for name in names)
-    listing = Listing("a test", tmp_path, ("one",), ("only",), listed)
-    (manifest,) = watched(lambda each: index("odd", each, workers=2), [listing], lambda each: "the folder")
-    assert [image.id for image in manifest.images] == ["good", "link"]
-    assert [problem.reason for problem in manifest.unreadable] == [
-        "permission denied",
-        "no such file or directory",
-        "too many levels of symbolic links",
-        "it is a folder",
-        "it is not a regular file",
-        "no such file or directory",
-        "file name too long",
-        "no file can have this name",
-    ]
 
 
 # manifests and lists

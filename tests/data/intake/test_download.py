@@ -28,9 +28,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "data.tar"
 
 
-# All is well
-
-
 @pytest.mark.parametrize(
     "known",
     [{}, {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5}],
@@ -57,9 +54,6 @@ def test_progress_is_reported(server: Server, path: Path) -> None:
     assert len(fetched) + len(checked) == len(seen)
     assert fetched == sorted(fetched)
     assert fetched[-1] == checked[-1] == len(CONTENT)
-
-
-# Trying again
 
 
 def test_a_connection_that_ends_early_is_resumed_at_once(server: Server, path: Path) -> None:
@@ -101,9 +95,6 @@ def test_a_reset_connection_is_resumed(server: Server, path: Path) -> None:
     assert_done(fetch(server, path), path)
 
 
-# What is checked
-
-
 @pytest.mark.parametrize(
     ("known", "message"),
     [
@@ -123,17 +114,11 @@ def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, p
     assert fetch(server, path, sha256=SHA256) == Downloaded(path, len(CONTENT), SHA256)
 
 
-# What is no address
-
-
 @pytest.mark.parametrize("url", ["", "data.tar", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c"])
 def test_addresses_that_are_none(url: str, path: Path) -> None:
     with pytest.raises(InputError, match="expected an address that starts with http:// or https://"):
         download(url, path)
     assert not path.parent.exists()
-
-
-# The disk
 
 
 def test_a_folder_that_cannot_be_written_to(server: Server, tmp_path: Path) -> None:

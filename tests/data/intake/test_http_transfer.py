@@ -32,9 +32,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "data.tar"
 
 
-# All is well
-
-
 def test_a_length_that_is_not_told(server: Server, path: Path) -> None:
     server.answers = [chunked(CONTENT)]
     seen: list[int] = []
@@ -49,9 +46,6 @@ def test_redirects_are_followed(server: Server, path: Path) -> None:
     server.answers = [moved, good(upto=1000), moved, good()]
     assert_done(fetch(server, path), path)
     assert [request.get("Range") for request in server.requests] == [None, None, "bytes=1000-", "bytes=1000-"]
-
-
-# Resuming
 
 
 def test_an_interrupted_download_is_resumed(server: Server, path: Path) -> None:
@@ -121,9 +115,6 @@ def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path
     assert [request.get("Range") for request in server.requests] == [None, None]
 
 
-# What is checked
-
-
 @pytest.mark.parametrize(
     "header",
     [
@@ -148,9 +139,6 @@ def test_another_size_is_refused_before_it_is_fetched(server: Server, path: Path
     message = "the server offers 300,000 bytes, expected 299,999; the file has changed there; fetch .* save it as"
     refuses(server, path, message, bytes=299_999)
     assert list(path.parent.iterdir()) == []
-
-
-# What comes instead of a file
 
 
 @pytest.mark.parametrize(
@@ -183,9 +171,6 @@ def test_what_is_not_there_is_asked_for_once(server: Server, path: Path) -> None
 def test_redirects_that_lead_nowhere(place: str, server: Server, path: Path) -> None:
     server.answers = [lambda handler: handler.start(302, Location=place or server.url(), Content_Length=0)]
     refuses(server, path, "redirect|unknown url type: ftp")
-
-
-# The disk
 
 
 def test_a_full_disk_is_noticed_before(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

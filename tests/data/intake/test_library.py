@@ -21,11 +21,9 @@ from parse_dg.data.intake.library import (
     check,
     domain_names,
     find_path,
-    manifest_path,
     open_manifest,
     remove,
 )
-from parse_dg.data.intake.report import describe_data
 from parse_dg.data.manifest import verify
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
@@ -335,14 +333,6 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
     assert open_manifest("mine").root == manifest.root == own
 
 
-def test_a_damaged_manifest_can_be_replaced(own: Path) -> None:
-    add("mine", [own])
-    manifest_path("mine").write_text("{")
-    with pytest.raises(InputError, match=r"manifest.jsonl, line 1: .*; index the data set again"):
-        open_manifest("mine")
-    assert add("mine", [own], replace=True) == open_manifest("mine")
-
-
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/tmp/x", "blueprints", "by-path", "x" * 100, "-x", "ü", "x\n"])
 def test_names_that_are_not_allowed(name: str, own: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
@@ -373,15 +363,6 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
         add("birds", [plant(tmp_path / "elsewhere")])
     assert snapshot(data) == before
     assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
-
-
-def test_a_data_folder_that_cannot_be_written(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "file" / "data"))
-    assert added() == []
-    for action in (lambda: add("mine", [own]), lambda: open_manifest(str(own))):
-        with pytest.raises(InputError, match="set PARSE_DG_DATA to another folder"):
-            action()
 
 
 # By path
@@ -426,15 +407,6 @@ def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> No
         kept.write_bytes(content)
         assert open_manifest(str(own)) == manifest
         assert open_manifest(str(own)) == manifest
-
-
-def test_a_list_by_its_path(own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = write_list(own, tmp_path / "some pets.csv")
-    manifest = open_manifest(str(path))
-    assert manifest.name == "some pets"
-    path.write_text(path.read_text().replace(",owl", ",eule"))
-    assert open_manifest(str(path)).classes == ("cat", "eule")
-    assert domain_names(str(path)) == DOMAINS
 
 
 def test_names_on_disk_that_are_no_utf8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -497,58 +469,3 @@ def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
         ("dusk/cat/0.png", "it is new"),
         ("fog/cat/new.png", "it is new"),
     ]
-
-
-# Forgetting
-
-
-def test_a_data_set_kept_on_another_disk(own: Path, data: Path, tmp_path: Path) -> None:
-    """The folder of a name may be a link: what it leads to is emptied of what is ours, and the link stays."""
-    (tmp_path / "disk").mkdir()
-    data.mkdir()
-    (data / "mine").symlink_to(tmp_path / "disk")
-    add("mine", [pack(own, tmp_path / "own.zip")])
-    assert (tmp_path / "disk" / "files").is_dir()
-    assert check("mine")[1] == ()
-    remove("mine")
-    assert added() == []
-    assert snapshot(tmp_path / "disk") == {}
-
-
-# A picture of two animals
-
-
-def camera_traps(root: Path) -> Path:
-    """TerraIncognita as it is downloaded, tiny: two pictures a place, one of them of two classes."""
-    images, annotations = [], []
-    (root / "eccv_18_all_images_sm").mkdir(parents=True)
-    for number, place in enumerate((38, 46, 100, 43)):
-        for image in range(2):
-            name = f"{place}-{image}"
-            (root / "eccv_18_all_images_sm" / f"{name}.jpg").write_bytes(
-                encoded(picture(10 * number + image, (8, 6)), "JPEG")
-            )
-            images.append({"id": name, "file_name": f"{name}.jpg", "location": place})
-            annotations.append({"image_id": name, "category_id": image})
-    annotations.append({"image_id": "38-0", "category_id": 1})
-    categories = [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}]
-    content = {"images": images, "annotations": annotations, "categories": categories}
-    (root / "caltech_images_1.json").write_text(json.dumps(content))
-    return root
-
-
-def test_a_picture_of_two_classes_is_an_image_of_both_and_one_file(tmp_path: Path) -> None:
-    root = camera_traps(tmp_path / "terra")
-    manifest = add("terraincognita", [root])
-    assert open_manifest("terraincognita") == manifest
-    assert (len(manifest.images), manifest.files) == (9, 8)
-    assert manifest.several_classes == {"eccv_18_all_images_sm/38-0.jpg": ("cat", "dog")}
-    assert manifest.duplicates == ()
-    remarks = describe_data(manifest).remarks
-    assert "1 file of several classes, an image of each: eccv_18_all_images_sm/38-0.jpg (cat, dog)" in remarks
-    assert not any("=" in remark for remark in remarks)
-    (root / "eccv_18_all_images_sm" / "38-0.jpg").write_bytes(b"other")
-    _, changed = check("terraincognita")
-    assert [problem.path for problem in changed] == ["eccv_18_all_images_sm/38-0.jpg"]  # once
-    again = add("terraincognita", [root], replace=True)
-    assert [problem.path for problem in again.unreadable] == ["eccv_18_all_images_sm/38-0.jpg"]

@@ -67,9 +67,6 @@ def test_json_and_json_lines_say_the_same(listed: Any) -> None:
         assert listed(text, name).images == listed(CSV).images
 
 
-# where the files are
-
-
 @pytest.mark.parametrize(
     ("paths", "root", "relative"),
     [
@@ -88,9 +85,6 @@ def test_paths_are_relative_to_the_list_or_to_the_folder_they_share(
     listing = listed(f"path,domain,class\n{rows}", "lists/list.csv")
     assert listing.root == tmp_path / root
     assert [image.path for image in listing.images] == relative
-
-
-# what is refused
 
 
 @pytest.mark.parametrize(

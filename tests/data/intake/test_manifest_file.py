@@ -126,9 +126,6 @@ def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
             read_manifest(written)
 
 
-# the first line alone
-
-
 def test_a_summary_is_what_the_manifest_says(manifest: Manifest, written: Path) -> None:
     root, fingerprint = manifest.root, manifest.fingerprint
     assert read_summary(written) == ManifestSummary("mine", root, DOMAINS, CLASSES, 12, fingerprint)

@@ -1,7 +1,5 @@
 """Do primitives sit on parts? With primitives whose places are known, against parts whose places are known."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,10 +8,8 @@ from torch import Tensor, nn
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.blueprints.store import open_blueprints
-from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
-from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.explain.explanation import read_images
+from parse_dg.deploy.model_file import Model
 from parse_dg.explain.measures.localisation import (
     Localisation,
     localisation,
@@ -105,30 +101,6 @@ def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
     places = primitive_places(model, first, stored.centres[:1], PARTS)
     assert [place.part for place in places] == list(PARTS)
     assert max(place.distance for place in places) < np.hypot(0.5, 0.5) * 2 / 63 + 1e-5
-
-
-# --- many images, read once -----------------------------------------------------------------------
-
-
-def test_images_are_read_once_in_their_order(parse_run: Path, tiny: Tiny) -> None:
-    domain = open_benchmark(tiny().data).domain("photo")
-    subset = Subset(domain, np.arange(len(domain.labels))[::-1].copy())
-    model = load_model(parse_run)
-    seen: list[int] = []
-    found = locate(model, subset, seen.append)
-    assert seen == [len(domain.labels)]
-    assert found.domain == "photo"
-    assert found.labels.tolist() == domain.labels[::-1].tolist()
-    images, _ = load_images(subset, np.array([0, 7]))
-    for row, reading in zip((0, 7), read_images(model, images), strict=True):
-        z = reading.descriptors
-        assert torch.allclose(found.centre[row], z.centre[0], atol=1e-5)
-        assert torch.allclose(found.presence[row], z.presence[0], atol=1e-5)
-        assert torch.allclose(found.extent[row], z.extent[0], atol=1e-5)
-        assert found.cells == tuple(z.heatmap.shape[2:])
-        assert float(found.probability[row]) == pytest.approx(float(reading.logits.softmax(0).max()), abs=1e-5)
-    assert found.right.tolist() == (found.predicted == found.labels).tolist()
-    assert found.descriptors.heatmap.shape == (*found.presence.shape, 0, 0)
 
 
 def measured(centres: np.ndarray, places: np.ndarray, subset: Subset, followed: dict[int, str]) -> Localisation:
