@@ -160,16 +160,6 @@ def test_a_check_reports_mean_losses_since_the_one_before() -> None:
         assert check.losses["total"] == pytest.approx(distance + constant, 1e-5)
 
 
-def test_a_check_scores_every_validation_domain() -> None:
-    best = fit((3, 1.0), (1, 2.0), sizes={"photo": 4, "paint": 3})
-    right, wrong = math.log1p(math.exp(-2.0)), math.log1p(math.exp(2.0))
-    assert best.check.validation["photo"].loss == pytest.approx((3 * right + wrong) / 4, 1e-5)
-    assert list(best.check.validation) == ["photo", "paint"]
-    assert best.check.mean_accuracy == pytest.approx((3 / 4 + 1 / 3) / 2)
-    losses = [value.loss for value in best.check.validation.values()]
-    assert best.check.mean_loss == pytest.approx(sum(losses) / 2)
-
-
 def test_rates_follow_the_schedule_step_by_step() -> None:
     checks: list[Check] = []
     config = OptimizerConfig(head_rate=RATE, schedule="cosine")
@@ -331,14 +321,6 @@ def test_gradients_are_cut_to_the_norm(clip: float | None, expected: list[float]
     trainer(algorithm, steps=2, optimizer=OptimizerConfig(clip_norm=clip)).fit(quiet)
     assert algorithm.pair.grad is not None  # of the last step alone: not summed over steps
     assert algorithm.pair.grad.tolist() == pytest.approx(expected, 1e-4)
-
-
-@pytest.mark.parametrize(("precision", "lower"), [("auto", False), ("float32", False), ("bf16", True)])
-def test_precision_on_a_cpu(precision: str, lower: bool) -> None:
-    algorithm = Scripted(repeat((1, 1.0)))
-    trainer(algorithm, steps=2, precision=precision).fit(quiet)
-    assert algorithm.autocast == {lower}
-    assert algorithm.place.dtype == torch.float32
 
 
 # what the algorithm is given
