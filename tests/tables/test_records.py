@@ -5,6 +5,7 @@ The runs here are written by hand, so that every accuracy in them is known.
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from parse_dg.tables.selection import Case, select
 from tests.runs.helpers import accuracy_of, check_of, result_of
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
+
+Accuracies = dict[str, float]
 
 
 def configured(algorithm: str = "erm", protocol: str = "domainbed", **settings: Any) -> RunConfig:
@@ -358,6 +361,20 @@ def test_two_versions_of_a_data_set_are_refused(tmp_path: Path) -> None:
     assert str(error.value) == f"{first} and {second} are of two versions of blueprints: their images differ"
 
 
+@pytest.mark.parametrize("again", ["twice", "copied", "another seed, the same split"])
+def test_a_run_counts_once(again: str, tmp_path: Path) -> None:
+    """Two seeds on one split are one trial to a table: it would pick the better and call it a trial."""
+    config = configured(split__seed=3)
+    first = write(tmp_path / "a", config, [scored(config)])
+    second = first
+    if again == "copied":
+        second = Path(shutil.copytree(first, tmp_path / "b"))
+    elif again != "twice":
+        second = write(tmp_path / "b", configured(split__seed=3, seed=1), [scored(config)])
+    with pytest.raises(InputError, match=f"{first} and {second} are the same to a table"):
+        read_runs([first, second], "training-domain")
+
+
 # what a selection needs
 
 
@@ -384,3 +401,11 @@ def test_a_run_that_chose_one_way_is_not_shown_as_another(
         read_runs([folder], selection)
     assert str(error.value).startswith(f"{folder} scored its target once, ")
     assert message in str(error.value)
+
+
+def test_an_oracle_needs_images_of_the_target_that_are_held_out(tmp_path: Path) -> None:
+    config = configured(protocol="parse", protocol__checks="target")
+    lines = [check_of(1, dict.fromkeys(sources(config), 0.5), {"sketch/all": 0.5})]
+    folder = write(tmp_path / "run", config, lines)
+    with pytest.raises(InputError, match=r"did not hold out images of its target: .*split\.target_images=in"):
+        read_runs([folder], "oracle")

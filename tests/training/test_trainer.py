@@ -19,6 +19,7 @@ from parse_dg.data.augment.batches import AugmentConfig, draw_augment
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, whole
+from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Best, Check, NonFiniteLossError
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.protocol import ProtocolConfig
@@ -133,6 +134,17 @@ def test_accuracy_is_the_mean_over_domains_whatever_their_sizes() -> None:
 
 
 # when checks are made, and what they say
+
+
+def test_the_better_of_two_checks() -> None:
+    def check(correct: int, loss: float) -> Check:
+        return Check(1, {}, {"photo": Accuracy(correct, 4, loss)}, {})
+
+    assert check(1, 1.0).better_than(None)
+    assert check(2, 9.0).better_than(check(1, 1.0))
+    assert not check(1, 1.0).better_than(check(2, 9.0))
+    assert check(2, 0.9).better_than(check(2, 1.0))
+    assert not check(2, 1.0).better_than(check(2, 1.0))
 
 
 @pytest.mark.parametrize(
