@@ -163,7 +163,7 @@ def lookup(config: Any, path: str) -> Any:
     found = config
     for name in path.split("."):
         if not is_dataclass(found) or name not in field_types(type(found)):
-            raise _UnknownFieldError(path, "", config).compared(())
+            raise unknown_field(path, field_paths(config))
         found = getattr(found, name)
     return found
 
@@ -212,18 +212,26 @@ class _UnknownFieldError(InputError):
         self.path, self.where, self.inside = path, where, list(field_paths(section, where))
 
     def compared(self, known: Iterable[str]) -> InputError:
-        """What may have been meant, here or elsewhere; or what is in the section, if nothing looks like it."""
+        """The error for the user: of the section's type its own fields are known, not those of others like it."""
         elsewhere = (path for path in known if not path.startswith(self.where or " "))
-        name = self.path.rpartition(".")[2]
-        likeness = {path: _likeness(name, path.rpartition(".")[2]) for path in (*self.inside, *elsewhere)}
-        best = max(likeness.values())
-        near = [path for path in likeness if likeness[path] == best >= 0.75]
-        near = [path for path in near if path.rpartition(".")[0] == self.where.rstrip(".")] or near
-        near.sort(key=lambda path: -_likeness(self.path, path))
-        if near:
-            return InputError(f"unknown configuration field {self.path!r}: did you mean {' or '.join(near[:3])}?")
-        here = [path for path in self.inside if "." not in path.removeprefix(self.where)]
-        return unknown("configuration field", self.path, here)
+        return unknown_field(self.path, (*self.inside, *elsewhere))
+
+
+def unknown_field(path: str, known: Iterable[str]) -> InputError:
+    """Says which of the known paths may have been meant; or what is in the section, if nothing looks like it."""
+    section, _, name = path.rpartition(".")
+    likeness = {one: _likeness(name, one.rpartition(".")[2]) for one in known}
+    best = max(likeness.values())
+    near = [one for one in likeness if likeness[one] == best >= 0.75]
+    near = [one for one in near if one.rpartition(".")[0] == section] or near
+    near.sort(key=lambda one: -_likeness(path, one))
+    if near:
+        return InputError(f"unknown configuration field {path!r}: did you mean {' or '.join(near[:3])}?")
+    while section and not any(one.startswith(f"{section}.") for one in likeness):
+        section = section.rpartition(".")[0]
+    start = f"{section}." if section else ""
+    here = (start + one[len(start) :].partition(".")[0] for one in likeness if one.startswith(start))
+    return unknown("configuration field", path, dict.fromkeys(here))
 
 
 def _likeness(one: str, other: str) -> float:

@@ -1,13 +1,14 @@
 """Configurations: to plain data and back, changed by dotted paths, errors that say what would be valid."""
 
 import json
+import pickle
 from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import pytest
 
 from parse_dg.config import Config, Count, change, from_dict, require, to_dict
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import FieldError, InputError, unknown
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.structure import StructureConfig
 
@@ -305,6 +306,11 @@ def test_require_names_field_expectation_and_finding() -> None:
     with pytest.raises(InputError) as error:
         require(False, "a.b", "x", "a colour")
     assert message(error) == "a.b must be a colour, found 'x'"
+
+
+def test_an_error_with_a_field_comes_back_whole_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(FieldError("a.b", "x", "a colour")))
+    assert str(error) == "a.b must be a colour, found 'x'"
 
 
 def test_an_input_error_is_a_value_error_and_unknown_lists_what_is_valid() -> None:

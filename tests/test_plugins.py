@@ -120,6 +120,10 @@ def test_a_name_is_replaced_by_its_own_plug_in_alone() -> None:
 @pytest.mark.parametrize("command", PLUGGABLE)
 def test_commands_take_plug_ins(command: str) -> None:
     below = {"explain": ["classes", "RUN"], "figure": ["primitives", "RUN"], "serve": ["RUN"]}
-    given = [] if command in ("train", "info", "algorithms", "sweep") else below.get(command, ["RUN", "x.png"])
+    given = (
+        []
+        if command in ("train", "config", "info", "algorithms", "sweep")
+        else below.get(command, ["RUN", "x.png"])
+    )
     options, _ = build_parser().parse_known_args([command, *given, "--plugin", "a", "--plugin", "b.py"])
     assert options.plugin == ["a", "b.py"]

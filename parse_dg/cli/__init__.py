@@ -45,20 +45,8 @@ PARTS = (
 )
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (
-    *(
-        "train",
-        "config",
-        "sweep",
-        "table",
-        "evaluate",
-        "predict",
-        "explain",
-        "describe",
-        "measure",
-        "report",
-        "compact",
-    ),
-    *("export", "serve", "figure", "info", "algorithms"),
+    *("train", "sweep", "table", "evaluate", "predict", "explain", "describe", "measure", "report", "compact"),
+    *("export", "serve", "figure", "config", "info", "algorithms"),
 )
 """The commands that take `--plugin`."""
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130

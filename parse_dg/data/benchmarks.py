@@ -1,9 +1,10 @@
 """From a configuration to a benchmark: the embedded one, one that was added, or anybody's folder or list."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,13 +13,14 @@ from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.intake.library import open_manifest, peek_manifest
+from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest, peek_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.public.cub_dg import read_extras
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError
+from parse_dg.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,8 @@ class DataConfig(Config):
     """Which benchmark, which domain is held out, at what size."""
 
     benchmark: Annotated[str, Rule("a name or a path", lambda value: bool(value.strip()))] = "blueprints"
-    """`blueprints`, the name of a data set that was added, or the path of a folder domain/class/image or a list."""
+    """`blueprints`, the name of a data set that was added or registered (docs/extend.md), or the path of a folder
+    domain/class/image or a list."""
     target: str = "sketch"
     """The domain that is held out."""
     image_size: Side = 224
@@ -47,19 +50,25 @@ class DataConfig(Config):
         self.require(larger, "crop_from", "from data.image_size to 4096, or none")
 
 
-def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benchmark:
-    """The benchmark that `config` names, made or decoded first if need be."""
-    if config.benchmark == "blueprints":
-        return _blueprints(config, progress)
+def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = None) -> Benchmark:
+    """The benchmark that `config` names, or that has this name or path; made or decoded first if need be."""
+    if not isinstance(config, DataConfig):
+        config = DataConfig(benchmark=str(config))
+    if config.benchmark in GENERATED:
+        return GENERATED[config.benchmark](config, progress)
     return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
 
 
 def outline(config: DataConfig) -> Benchmark:
-    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels."""
+    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels (but a
+    plug-in's is made).
+    """
     if config.benchmark == "blueprints":
         labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
         blank = np.broadcast_to(np.uint8(0), (len(labels), SIZE, SIZE, 3))
         return Benchmark("blueprints", CLASSES, tuple(Domain(name, blank, labels) for name in DOMAINS), "")
+    if config.benchmark in GENERATED:
+        return open_benchmark(config)
     return _from_manifest(peek_manifest(config.benchmark), replace(config, store="never"), None)
 
 
@@ -70,6 +79,27 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
         for name, part in stored.domains.items()
     )
     return Benchmark("blueprints", stored.classes, domains, stored.fingerprint)
+
+
+GENERATED: Registry[Callable[[DataConfig, Progress | None], Benchmark]] = Registry("data set", "data.benchmark")
+"""The data sets that are made, not read, by name."""
+GENERATED.add("blueprints", _blueprints)
+register_data_set = GENERATED.register
+
+
+def find_domains(name: str) -> tuple[str, ...]:
+    """The domains of a data set; only one that a plug-in makes is made for it."""
+    if name == "blueprints":
+        return DOMAINS
+    if name in GENERATED:
+        return tuple(domain.name for domain in open_benchmark(DataConfig(benchmark=name)).domains)
+    return domain_names(name)
+
+
+def benchmark_name(name: str) -> str:
+    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
+    path = None if name in (*GENERATED, *added()) else find_path(name)
+    return name if path is None else str(path)
 
 
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from parse_dg.config import change
-from parse_dg.data.intake.library import added, domain_names, find_path
+from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
@@ -31,7 +31,7 @@ def configure(
     if target is not None:
         chosen["data.target"] = target
     elif data != "blueprints":
-        raise InputError(f"which domain is held out? Give --target, one of {', '.join(domain_names(data))}")
+        raise InputError(f"which domain is held out? Give --target, one of {', '.join(find_domains(data))}")
     config = change(build_config(recipe or default_recipe(data), algorithm, data), chosen)
     return change_run(apply_protocol(protocol, config), changes)
 
@@ -40,12 +40,6 @@ def change_run(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """As `change`, where a path to data is made absolute."""
     benchmark = {key: benchmark_name(str(value)) for key, value in settings.items() if key == "data.benchmark"}
     return change(config, {**settings, **benchmark})
-
-
-def benchmark_name(data: str) -> str:
-    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    path = None if data in ("blueprints", *added()) else find_path(data)
-    return data if path is None else str(path)
 
 
 def default_folder(config: RunConfig) -> Path:

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.config import change, field_paths, require
-from parse_dg.data.blueprints.benchmark import DOMAINS
-from parse_dg.data.intake.library import domain_names
+from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.configure import benchmark_name
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
 from parse_dg.sweeps.config import Settings, SweepConfig, SweptData, split_method
@@ -159,8 +157,7 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
 
     A run with two domains held out counts for both: its checks score both.
     """
-    benchmark = benchmark_name(data.name)
-    domains = DOMAINS if data.name == "blueprints" else domain_names(data.name)
+    benchmark, domains = benchmark_name(data.name), find_domains(data.name)
     targets = domains if data.targets is None else data.targets
     for target in targets:
         if target not in domains:

@@ -6,7 +6,7 @@ Whatever a view does not tell apart is a hyper-parameter, of which model selecti
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from parse_dg.config import as_typed
+from parse_dg.config import as_typed, unknown_field
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
 from parse_dg.tables.published import PublishedRow
@@ -115,9 +115,7 @@ def require_fields(by: Sequence[str], configs: Sequence[RunConfig]) -> None:
     known = dict.fromkeys(name for config in configs for name in flatten(config) if name not in TOLD_APART)
     for field in by:
         if field not in known:
-            section = field.rpartition(".")[0]
-            near = [name for name in known if section and name.startswith(f"{section.split('.')[0]}.")]
-            raise unknown("configuration field of these runs", field, near or known)
+            raise unknown_field(field, known)
 
 
 def _divided(row: TableRow, config: RunConfig, by: Sequence[str]) -> TableRow:

@@ -68,6 +68,30 @@ def test_an_unknown_section_is_answered_with_what_was_meant(section: str, meant:
     assert_refused(run("config", section), f"unknown configuration field {section!r}: did you mean {meant}?")
 
 
+def test_a_method_of_a_plug_in_has_its_fields_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table in ("_things", "_origins"):
+        monkeypatch.setattr(ALGORITHMS, table, dict(getattr(ALGORITHMS, table)))
+    monkeypatch.setattr("parse_dg.plugins._loaded", {})
+    (tmp_path / "config_plugin.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from parse_dg.algorithms import register_algorithm\n"
+        "from parse_dg.algorithms.erm import ErmConfig\n"
+        "from parse_dg.config import NotNegative\n\n\n"
+        "@register_algorithm\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Penalised(ErmConfig):\n"
+        '    name = "penalised"\n'
+        "    penalty: NotNegative = 2.0\n"
+        '    """On the variance of the losses."""\n'
+    )
+    found = fields(run, "algorithm", "--algorithm", "penalised", "--plugin", "config_plugin")
+    assert list(found) == ["algorithm.dropout", "algorithm.penalty"]
+    assert found["algorithm.penalty"]["meaning"] == "On the variance of the losses."
+    assert found["algorithm.penalty"]["valid"] == "0 or more"
+
+
 def test_the_page_is_what_the_code_says(run: Run) -> None:
     assert run("config", "--format", "markdown").out == PAGE.read_text(), (
         "run `parse-dg config --format markdown > docs/configuration.md`"

@@ -31,7 +31,7 @@ def words_of(folder: Path, pixels: np.ndarray, labels: torch.Tensor | None = Non
     image = normalise(to_unit(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]))
     with torch.no_grad():
         predicted = int(model.algorithm(image).argmax())
-    return model.spec.classes[predicted], model.algorithm.describe(image, labels)[0]
+    return model.spec.classes[predicted], model.algorithm.sentences(image, labels)[0]
 
 
 def test_images_are_spread_over_classes() -> None:

@@ -259,7 +259,7 @@ def test_a_sweep_of_domainbed_is_planned_as_it_was_run(monkeypatch: pytest.Monke
         run["args"] for run in known if run["args"]["algorithm"] == "ERM" and len(run["args"]["test_envs"]) == 1
     )
     name, domains = args["dataset"].lower(), tuple("abcd")
-    monkeypatch.setattr("parse_dg.sweeps.plan.domain_names", lambda data: domains)
+    monkeypatch.setattr("parse_dg.data.benchmarks.domain_names", lambda data: domains)
     (number,), draw, trial = args["test_envs"], args["hparams_seed"], args["trial_seed"]
     data = (SweptData(name=name, targets=(domains[number],)),)
     plan = sweep("erm", data=data, seeds=(trial,), protocol="domainbed", domainbed=DomainBedSearch(draws=draw + 1))

@@ -18,9 +18,9 @@ from parse_dg.tables.views import VIEW_NAMES
 @pytest.fixture
 def everything_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every public data set had been added."""
-    for module in ("presets", "plan"):
-        monkeypatch.setattr(f"parse_dg.sweeps.{module}.added", lambda: sorted(DATA_SETS))
-    monkeypatch.setattr("parse_dg.sweeps.plan.domain_names", lambda name: DATA_SETS[name].domains)
+    for module in ("sweeps.presets", "data.benchmarks"):
+        monkeypatch.setattr(f"parse_dg.{module}.added", lambda: sorted(DATA_SETS))
+    monkeypatch.setattr("parse_dg.data.benchmarks.domain_names", lambda name: DATA_SETS[name].domains)
 
 
 def rows(jobs: tuple[Job, ...]) -> list[str]:

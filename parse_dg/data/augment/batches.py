@@ -1,13 +1,14 @@
 """Batched augmentation: a batch of uint8 images → float images in [0, 1], on the device the batch is on.
 
 The order is fixed: RandAugment (off by default), then random resized crop and flip as one resampling, then
-colour jitter, then grayscale. Every sample has its own draws. They are made beforehand, on the CPU, by
-`draw_augment`; `augment` is then a function of images and draws alone, whatever the device and whenever it runs.
-A step switched off still draws, so that the others stay as they were; only RandAugment, which draws last, does not.
+colour jitter, then grayscale, then what was registered and is named in `extra`. Every sample has its own draws,
+made beforehand, on the CPU, by `draw_augment`; `augment` is then a function of images and draws alone, whatever
+the device and whenever it runs. A step switched off still draws, so that the others stay as they were; only
+RandAugment and what was registered, which draw last, do not.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, NamedTuple
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from parse_dg.config import Config, Probability, Rule, Whole, require
 from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, RandAugmentDraws, draw_randaugment, randaugment
+from parse_dg.errors import InputError
+from parse_dg.registry import Registry
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -33,6 +36,14 @@ _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4,
 
 AREA = Rule("two shares that ascend, above 0 and at most 1", lambda shares: 0 < shares[0] <= shares[1] <= 1)
 MAGNITUDE = Rule(f"from 0 to {MAGNITUDE_BINS - 1}", lambda value: 0 <= value < MAGNITUDE_BINS)
+
+
+BatchAugmentation = Callable[[Tensor, torch.Generator], Tensor]
+"""A float batch (B, 3, h, w) in [0, 1], on any device → another of its shape; draws are from the generator, on the
+CPU."""
+AUGMENTATIONS: Registry[BatchAugmentation] = Registry("augmentation", "augment.extra")
+"""What plug-ins have registered, by name."""
+register_augmentation = AUGMENTATIONS.register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +68,16 @@ class AugmentConfig(Config):
     """Of all RandAugment operations."""
     per_image: bool = False
     """The classic path: one original after another, by Pillow, on the CPU."""
+    extra: tuple[str, ...] = ()
+    """What is done to a batch after all of this, in order, by the names it was registered with (docs/extend.md)."""
 
     def check(self) -> None:
         whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
         self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
+        none = "() with augment.per_image=true, as they work on whole batches"
+        self.require(not (self.per_image and self.extra), "extra", none)
+        for name in self.extra:
+            AUGMENTATIONS.find(name)
 
 
 class AugmentDraws(NamedTuple):
@@ -72,20 +89,25 @@ class AugmentDraws(NamedTuple):
     """Of brightness, contrast, saturation and hue; one for the batch."""
     randaugment: RandAugmentDraws | None
     """None where RandAugment is off; always on the CPU."""
+    seeds: tuple[int, ...] = ()
+    """Of each registered augmentation, which makes its own draws."""
 
     def of(self, share: slice) -> "AugmentDraws":
-        """The draws of some of the images."""
+        """The draws of some of the images; registered augmentations draw anew for each share."""
         ops = self.randaugment
         some = ops and RandAugmentDraws(ops.choices[:, share], ops.signs[:, share])
-        return AugmentDraws(self.uniform[share], self.order, some)
+        seeds = tuple(seed + (share.start or 0) for seed in self.seeds)
+        return AugmentDraws(self.uniform[share], self.order, some, seeds)
 
 
 def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) -> AugmentDraws:
     """The draws for a batch of `count` images, from a CPU generator."""
     uniform = torch.rand(count, 10, generator=generator)
     order = tuple(torch.randperm(len(_JITTER_STEPS), generator=generator).tolist())
-    ops = config.randaugment_ops
-    return AugmentDraws(uniform, order, draw_randaugment(count, ops, generator) if ops else None)
+    ops, extra = config.randaugment_ops, len(config.extra)
+    drawn = draw_randaugment(count, ops, generator) if ops else None
+    seeds = torch.randint(2**62, (extra,), generator=generator).tolist() if extra else ()
+    return AugmentDraws(uniform, order, drawn, tuple(seeds))
 
 
 def augment(
@@ -99,6 +121,10 @@ def augment(
     result = torch.empty((len(images), 3, height, width), device=images.device)
     for rows, part in _augmented(images, config, draws, (height, width)):
         result[rows] = part
+    for name, seed in zip(config.extra, draws.seeds, strict=True):
+        shape, result = result.shape, AUGMENTATIONS[name](result, torch.Generator().manual_seed(seed))
+        if result.shape != shape:
+            raise InputError(f"augmentation {name} must return images {tuple(shape)}, found {tuple(result.shape)}")
     return result
 
 
@@ -106,6 +132,8 @@ def prepare_images(
     images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
 ) -> Float[Tensor, "B 3 h w"]:
     """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
+    if config.extra:
+        return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
     height, width = shape = _shape(images, size)
     cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
     if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):

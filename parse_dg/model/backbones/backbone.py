@@ -1,6 +1,6 @@
 """The backbone: images → feature map, chosen by name, with a random start (`runs/weights.py` loads others).
 
-The ResNets are written here (`resnet.py`); any other network comes from timm or torchvision through an
+The ResNets are written here (`resnet.py`); any other network comes from timm, torchvision or a plug-in through an
 adapter. `build_backbone` is the one place where sizes are chosen.
 """
 
@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
@@ -19,12 +20,16 @@ from parse_dg.config import Config, Rule
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import SHAPES, Backbone, Bottleneck, ResNet, StrideAt
+from parse_dg.registry import Registry
 from parse_dg.wording import first_line
 
-__all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone"]
+__all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone", "register_backbone"]
 
 PROBE_SIZE = 224
 """Side of the image an adapted network is tried with; some accept no other size."""
+
+
+NetworkMaker = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,8 @@ class BackboneConfig(Config):
     """Which network, from which weights."""
 
     name: str = "small"
-    """`small` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME` or `timm:NAME`."""
+    """`small` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name that was
+    registered (docs/extend.md)."""
     weights: Annotated[str, Rule("a file or imagenet", bool)] | None = None
     """None: a random start. A `.safetensors`, `.pth` or `.pt` file. `imagenet`: torchvision's published
     IMAGENET1K_V1 file, for `resnet18` and `resnet50`; that ResNet-50 is v1.5 (`stride_at="3x3"`)."""
@@ -46,9 +52,9 @@ class BackboneConfig(Config):
 
     def check(self) -> None:
         library, _, model = self.name.partition(":")
-        adapted = library in ADAPTERS and bool(model)
-        if self.name not in SHAPES and not adapted:
-            raise unknown("backbone", self.name, [*SHAPES, *(f"{library}:NAME" for library in ADAPTERS)])
+        adapted = self.name not in SHAPES
+        if self.name not in BACKBONES and not (library in ADAPTERS and model):
+            raise unknown("backbone", self.name, [*BACKBONES, *(f"{library}:NAME" for library in ADAPTERS)])
         fits = self.stride_at == "3x3" or (not adapted and SHAPES[self.name].block is Bottleneck)
         self.require(fits, "stride_at", f"3x3 for {self.name}: first_1x1 is for the bottleneck blocks of resnet50")
         fits = self.last_stride == 2 or not adapted
@@ -63,24 +69,54 @@ def build_backbone(
     Its start is drawn from the CPU `generator` alone; None draws from PyTorch's global one. `config.weights` is
     for `load_pretrained`, so that the generator advances by the same amount whether or not there are any.
     """
-    if config.name in SHAPES:
-        return ResNet(
-            SHAPES[config.name],
-            mixstyle=mixstyle,
-            stride_at=config.stride_at,
-            last_stride=config.last_stride,
-            freeze_batchnorm=config.freeze_batchnorm,
-            generator=generator,
-        )
+    if config.name in BACKBONES:
+        return BACKBONES[config.name](config, mixstyle, generator)
+    library, _, model = config.name.partition(":")
+    return _adapted(lambda: ADAPTERS[library](model), config, mixstyle, generator)
+
+
+def _resnet(config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None) -> Backbone:
+    return ResNet(
+        SHAPES[config.name],
+        mixstyle=mixstyle,
+        stride_at=config.stride_at,
+        last_stride=config.last_stride,
+        freeze_batchnorm=config.freeze_batchnorm,
+        generator=generator,
+    )
+
+
+def _adapted(
+    make: NetworkMaker, config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None
+) -> Backbone:
     if mixstyle.stages:
         raise InputError(
             f"MixStyle needs one of the ResNets written here ({', '.join(SHAPES)}): "
             f"set mixstyle.stages=() to use {config.name}"
         )
-    library, _, model = config.name.partition(":")
     with _seeded(generator):
-        network = ADAPTERS[library](model)
+        network = make()
     return FeatureAdapter(network, name=config.name, freeze_batchnorm=config.freeze_batchnorm)
+
+
+BACKBONES: Registry[Callable[[BackboneConfig, MixStyleConfig, torch.Generator | None], Backbone]] = Registry(
+    "backbone", "backbone.name"
+)
+"""Every backbone by name, but for those of timm and torchvision."""
+for _name in SHAPES:
+    BACKBONES.add(_name, _resnet)
+
+
+def register_backbone(name: str) -> Callable[[NetworkMaker], NetworkMaker]:
+    """A decorator for a function that makes a network: images → one map (B, C, h, w), for images of 224 pixels too.
+    What it draws is drawn from PyTorch's own generator, which is seeded from the run's.
+    """
+
+    def register_network(make: NetworkMaker) -> NetworkMaker:
+        BACKBONES.add(name, partial(_adapted, make))
+        return make
+
+    return register_network
 
 
 class FeatureAdapter(Backbone):
