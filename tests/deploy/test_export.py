@@ -160,9 +160,6 @@ def test_other_methods_are_exported_too(algorithm: str, kind: Format, written: W
     torch.testing.assert_close(opened(done.path)[0](images)["logits"], expected, rtol=0, atol=1e-4)
 
 
-# --- what differs is not written ------------------------------------------------------------------
-
-
 def shifted(difference: float) -> Callable[[Path], Any]:
     """A reader of ERM's program whose first logit of the last image is off."""
 
@@ -202,9 +199,6 @@ def test_a_tie_that_turns_over_is_another_prediction() -> None:
     turned = torch.tensor([[1.00005, 1.0]] * 4)
     with pytest.raises(ExportError, match="and 4 other predictions: nothing is written"):
         module._compare(lambda images: {"logits": turned[: len(images)]}, torch.zeros(4), expected)
-
-
-# --- mistakes -------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
