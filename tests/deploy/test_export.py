@@ -63,7 +63,11 @@ def written(finished_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory)
     return write
 
 
-CASES = [("parse", kind, True) for kind in FORMATS] + [("erm", kind, False) for kind in FORMATS]
+CASES = [
+    ("parse", "onnx", True),
+    ("erm", "torch", False),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [("parse", "torch", True), ("erm", "onnx", False)]),
+]
 
 
 @pytest.mark.parametrize(("algorithm", "kind", "heatmaps"), CASES)
@@ -95,6 +99,7 @@ def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, writte
     torch.testing.assert_close(found["heatmaps"].sum((2, 3)), torch.ones(5, z.centre.shape[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_window_is_exported(kind: Format, finished_run: FinishedRun, tmp_path: Path) -> None:
     plain = load_model(finished_run("parse"))

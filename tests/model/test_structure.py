@@ -131,7 +131,9 @@ def test_every_family_switch_scores_and_learns(families: str) -> None:
     assert z.presence.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+@pytest.mark.parametrize(
+    "gate", [pytest.param(False, marks=pytest.mark.slow), True], ids=["paper's text", "with additions"]
+)
 def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
     layer = build(
         4,
