@@ -85,7 +85,7 @@ def test_it_says_what_the_model_says_of_any_number_of_images(
         assert torch.equal(found.argmax(1), expected.argmax(1))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, written: Written) -> None:
     model, done = written("parse", kind, True)
     assert done.outputs == ("logits", "heatmaps", "centres")
