@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import sparsemax as sparsemax_section
-from benchmarks import step
+from benchmarks import sparsemax as sparsemax_section, step
 from benchmarks.report import Row, Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
