@@ -14,6 +14,7 @@ from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
     from parse_dg.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig, register_algorithm
+    from parse_dg.cli.show.progress import print_checks
     from parse_dg.data.augment.batches import register_augmentation
     from parse_dg.data.benchmarks import DataConfig, open_benchmark, register_data_set
     from parse_dg.data.domain import Benchmark, Domain
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES, build_config
     from parse_dg.runs.run import execute
+    from parse_dg.runs.train import Run, train
 
 __all__ = [
     "ALGORITHMS",
@@ -49,6 +51,7 @@ __all__ = [
     "Predicate",
     "Prediction",
     "Predictor",
+    "Run",
     "RunConfig",
     "__version__",
     "build_config",
@@ -62,16 +65,19 @@ __all__ = [
     "load",
     "load_model",
     "open_benchmark",
+    "print_checks",
     "read_image",
     "register_algorithm",
     "register_augmentation",
     "register_backbone",
     "register_data_set",
     "register_predicate",
+    "train",
 ]
 
 _NAMES = {
     "algorithms": ("ALGORITHMS", "Algorithm", "AlgorithmConfig", "register_algorithm"),
+    "cli.show.progress": ("print_checks",),
     "data.augment.batches": ("register_augmentation",),
     "data.benchmarks": ("DataConfig", "open_benchmark", "register_data_set"),
     "data.domain": ("Benchmark", "Domain"),
@@ -89,6 +95,7 @@ _NAMES = {
     "runs.protocols": ("PROTOCOLS",),
     "runs.recipes": ("RECIPES", "build_config"),
     "runs.run": ("execute",),
+    "runs.train": ("Run", "train"),
 }
 """Where the names are that are imported when they are used; the same as above, for Python."""
 _HOMES = {name: f"parse_dg.{module}" for module, names in _NAMES.items() for name in names}

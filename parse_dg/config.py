@@ -12,6 +12,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -75,11 +76,11 @@ def fault(kind: Any, value: object) -> str | None:
         wrong = (words for option in options if (words := fault(option, value)))
         return None if value is None else next((f"{words}, or none" for words in wrong), None)
     if origin is tuple:
-        items = list(value) if isinstance(value, tuple) else [None]
-        kinds = (options[0],) * len(items) if options[-1] is Ellipsis else options
-        if len(items) != len(kinds):
-            return f"a list of {len(kinds)} values"
-        return next((words for pair in zip(kinds, items, strict=True) if (words := fault(*pair))), None)
+        if not isinstance(value, tuple):
+            return "a list such as 1,2"
+        if options[-1] is not Ellipsis and len(value) != len(options):
+            return f"a list of {len(options)} values"
+        return next((words for item in value if (words := fault(options[0], item))), None)
     return None if kind not in SCALARS or _is_scalar(kind, value) else SCALARS[kind]
 
 
@@ -125,7 +126,7 @@ def from_dict(kind: type[C], data: Any, where: str = "") -> C:
 def _from_dict(kind: type[C], data: Any, where: str) -> C:
     if not isinstance(data, Mapping):
         raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {data!r}")
-    known = field_types(kind)
+    known = field_types(kind, rules=True)
     values = {}
     for key, value in data.items():
         if key == "name" and _is_named(kind):
@@ -183,7 +184,7 @@ def as_typed(value: object) -> str:
 
 def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str) -> C:
     """All settings at once, so that only what they make together is checked."""
-    known = field_types(type(config))
+    known = field_types(type(config), rules=True)
     values: dict[str, Any] = {}
     inside: dict[str, list[tuple[Sequence[str], Any, str]]] = {}
     for (key, *rest), value, path in settings:
@@ -259,27 +260,13 @@ field_types: Callable[..., dict[str, Any]] = cache(_find_types)
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
     """`value`, from JSON or typed as text, as the declared type `kind`."""
-    origin, options = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
         family = _family(kind)
         return from_dict(kind if family is None else _member(family, value, where), value, f"{where}.")
-    if origin is Literal:
-        for option in options:
-            if str(option) == str(value):
-                return option
-        raise FieldError(where, value, f"one of {', '.join(map(str, options))}")
-    if origin in (typing.Union, types.UnionType):
-        return _convert_optional(options, value, where)
-    if origin is tuple:
-        return _convert_tuple(options, value, where)
-    return _convert_scalar(kind, value, where)
-
-
-def _convert_optional(options: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None or (isinstance(value, str) and value.lower() == "none"):
-        return None
-    (inner,) = (option for option in options if option is not type(None))
-    return _convert(inner, value, where)
+    converted = _coerced(kind, value)
+    expected = fault(kind, converted)
+    require(expected is None, where, converted, expected or "")
+    return converted
 
 
 def _member(family: Mapping[str, type], value: Any, where: str) -> type:
@@ -290,27 +277,27 @@ def _member(family: Mapping[str, type], value: Any, where: str) -> type:
     return family[str(name)]
 
 
-def _convert_tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    if isinstance(value, str):
-        value = [item.strip() for item in value.strip("()[] ").split(",") if item.strip()]
-    if not isinstance(value, list | tuple):
-        raise FieldError(where, value, "a list such as 1,2")
-    kinds = (options[0],) * len(value) if options[-1] is Ellipsis else options
-    require(len(value) == len(kinds), where, value, f"a list of {len(kinds)} values")
-    return tuple(_convert(kind, item, where) for kind, item in zip(kinds, value, strict=True))
-
-
-def _convert_scalar(kind: Any, value: Any, where: str) -> Any:
+def _coerced(kind: Any, value: Any) -> Any:
+    """`value` as the declared type `kind`, if it can be; as it is if it cannot."""
+    origin, options = get_origin(kind), get_args(kind)
     text = value.lower() if isinstance(value, str) else None
-    if kind is bool and (isinstance(value, bool) or text in ("true", "false")):
-        return value if isinstance(value, bool) else text == "true"
-    if kind is str and isinstance(value, str):
-        return value
+    if origin is Annotated:
+        return _coerced(options[0], value)
+    if origin is Literal:
+        return next((option for option in options if str(option) == str(value)), value)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (option for option in options if option is not type(None))
+        return None if text == "none" else _coerced(inner, value)
+    if origin is tuple:
+        if text is not None:
+            value = [item.strip() for item in value.strip("()[] ").split(",") if item.strip()]
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(_coerced(options[0], item) for item in value)
+    if kind is bool and text in ("true", "false"):
+        return text == "true"
     if kind in (int, float) and not isinstance(value, bool):
-        try:
+        with suppress(TypeError, ValueError, OverflowError):
             number = kind(value)
-        except (TypeError, ValueError, OverflowError):
-            number = None
-        if number is not None and math.isfinite(number) and (text is not None or number == value):
-            return number
-    raise FieldError(where, value, SCALARS[kind])
+            return number if text is not None or number == value else value
+    return value

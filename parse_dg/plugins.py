@@ -55,12 +55,12 @@ def as_options(plugins: Iterable[str]) -> list[str]:
 def with_needs(config: dict[str, Any]) -> dict[str, Any]:
     """A configuration as plain data, and which plug-ins it needs; as it was if it needs none."""
     needs: dict[str, list[str]] = {}
-    for kind, registry in Registry.kinds.items():
+    for kind, registry in sorted(Registry.kinds.items()):  # whatever was imported first
         for name in _named(config, registry.field):
             origin = registry.origin(name)
             if origin is not None:
                 needs.setdefault(origin, []).append(f"{kind} {name}")
-    return {**config, KEY: needs} if needs else config
+    return {**config, KEY: dict(sorted(needs.items()))} if needs else config
 
 
 def without_needs(config: Any, where: object) -> Any:
@@ -70,18 +70,18 @@ def without_needs(config: Any, where: object) -> Any:
     needs = config[KEY]
     if not isinstance(needs, Mapping) or not all(isinstance(names, list) for names in needs.values()):
         raise InputError(f"{where}: {KEY} must say what it needs of which plug-in, found {needs!r}")
-    for plugin, names in needs.items():
-        missing = [name for name in names if not _is_known(str(name))]
-        if missing:
-            raise InputError(
-                f"{where} needs the plug-in {plugin}: pass --plugin {plugin} (it has {', '.join(missing)}; in "
-                "Python, import it first)"
-            )
+    missing = {plugin: names for plugin, names in needs.items() if not all(map(_is_known, names))}
+    if missing:
+        which = f"plug-in{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        has = ", ".join(str(name) for names in missing.values() for name in names)
+        raise InputError(
+            f"{where} needs the {which}: pass {' '.join(as_options(missing))} (for {has}; in Python, import first)"
+        )
     return {name: value for name, value in config.items() if name != KEY}
 
 
-def _is_known(name: str) -> bool:
-    kind, _, name = name.rpartition(" ")
+def _is_known(need: object) -> bool:
+    kind, _, name = str(need).rpartition(" ")
     return kind in Registry.kinds and name in Registry.kinds[kind]
 
 

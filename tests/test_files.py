@@ -36,17 +36,17 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_a_file_is_as_before_until_it_is_whole(tmp_path: Path, shared: bool, error: type[BaseException]) -> None:
+def test_a_file_is_as_before_until_it_is_whole(tmp_path: Path, many: bool, error: type[BaseException]) -> None:
     path = tmp_path / "file"
-    write_file(path, b"before", shared=shared)
-    with pytest.raises(error), whole_file(path, shared=shared) as temporary:  # noqa: PT012
+    write_file(path, b"before", shared=many)
+    with pytest.raises(error), whole_file(path, shared=many) as temporary:  # noqa: PT012
         temporary.write_bytes(b"half")
         assert path.read_bytes() == b"before"
         raise error
     assert path.read_bytes() == b"before"
-    with whole_file(path, shared=shared) as temporary:
+    with whole_file(path, shared=many) as temporary:
         temporary.write_bytes(b"after")
     assert path.read_bytes() == b"after"
     assert names(tmp_path) == {"file"}

@@ -13,7 +13,7 @@ from parse_dg.model.linear import linear
 
 @dataclass(frozen=True, kw_only=True)
 class PooledConfig(AlgorithmConfig):
-    """What the settings of all baselines have."""
+    """The settings that all baselines share."""
 
     dropout: Fraction = 0.0
     """Dropout after pooling."""

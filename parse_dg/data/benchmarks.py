@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -49,8 +50,10 @@ class DataConfig(Config):
         self.require(larger, "crop_from", "from data.image_size to 4096, or none")
 
 
-def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benchmark:
-    """The benchmark that `config` names, made or decoded first if need be."""
+def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = None) -> Benchmark:
+    """The benchmark that `config` names, or that has this name or path; made or decoded first if need be."""
+    if not isinstance(config, DataConfig):
+        config = DataConfig(benchmark=str(config))
     if config.benchmark in GENERATED:
         return GENERATED[config.benchmark](config, progress)
     return _from_manifest(open_manifest(config.benchmark, progress), config, progress)

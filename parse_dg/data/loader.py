@@ -30,7 +30,7 @@ AHEAD = 3
 
 @runtime_checkable
 class Words(Protocol):
-    """What turns sentences into numbers."""
+    """A tokenizer: sentences → numbers."""
 
     def encode(self, sentences: Sequence[str]) -> Int[Tensor, "B T"]:
         """The numbers of each sentence's words, padded to the longest."""

@@ -1,4 +1,4 @@
-"""Which images come next and how they will be augmented: everything random about a batch, before anything is read.
+"""The sampler: which images are in a batch and how they are augmented; all randomness, before anything is read.
 
 A plan is small and made in order; reading and augmenting are functions of it and may run ahead. What it takes to
 go on from a plan is a few tensors, so that a run can be continued in the middle of an epoch, exactly.
@@ -34,7 +34,7 @@ class SamplingConfig(Config):
 
 
 class Plan(NamedTuple):
-    """A batch before its images are read."""
+    """A batch before its images are read: indices and augmentation draws."""
 
     positions: tuple[Int[Tensor, "n"], ...]
     """For each source domain: which images of its subset, and in what order."""

@@ -60,7 +60,7 @@ class ExportError(FailedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written, and how exact it is."""
+    """An exported model, and its largest difference from the original."""
 
     path: Path
     size: int

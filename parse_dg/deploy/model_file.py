@@ -31,7 +31,7 @@ COLUMNS = "network.structure.composition.columns"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Config):
-    """All it takes to build the network before its weights are filled in."""
+    """What the network is built from, before its weights are loaded."""
 
     backbone: BackboneConfig
     algorithm: AlgorithmConfig

@@ -6,7 +6,7 @@ Letters: B images, C classes, n applications that some class uses.
 
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int, UInt8
@@ -17,14 +17,15 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError, unknown
 from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.predicate import Family, Mark
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer
 
 
 @dataclass(frozen=True)
-class Relation:
-    """One active application in one class's score for one image."""
+class Application:
+    """One column of the vocabulary, named."""
 
     name: str
     """As in the vocabulary: `above(p3, p11)`."""
@@ -32,6 +33,26 @@ class Relation:
     """As one would say it: "p3 above p11"."""
     predicate: str
     primitives: tuple[int, ...]
+
+    @property
+    def family(self) -> Family:
+        """Presence, binary, ternary or quaternary."""
+        return PREDICATES[self.predicate].family
+
+    @property
+    def marks(self) -> list[Mark]:
+        """What is to be drawn of it, at which primitives: `("arrow", 3, 11)`."""
+        return PREDICATES[self.predicate].draw(self.primitives)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
+
+@dataclass(frozen=True)
+class Relation(Application):
+    """One active application in one class's score for one image."""
+
     weight: float
     """w, the share of the class's composition; the shares of a class sum to one."""
     satisfaction: float
@@ -117,15 +138,6 @@ class Explanation:
         }
 
 
-class Application(NamedTuple):
-    """One column of the vocabulary, named."""
-
-    name: str
-    words: str
-    predicate: str
-    primitives: tuple[int, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Reading:
     """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
@@ -166,7 +178,7 @@ class Reading:
         explained = self.predicted if of is None else of
         weights = self.weights[self.number(explained)]
         found = zip(self.applications, weights.tolist(), self.satisfaction.tolist(), strict=True)
-        relations = [Relation(*application, weight, held) for application, weight, held in found if weight > 0]
+        relations = [Relation(**vars(of), weight=w, satisfaction=held) for of, w, held in found if w > 0]
         return Explanation(
             predicted=self.predicted,
             scores=by_class(self.classes, self.scores),

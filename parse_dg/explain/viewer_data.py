@@ -14,8 +14,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
-from parse_dg.explain.explanation import Reading, Relation, places_of
-from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.explain.explanation import Application, Reading, Relation, places_of
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""
@@ -79,10 +78,9 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
     }
 
 
-def drawing_of(predicate: str, primitives: tuple[int, ...]) -> dict[str, Any]:
-    """What the viewer draws of a relation, in the colour of its family: marks such as ["arrow", 3, 11]."""
-    found = PREDICATES[predicate]
-    return {"family": found.family, "marks": [list(mark) for mark in found.draw(primitives)]}
+def drawing_of(relation: Application) -> dict[str, Any]:
+    """What the viewer draws of a relation, in the colour of its family."""
+    return {"family": relation.family, "marks": [list(mark) for mark in relation.marks]}
 
 
 def data_uri(pixels: Pixels) -> str:
@@ -117,7 +115,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
     order = used[contributions[used].argsort(descending=True, stable=True)]
     rest = order[RELATIONS:]
     shown = [
-        Relation(**reading.applications[c]._asdict(), weight=float(weights[c]), satisfaction=float(held))
+        Relation(**vars(reading.applications[c]), weight=float(weights[c]), satisfaction=float(held))
         for c, held in zip(order[:RELATIONS].tolist(), reading.satisfaction[order[:RELATIONS]], strict=True)
     ]
     numbers = ("weight", "satisfaction", "contribution")
@@ -125,7 +123,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         "score": _short(float(contributions.sum())),
         "relations": [
             {field: _short(value) if field in numbers else value for field, value in each.to_dict().items()}
-            | drawing_of(each.predicate, each.primitives)
+            | drawing_of(each)
             for each in shown
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},

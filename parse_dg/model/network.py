@@ -12,7 +12,7 @@ from parse_dg.model.structure import StructuralLayer, StructuralOutput
 
 
 class ParseOutput(NamedTuple):
-    """What the network says of a batch, and what it says it from."""
+    """Logits of a batch, and what they are computed from."""
 
     logits: Float[Tensor, "B C"]
     features: Float[Tensor, "B D H W"]

@@ -1,4 +1,4 @@
-"""Keeping a run: where it stands is written now and then, and before it stops; the next attempt goes on there."""
+"""When checkpoints of a run are written: at intervals, and before it stops; the next attempt resumes from them."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""A run before it is begun: which images train, validate and are scored, how long, in what batches."""
+"""A run before it starts: images of each split, training length, batch size."""
 
 from dataclasses import dataclass
 from pathlib import Path

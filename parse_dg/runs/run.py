@@ -56,8 +56,8 @@ def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
 
 def execute(
     config: RunConfig,
-    folder: Path,
-    observe: Observer,
+    folder: str | Path,
+    observe: Observer | None = None,
     benchmark: Benchmark | None = None,
     *,
     checkpoint_every: float = EVERY,
@@ -71,6 +71,7 @@ def execute(
     is refused, and one that another process is at. The processes of a `team` all call this, with the same
     arguments; the first of them writes. `track` names the trackers that follow the run.
     """
+    folder, observe = Path(folder), observe or _unobserved
     finished = read_finished(config, folder)
     if finished is not None:
         return finished
@@ -84,6 +85,10 @@ def execute(
             return finished
         keeper = Keeper(folder, config, checkpoint_every, team, following)
         return _execute(config, benchmark, split, trainer, keeper, observe, track)
+
+
+def _unobserved(step: int, check: Check | None) -> None:
+    """Nobody looks on."""
 
 
 def _execute(

@@ -1,4 +1,4 @@
-"""ERM++'s two stages: how long and at which rates is found on the training images; then all images train.
+"""ERM++'s two stages: training length and learning rates are found by validation; then all images train.
 
 Stage 1 trains on the training part of every source domain. At each check after the head's own phase, rates fall to
 a tenth if the validation loss of the averaged weights has stopped falling; where they would fall for the third time
@@ -36,7 +36,7 @@ SELECTION = (
 
 
 class StageSchedule(NamedTuple):
-    """What stage 1 finds."""
+    """Training length and learning rates that stage 1 found."""
 
     falls: tuple[int, ...]
     """After which steps rates fell."""
@@ -45,7 +45,7 @@ class StageSchedule(NamedTuple):
 
 
 class StageResults(NamedTuple):
-    """What both stages made."""
+    """The results of both stages."""
 
     first: Check
     """The last check of stage 1: of its averaged weights, on held-out images."""

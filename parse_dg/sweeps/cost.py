@@ -49,7 +49,7 @@ Known = dict[Key, list[RunTime]]
 
 
 class JobCost(NamedTuple):
-    """What a job will take."""
+    """The expected time of a job."""
 
     job: Job
     seconds: float | None

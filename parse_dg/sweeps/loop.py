@@ -24,7 +24,7 @@ EventKind = Literal["found", "started", "done", "failed", "retried", "elsewhere"
 
 
 class Event(NamedTuple):
-    """Something that happened to a job."""
+    """A job was found, started, finished, failed or retried."""
 
     job: Job
     kind: EventKind
@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 class SweepStatus(NamedTuple):
-    """Where every job of a sweep stands: each is in one of these."""
+    """The state of every job of a sweep: each is in one of these."""
 
     waiting: tuple[Job, ...]
     running: tuple[Job, ...]

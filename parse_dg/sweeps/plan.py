@@ -39,7 +39,7 @@ class MethodRow(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """What is not trained on."""
+    """The domains that are held out."""
 
     target: str
     beside: str | None = None

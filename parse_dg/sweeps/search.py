@@ -30,7 +30,7 @@ class SearchPoint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Range(Config):
-    """What a random value is drawn from."""
+    """The distribution that a hyper-parameter is drawn from."""
 
     kind: Literal["log", "uniform", "choice"]
     """`log`: as many between 1 and 10 as between 10 and 100. `uniform`: all alike. `choice`: one of a few."""
@@ -63,7 +63,7 @@ class Range(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSearch(Config):
-    """Random hyper-parameters."""
+    """Random search."""
 
     draws: int
     """How many; they are numbered from 1."""

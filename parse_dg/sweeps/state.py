@@ -1,4 +1,4 @@
-"""Where a job stands, read from its folder: whoever runs it, in whatever terminal, sees the same."""
+"""The state of a job, read from its folder: whoever runs it, in whatever terminal, sees the same."""
 
 import os
 from contextlib import suppress
@@ -25,7 +25,7 @@ def read_state(job: Job) -> JobState:
 
 
 class RunProgress(NamedTuple):
-    """How far a run has come, by its last check."""
+    """The progress of a run, by its last check."""
 
     step: int
     steps: int | None

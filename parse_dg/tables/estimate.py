@@ -1,4 +1,4 @@
-"""An accuracy over trials: its mean, how far the trials lie apart, and how it is said."""
+"""An accuracy over trials: its mean, its spread, and how it is printed."""
 
 import statistics
 from collections.abc import Mapping

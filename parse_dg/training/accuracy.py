@@ -60,7 +60,7 @@ class Predictions(NamedTuple):
 
 
 class Augmentation(NamedTuple):
-    """How images are changed before they are predicted: DomainBed augments its validation images too."""
+    """Augmentation at evaluation: DomainBed augments its validation images too."""
 
     config: AugmentConfig
     seed: int

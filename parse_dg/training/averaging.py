@@ -1,4 +1,4 @@
-"""Averages of the weights a run goes through, for any method.
+"""Weight averaging for any method: EMA, a simple mean, SWAD.
 
 `ema` and `sma` keep a second network beside the one that trains, and it is the second that is scored and kept; it
 only follows, so that the first is what it would be without it (`also_plain`).

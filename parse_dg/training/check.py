@@ -1,4 +1,4 @@
-"""A look at a model in training: what was found on the source domains, the best of such, and who is told."""
+"""Validation during training: accuracy on held-out source images, the best check, and its observers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ StateDict = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Check:
-    """A look at the model on the held-out images of each source domain."""
+    """Validation at one step: loss terms, and accuracy on the held-out images of each source domain."""
 
     step: int
     losses: dict[str, float]
@@ -64,7 +64,7 @@ def check_from_data(data: Mapping[str, Any]) -> Check:
 
 
 class Best(NamedTuple):
-    """The check that was best on validation, and the weights it saw."""
+    """The check with the best validation accuracy, and its weights."""
 
     check: Check
     state: StateDict

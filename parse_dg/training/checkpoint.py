@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: written whole, verified when it is read, the one before kept until then.
+"""Checkpoints: written whole, verified when read, the one before kept until then.
 
 A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing
 in it is executed when it is read. A damaged one is named, and the one before it is used.
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """Everything it takes to go on."""
+    """The state of a run: tensors, and plain data beside them."""
 
     tensors: dict[str, Tensor]
     data: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Adam with a rate for each group of parameters, SGD for those that ask for it, and how rates change over a run."""
+"""Adam with a learning rate for each parameter group, SGD for those that ask for it, and the schedule."""
 
 import math
 from dataclasses import dataclass

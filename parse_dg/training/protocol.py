@@ -1,4 +1,4 @@
-"""The rules by which a run is scored: how its weights are chosen, on what, and what is looked at on the way."""
+"""The evaluation protocol: model selection, validation images, and what checks score."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""A backbone's work on CUDA, recorded once and replayed: a step no longer waits for Python to launch it.
+"""The backbone as CUDA graphs, recorded once and replayed: a step no longer waits for Python to launch it.
 
 Hundreds of small kernels take the CPU about as long to launch as the GPU to run. A recording (a CUDA graph) is
 launched at once, which leaves the CPU the time to launch the rest of the step while the backbone runs.

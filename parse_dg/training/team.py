@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on its share of every batch, as if one had trained on all of it.
+"""Data-parallel training: each process takes a share of every batch; the result is as if one had trained on it all.
 
 All processes draw the same batches and the same random numbers. Process r of N reads images r, r + N, … of every
 domain and passes them through the backbone; its features are then exchanged, so that head and loss are computed of

@@ -1,4 +1,4 @@
-"""The loop that trains any algorithm: endless batches, a check on the source domains now and then, the best kept.
+"""The training loop of any algorithm: batches, validation on the source domains, the best weights kept.
 
 The target domain is not known here, unless it is among the images that are scored for the record.
 """
@@ -65,7 +65,7 @@ class TrainingConfig(Config):
 
 
 class PendingLoss(NamedTuple):
-    """The loss of a step, on its way to being looked at."""
+    """The loss of a step, on its way to the CPU, where it is checked to be finite."""
 
     step: int
     terms: dict[str, torch.Tensor]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parse_dg.explain.explanation import Application
 from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
@@ -50,7 +51,7 @@ def relation(predicate: str, *primitives: int, words: str = "words") -> dict[str
         "name": predicate,
         "predicate": predicate,
         "primitives": list(primitives),
-        **drawing_of(predicate, primitives),
+        **drawing_of(Application(predicate, words, predicate, primitives)),
         **numbers,
     }
 
@@ -287,6 +288,7 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         relation("turn", 1, 0, 2),
         relation("orient", 0, 1, 0, 2),
         relation("eqdist", 0, 1, 0, 2),
+        relation("near", 1, 0, 2) | {"predicate": "own", "marks": [["line", 1, 0], ["line", 0, 2], ["box", 2]]},
     ]
     open_case(page, gathered, tmp_path, hand_made(relations))
     seen = {}
@@ -305,12 +307,13 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         assert seen[each["predicate"]]["discs"] == len(set(each["primitives"]))
     arrows = {name: each["arrows"] for name, each in seen.items()}
     assert arrows == {
-        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist"), 0),
+        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist", "own"), 0),
         **{"above": 1, "left": 1, "contains": 1, "turn": 2, "orient": 2},
     }
     assert (seen["has"]["rings"], seen["has"]["strokes"]) == (1, 0)
     assert seen["h_align"]["dashed"] == seen["v_align"]["dashed"] == 1
     assert seen["tri"]["angle"] == seen["turn"]["angle"] == "90°"
+    assert seen["own"]["strokes"] == 3
     assert "here 90°" in seen["orient"]["caption"]
     assert "here 1.00 times as long" in seen["eqdist"]["caption"]
 

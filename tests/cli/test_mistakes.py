@@ -45,7 +45,7 @@ TRAINING_MISTAKES = {
         "optimizer.schedule must be one of constant, cosine, found 'linear'",
     ),
     "a value out of range": (["--set", "training.steps=0"], "training.steps must be at least 1, found 0"),
-    "no number": (["--set", "optimizer.head_rate=nan"], "optimizer.head_rate must be a number, found 'nan'"),
+    "no number": (["--set", "optimizer.head_rate=nan"], "optimizer.head_rate must be a number, found nan"),
     "another method's field": (["--algorithm", "erm", "--set", "algorithm.sparsity=1"], "'algorithm.sparsity'"),
     "a negative seed": (["--seed", "-1"], "seed must be 0 or more, found -1"),
     "an unknown device": (["--set", "training.device=gpu"], "device 'gpu' cannot be used"),

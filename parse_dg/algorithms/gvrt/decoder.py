@@ -21,7 +21,7 @@ LstmState = tuple[Tensor, Tensor] | None
 
 
 class WordLikelihoods(NamedTuple):
-    """How likely each word of given sentences was, at the place where it stands."""
+    """The log-likelihood of every word of given sentences."""
 
     log_probability: Float[Tensor, "B T"]
     """Zero where there is no word."""

@@ -1,4 +1,4 @@
-"""Sentences as numbers: lower-case words and punctuation, each with a number of its own.
+"""The tokenizer of GVRT: lower-case words and punctuation.
 
 A sentence is `BEGIN`, its words, `END`, and `PAD` up to the longest of its batch. The words are those of the
 training captions, the frequent ones first, so that the same captions give the same numbers.

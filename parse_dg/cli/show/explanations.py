@@ -11,7 +11,6 @@ from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
 from parse_dg.explain.primitive_images import PrimitiveImages, StrongImage
-from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.wording import percent, plural, printable
 
 CLASSES = 5
@@ -40,7 +39,7 @@ def print_classes(console: Console, compositions: Iterable[ClassComposition], to
         say(console, f"{quoted(composition.name)} is composed of {count}, whose weights sum to 1: {shares}")
         table = _table(*("weight", "relation", "family"))
         for term in composition.terms[:top]:
-            _add(table, _number(term.weight), term.words, PREDICATES[term.predicate].family)
+            _add(table, _number(term.weight), term.words, term.family)
         others, weight = composition.weaker(top)
         if others:
             _add(table, _number(weight), f"and {_weaker(others)} together", "")

@@ -44,6 +44,12 @@ def training_display(console: Console, title: str, steps: int) -> Iterator[Obser
         yield observe
 
 
+def print_checks(step: int, check: Check | None) -> None:
+    """An observer for scripts and notebooks: prints every check."""
+    if check:
+        print(check_line(check))
+
+
 @contextmanager
 def counting_display(console: Console) -> Iterator[Progress]:
     """A plain bar for anything that is counted; tasks are added by the caller."""

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from parse_dg.explain.explanation import Relation
 from parse_dg.explain.figures.page import BLUE, INK
-from parse_dg.model.paper_predicates import PREDICATES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +81,7 @@ def mark_relation(
 
     `bend` curves them, so that relations on one edge can be told apart.
     """
-    for kind, *primitives in PREDICATES[relation.predicate].draw(relation.primitives):
+    for kind, *primitives in relation.marks:
         points = [tuple(places[i]) for i in primitives]
         if kind == "ring":
             ring: dict[str, Any] = {

@@ -53,7 +53,7 @@ def summarise_classes(model: Model, top: int = TERMS) -> tuple[ClassSummary, ...
     for number, name in enumerate(model.spec.classes):
         row = weights[number]
         terms = tuple(
-            Term(**named[c]._asdict(), weight=float(row[c])) for c in strongest[number].tolist() if row[c] > 0
+            Term(**vars(named[c]), weight=float(row[c])) for c in strongest[number].tolist() if row[c] > 0
         )
         summaries.append(
             ClassSummary(

@@ -53,7 +53,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A training, check by check."""
+    """The training curve, check by check."""
 
     points: tuple[CurvePoint, ...]
     chosen: int

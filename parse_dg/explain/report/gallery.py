@@ -27,7 +27,7 @@ GOLDEN = 0.6180339887498949
 
 @dataclass(frozen=True, eq=False)
 class SubsetPredictions:
-    """A model's answers on the images of a subset, in its order."""
+    """The predictions of a model on the images of a subset, in its order."""
 
     subset: Subset
     labels: Int[np.ndarray, "N"]

@@ -1,4 +1,4 @@
-"""The course of a training, read from a run's metrics.jsonl."""
+"""The training curve, read from a run's metrics.jsonl."""
 
 import math
 from pathlib import Path

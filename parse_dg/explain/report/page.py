@@ -14,7 +14,6 @@ from parse_dg.explain import viewer
 from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
 from parse_dg.files import require_writable, write_file, writing
-from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.tables.html_table import page_template
 from parse_dg.wording import percent, plural
@@ -67,7 +66,6 @@ def report_page(report: Report) -> str:
         charts=charts(report.curve) if report.curve else (),
         config=_config(report),
         families=FAMILIES,
-        predicates=PREDICATES,
         open_classes=OPEN_CLASSES,
         matrix_classes=MATRIX_CLASSES,
         matrix=_matrix,

@@ -31,7 +31,7 @@ EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 class DeviceSlot(NamedTuple):
-    """Where one job runs at a time."""
+    """A GPU, or a share of the CPU, on which one job runs at a time."""
 
     name: str
     environment: dict[str, str]

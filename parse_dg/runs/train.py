@@ -1,0 +1,77 @@
+"""Training in one call: `parse_dg.train("pacs", "sketch")`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.deploy.predictor import Predictor, load
+from parse_dg.errors import InputError
+from parse_dg.plugins import load_plugins
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.configure import configure, default_folder
+from parse_dg.runs.result import RunResult
+from parse_dg.runs.run import execute
+from parse_dg.training.check import Observer
+from parse_dg.wording import percent
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run:
+    """A finished run: where it is, what was asked for, what was found."""
+
+    folder: Path
+    config: RunConfig
+    result: RunResult
+    given: Benchmark | None = field(default=None, compare=False)
+    """The images, where they were given in memory."""
+
+    def __repr__(self) -> str:
+        target = self.result.target
+        found = f"{percent(target.fraction)} on {target.domain}"
+        return f"Run({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.folder)!r})"
+
+    def predictor(self, device: str = "auto") -> Predictor:
+        """Its model, ready to predict and to be explained."""
+        return load(self.folder, device)
+
+    def benchmark(self) -> Benchmark:
+        """The images that it was trained and scored on."""
+        return self.given or open_benchmark(self.config.data)
+
+
+def train(
+    data: str | Path | Benchmark = "blueprints",
+    target: str | None = None,
+    algorithm: str = "parse",
+    *,
+    recipe: str | None = None,
+    protocol: str = "parse",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    plugins: Iterable[str] = (),
+    observe: Observer | None = None,
+    track: Sequence[str] = (),
+) -> Run:
+    """Train a method with one domain held out, score it there at the very end, and write it all to a folder.
+
+    As `parse-dg train` with the options of the same names: a finished run of the same configuration is returned as
+    it is, an unfinished one goes on. `data` is a name, a path or a benchmark in memory; `settings` are fields by
+    their paths, {"training.steps": 500}; `out` is runs/DATA/METHOD/TARGET/seedN unless it is given. `observe` is
+    called after every step, for instance `parse_dg.print_checks`.
+    """
+    load_plugins(plugins)
+    given, changes = None, dict(settings or {})
+    if isinstance(data, Benchmark):
+        if target is None:
+            names = ", ".join(domain.name for domain in data.domains)
+            raise InputError(f"which domain is held out? Give target, one of {names}")
+        given, changes = data, {"data.image_size": data.image_size, **changes}
+        data = given.name
+    config = configure(data, target, algorithm, recipe=recipe, protocol=protocol, seed=seed, settings=changes)
+    folder = default_folder(config) if out is None else Path(out)
+    result = execute(config, folder, observe, given, track=track)
+    return Run(folder=folder, config=config, result=result, given=given)
