@@ -29,8 +29,8 @@ DEFAULTS: dict[str, Any] = {
 def train(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train`."""
     from parse_dg.cli.show.display import print_result, run_with_display
-    from parse_dg.runs.configure import default_folder
     from parse_dg.runs.tracking import require_trackers
+    from parse_dg.runs.train import default_folder
     from parse_dg.training.launch import form_team
 
     if options.dry_run:
@@ -52,8 +52,8 @@ def preview(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
     from parse_dg.cli.show.config import print_settings
     from parse_dg.cli.show.preview import print_preview
-    from parse_dg.runs.configure import default_folder
     from parse_dg.runs.preview import preview_run
+    from parse_dg.runs.train import default_folder
     from parse_dg.sweeps.cost import estimate_cost
     from parse_dg.sweeps.jobs import Job
 
@@ -66,7 +66,7 @@ def preview(options: argparse.Namespace, console: "Console") -> None:
 
 def configure(options: argparse.Namespace) -> "RunConfig":
     """The configuration that the options ask for, or that of `--config`; then every `--set`."""
-    from parse_dg.runs.configure import change_run, configure
+    from parse_dg.runs.train import change_run, configure
 
     settings = parse_settings(options.set)
     if options.config is not None:

@@ -35,9 +35,9 @@ from parse_dg.runs.two_stage import (
     describe_stages,
     name_whole,
 )
-from parse_dg.runs.weights import load_pretrained
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
+from parse_dg.training.pretrained import load_pretrained
 from parse_dg.training.team import ALONE, Team
 from parse_dg.training.trainer import Trainer
 

@@ -350,4 +350,7 @@ def _not_here(name: str) -> InputError:
         return InputError(f"nothing at {name}: expected a folder domain/class/image, or a .csv or .json list")
     here = ", ".join(["blueprints", *added()])
     known = ", ".join(DATA_SETS)
-    return InputError(f"no data set {name!r}: here are {here}; {known} can be added; or give a folder that exists")
+    return InputError(
+        f"no data set {name!r}: here are {here}; {known} can be added; or give a folder that "
+        "exists, or with --plugin the module that makes it"
+    )

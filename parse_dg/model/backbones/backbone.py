@@ -1,4 +1,4 @@
-"""The backbone: images → feature map, chosen by name, with a random start (`runs/weights.py` loads others).
+"""The backbone: images → feature map, chosen by name, with a random start (`training/pretrained.py` loads others).
 
 The ResNets are written here (`resnet.py`); any other network comes from timm, torchvision or a plug-in through an
 adapter. `build_backbone` is the one place where sizes are chosen.

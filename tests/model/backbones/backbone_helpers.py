@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import ResNet
-from parse_dg.runs.weights import load_pretrained
+from parse_dg.training.pretrained import load_pretrained
 
 OFF = MixStyleConfig(stages=())
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.runs.weights import load_pretrained
+from parse_dg.training.pretrained import load_pretrained
 from tests.model.backbones.backbone_helpers import OFF, pictures, same, seeded
 
 
