@@ -21,14 +21,16 @@ COUNT = 8
 def describe(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg describe`."""
     from parse_dg.runs.describe import describe_domain, describe_files
+    from parse_dg.runs.opened import open_run
 
     if options.images and (options.domain is not None or options.count is not None):
         raise InputError("give image files, or --domain and --count for images of the run's benchmark, not both")
+    run = open_run(options.run, device=options.device)
     if options.images:
-        found = describe_files(options.run, options.images, options.argued, options.device)
+        found = describe_files(run, options.images, options.argued)
     else:
         count = COUNT if options.count is None else options.count
-        found = describe_domain(options.run, options.domain, count, options.argued, options.device)
+        found = describe_domain(run, options.domain, count, options.argued)
     if options.format == "json":
         text = json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False)
         console.print(text, markup=False, soft_wrap=True)

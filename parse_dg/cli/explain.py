@@ -3,21 +3,20 @@
 import argparse
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from parse_dg.data.domain import Benchmark
+    from parse_dg.data.listing import Progress
     from parse_dg.deploy.image_batches import ImageLike
-    from parse_dg.deploy.predictor import Predictor
     from parse_dg.explain.explanation import Reading
+    from parse_dg.runs.opened import OpenedRun
 
 TOP = 10
 """How many relations a table lists."""
@@ -41,11 +40,13 @@ def classes(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.cli.show.explanations import print_classes
     from parse_dg.explain.classes import describe_classes
 
-    predictor = open_model(options)
+    run = open_parse_run(options)
     for name in options.classes:
-        if name not in predictor.classes:
-            raise unknown("class", name, predictor.classes)
-    found = [each for each in describe_classes(predictor) if not options.classes or each.name in options.classes]
+        if name not in run.classes:
+            raise unknown("class", name, run.classes)
+    found = [
+        each for each in describe_classes(run.predictor) if not options.classes or each.name in options.classes
+    ]
     if options.format == "json":
         print_json(console, {"classes": [each.to_dict(options.top) for each in found]})
     else:
@@ -100,69 +101,54 @@ def primitive(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
 
-    predictor = open_model(options)
-    count = predictor.model.parse_network().structure.vocabulary.primitives
-    for k in options.primitives:
-        if not 0 <= k < count:
-            raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
-    if options.pictures:
-        require((options.top or IMAGES) <= COLUMNS, "--top", options.top, f"at most {COLUMNS} with --pictures")
-        prepare_folder(options.pictures)
-    benchmark = open_benchmark_of(options)
     with progress_display(Console(stderr=True)) as progress:
-        everything = strongest_images(predictor, map(whole, benchmark.domains), options.top or IMAGES, progress)
+        run = open_parse_run(options, progress)
+        count = run.model.parse_network().structure.vocabulary.primitives
+        for k in options.primitives:
+            if not 0 <= k < count:
+                raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
+        if options.pictures:
+            require((options.top or IMAGES) <= COLUMNS, "--top", options.top, f"at most {COLUMNS} with --pictures")
+            prepare_folder(options.pictures)
+        subsets = map(whole, run.benchmark.domains)
+        everything = strongest_images(run.predictor, subsets, options.top or IMAGES, progress)
     found = [each for each in everything if not options.primitives or each.primitive in options.primitives]
     if options.format == "json":
-        print_json(console, {"classes": benchmark.classes, "primitives": [each.to_dict() for each in found]})
+        print_json(console, {"classes": run.benchmark.classes, "primitives": [each.to_dict() for each in found]})
     else:
-        print_primitives(console, found, benchmark.classes)
+        print_primitives(console, found, run.benchmark.classes)
     if options.pictures:
-        write_sheets(predictor.model, found, benchmark, options.pictures)
+        write_sheets(run.model, found, run.benchmark, options.pictures)
     if options.pictures and options.format == "table":
         print_path(console, "pictures:", options.pictures)
 
 
-def open_model(options: argparse.Namespace) -> "Predictor":
-    """The model that is asked about, of PARSE, on its device."""
-    from parse_dg.deploy.predictor import load
-    from parse_dg.runs.folder import read_config
-
+def open_parse_run(options: argparse.Namespace, progress: "Progress | None" = None) -> "OpenedRun":
+    """The run, or model file, that is asked about, of PARSE."""
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
-    if options.model:
-        read_config(options.run)
-    predictor = load(options.model or options.run, options.device)
-    predictor.model.parse_network()  # or an error: no other method can be explained
-    return predictor
+    run = opened(options, progress)
+    run.model.parse_network()  # or an error: no other method can be explained
+    return run
 
 
 def read_shown(options: argparse.Namespace) -> ExplainedImage:
     """The image that is asked about, as the model reads it."""
+    from rich.console import Console
+
+    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.explanation import read_image
 
-    predictor = open_model(options)
     given = NUMBERED.fullmatch(options.image)
-    if Path(options.image).exists() or given is None:
-        return ExplainedImage(options.image, None, read_image(predictor, options.image))
-    benchmark = open_benchmark_of(options)
-    domain, number = benchmark.domain(given[1]), int(given[2])
+    with progress_display(Console(stderr=True)) as progress:  # standard output has the explanation alone
+        run = open_parse_run(options, progress)
+        if Path(options.image).exists() or given is None:
+            return ExplainedImage(options.image, None, read_image(run.predictor, options.image))
+        domain, number = run.benchmark.domain(given[1]), int(given[2])
     if number >= len(domain.labels):
         raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
     pixels: ImageLike = domain.images[number]
-    return ExplainedImage(options.image, benchmark.classes[domain.labels[number]], read_image(predictor, pixels))
-
-
-def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
-    """The benchmark that a run is of, with the images that it had."""
-    from rich.console import Console
-
-    from parse_dg.cli.show.display import open_with_display
-    from parse_dg.runs.folder import read_config, require_same_images
-
-    config = read_config(options.run)
-    plain = replace(config, data=replace(config.data, crop_from=None))  # no crops are cut
-    benchmark = open_with_display(plain, Console(stderr=True))  # standard output has the explanation alone
-    require_same_images(options.run, benchmark)
-    return benchmark
+    truth = run.benchmark.classes[domain.labels[number]]
+    return ExplainedImage(options.image, truth, read_image(run.predictor, pixels))
 
 
 def named(shown: ExplainedImage) -> dict[str, Any]:

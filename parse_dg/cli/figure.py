@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import SELECTION_NAMES, Commands, add_model
+from parse_dg.cli.options import SELECTION_NAMES, Commands, add_model, opened
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -20,32 +20,23 @@ Figure = Callable[[argparse.Namespace, "Console"], None]
 
 def primitives(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure primitives`."""
-    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_primitives
 
-    with progress_display(console) as progress:
-        said = draw_primitives(_asked(options), progress)
-    _written(console, options.out, said)
+    _draw(options, console, draw_primitives)
 
 
 def errors(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure errors`."""
-    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_errors
 
-    with progress_display(console) as progress:
-        said = draw_errors(_asked(options), progress)
-    _written(console, options.out, said)
+    _draw(options, console, draw_errors)
 
 
 def pipeline(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure pipeline`."""
-    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import draw_pipeline
 
-    with progress_display(console) as progress:
-        said = draw_pipeline(_asked(options), options.image, progress)
-    _written(console, options.out, said)
+    _draw(options, console, lambda asked: draw_pipeline(asked, options.image))
 
 
 def against_k(options: argparse.Namespace, console: "Console") -> None:
@@ -59,19 +50,21 @@ def against_k(options: argparse.Namespace, console: "Console") -> None:
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
 
 
-def _asked(options: argparse.Namespace) -> "FigureRequest":
+def _draw(options: argparse.Namespace, console: "Console", draw: "Callable[[FigureRequest], str]") -> None:
+    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.figures.examples import FigureRequest
 
-    return FigureRequest(
-        folder=options.run,
-        path=options.out,
-        width=options.width,
-        model_file=options.model,
-        device=options.device,
-        classes=getattr(options, "classes", ()),
-        primitives=getattr(options, "primitives", ()),
-        domains=getattr(options, "domains", ()),
-    )
+    with progress_display(console) as progress:
+        asked = FigureRequest(
+            run=opened(options, progress),
+            path=options.out,
+            width=options.width,
+            classes=getattr(options, "classes", ()),
+            primitives=getattr(options, "primitives", ()),
+            domains=getattr(options, "domains", ()),
+        )
+        said = draw(asked)
+    _written(console, options.out, said)
 
 
 def _written(console: "Console", path: Path, said: str) -> None:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,15 +23,8 @@ def measure(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.explain.measures.measure import measure_run
 
     with progress_display(Console(stderr=True)) as progress:
-        found = measure_run(
-            options.run,
-            options.model,
-            options.device,
-            progress,
-            within=options.within,
-            swaps=options.swaps,
-            parts=options.parts,
-        )
+        run = opened(options, progress)
+        found = measure_run(run, within=options.within, swaps=options.swaps, parts=options.parts)
     if options.format == "json":
         text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         console.print(text, markup=False, emoji=False, soft_wrap=True)

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parse_dg.data.listing import Progress
+    from parse_dg.runs.opened import OpenedRun
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     Commands = argparse._SubParsersAction
@@ -25,3 +28,10 @@ def add_model(command: argparse.ArgumentParser) -> None:
         "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
     )
     add_device(command)
+
+
+def opened(options: argparse.Namespace, progress: "Progress | None" = None) -> "OpenedRun":
+    """The run that is asked about, with the model and on the device that `add_model` takes."""
+    from parse_dg.runs.opened import OpenedRun
+
+    return OpenedRun(options.run, model=options.model, device=options.device, progress=progress)

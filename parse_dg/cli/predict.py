@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
@@ -43,14 +43,9 @@ class Tally:
 
 def predict(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg predict`."""
-    from parse_dg.deploy.predictor import load
-    from parse_dg.runs.folder import read_config
-
     require(options.top >= 1, "--top", options.top, "at least 1")
     require(options.batch >= 1, "--batch", options.batch, "at least 1")
-    if options.model:
-        read_config(options.run)  # what stands first is a run, not the first of the images
-    predictor = load(options.model or options.run, options.device)
+    predictor = opened(options).predictor
     if options.explain or options.pictures:
         predictor.model.parse_network()  # or an error: no other method can be explained
     if options.pictures:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -21,13 +21,7 @@ def report(options: argparse.Namespace, console: "Console") -> None:
     with progress_display(console) as progress:
         if options.out or options.run.is_dir():
             check_place(path)
-        gathered = gather_report(
-            options.run,
-            images=options.images,
-            model_file=options.model,
-            device_name=options.device,
-            progress=progress,
-        )
+        gathered = gather_report(opened(options, progress), images=options.images)
     size = write_report(path, gathered)
     for note in gathered.notes:
         console.print(printable(note), markup=False, soft_wrap=True)

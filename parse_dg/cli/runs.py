@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +15,7 @@ def evaluate(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.cli.show.display import print_accuracies
     from parse_dg.runs.evaluate import evaluate_run
 
-    print_accuracies(console, evaluate_run(options.run, options.model, options.domain, options.device))
+    print_accuracies(console, evaluate_run(opened(options), options.domain))
 
 
 def compact(options: argparse.Namespace, console: "Console") -> None:

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
@@ -25,17 +25,14 @@ RATE = 20.0
 def serve(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg serve`."""
     _require_packages()
-    from parse_dg.deploy.predictor import load
-    from parse_dg.runs.folder import read_config
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
-    if options.model:
-        read_config(options.run)  # or says that this is no run
+    asked = opened(options)
     held = bind(options.host, options.port)
     with held:
         limits = _limits(options, shared=not bound_to_this_machine(held))
         path = options.model or options.run
-        predictor = load(path, options.device)
+        predictor = asked.predictor
         if not bound_to_this_machine(held):
             print(f"parse-dg: warning: {WARNING}", file=sys.stderr)
 

@@ -47,7 +47,7 @@ class Compaction:
 
 
 def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
-    """A model with only the active applications; an ordinary model in every other respect.
+    """A model with only the active applications, on the CPU; an ordinary model in every other respect.
 
     A threshold at which some class would keep no application of its own is refused: its score would be made of
     other classes' relations.
@@ -60,9 +60,9 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
         _require_every_class(model.spec.classes, active, kept, threshold)
         columns = active.columns[kept]
         for_training = model.algorithm.for_training
-        state = {n: v for n, v in model.algorithm.state_dict().items() if not n.startswith(for_training)}
-        state[COLUMNS] = composition.columns[columns].clone()
-        state[LAMBDA] = composition.weight[:, columns].clone()
+        state = {n: v.cpu() for n, v in model.algorithm.state_dict().items() if not n.startswith(for_training)}
+        state[COLUMNS] = composition.columns[columns].cpu().clone()
+        state[LAMBDA] = composition.weight[:, columns].cpu().clone()
         small = build_model(replace(model.spec, algorithm=model.spec.algorithm.for_scoring()), state)
     return small, _report(model, small, threshold)
 

@@ -6,25 +6,20 @@ compact.json          what compaction dropped, and how the predictions compare, 
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import torch
-
-from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
-from parse_dg.deploy.model_file import Model, load_model, save_model
-from parse_dg.devices import pick_device
+from parse_dg.deploy.model_file import Model, save_model
 from parse_dg.errors import FailedError, InputError
 from parse_dg.files import write_json
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.folder import read_config, read_file, read_result, require_same_images
+from parse_dg.runs.folder import read_file, read_result
+from parse_dg.runs.opened import OpenedRun, open_run
 from parse_dg.runs.result import BenchmarkVersion
 from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
@@ -152,12 +147,8 @@ def read_compaction(folder: Path) -> CompactionReport | None:
     return report
 
 
-def ignore(what: str, done: int, total: int) -> None:
-    """Progress that nobody follows."""
-
-
 def compact_runs(
-    folders: Sequence[Path], out: Path | None, threshold: float, device_name: str, progress: Progress = ignore
+    folders: Sequence[Path], out: Path | None, threshold: float, device: str, progress: Progress | None = None
 ) -> list[CompactionOutcome]:
     """`compact_run` for each of several; what is plainly wrong with one of them is said before any is begun."""
     if len(folders) > 1 and out is not None:
@@ -166,32 +157,27 @@ def compact_runs(
         )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InputError("every run must be given once, found one twice")
-    for folder in folders:
-        _check(folder, _place(folder, out))
-    return [compact_run(folder, out, threshold, device_name, progress) for folder in folders]
+    runs = [open_run(folder, device=device, progress=progress) for folder in folders]
+    for run in runs:
+        _check(run, _place(run, out))
+    return [compact_run(run, out, threshold) for run in runs]
 
 
-def compact_run(
-    folder: Path, out: Path | None, threshold: float, device_name: str = "auto", progress: Progress = ignore
-) -> CompactionOutcome:
+def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> CompactionOutcome:
     """Compact a run's model, compare it with the full one on every image of the benchmark, and write both files.
 
     With threshold 0 nothing may change: if a prediction does, or a logit beyond `TOLERANCE`, nothing is written.
     """
-    path = _place(folder, out)
-    _check(folder, path)
-    device = pick_device(device_name)
-    config = read_config(folder)
-    full = load_model(folder)
+    path = _place(run, out)
+    _check(run, path)
+    folder, full, benchmark = run.path, run.model, run.benchmark
     try:
         small, found = compact(full, threshold)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
-    at_start = None if full.compact else applications_at_start(config, full)
-    benchmark = open_benchmark(config.data, progress)
-    require_same_images(folder, benchmark)
+    at_start = None if full.compact else applications_at_start(run.config, full)
     compared: dict[str, Comparison] = {}
-    for each in _comparisons(full, small, benchmark, device, partial(progress, f"comparing {folder}")):
+    for each in _comparisons(run, small):
         _require_sound(folder, each, lossless=threshold == 0)
         compared[each.domain] = each
     save_model(path, small.spec, {name: value.cpu() for name, value in small.algorithm.state_dict().items()})
@@ -199,11 +185,11 @@ def compact_run(
         path,
         CompactionReport(
             benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
-            target=config.data.target,
-            seed=config.seed,
+            target=run.target,
+            seed=run.config.seed,
             **_figures(found, full.spec.classes, at_start),
             file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
-            **_changes([compared.pop(config.data.target), *compared.values()]),
+            **_changes([compared.pop(run.target), *compared.values()]),
         ),
     )
     write_json(outcome.report_path, outcome.report.to_dict())
@@ -245,15 +231,15 @@ def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
     }
 
 
-def _place(folder: Path, out: Path | None) -> Path:
-    return out or folder / "compact.safetensors"
+def _place(run: OpenedRun, out: Path | None) -> Path:
+    return out or run.path / "compact.safetensors"
 
 
-def _check(folder: Path, path: Path) -> None:
-    """Raise unless `folder` is a run of PARSE with its model, and `path` a place for another."""
-    algorithm = read_config(folder).algorithm.name
-    if algorithm != "parse":
-        raise InputError(f"{folder}: this needs a model of parse, found one of {algorithm}")
+def _check(run: OpenedRun, path: Path) -> None:
+    """Raise unless it is a run of PARSE with its model, and `path` a place for another."""
+    folder = run.path
+    if not run.config.algorithm.explains:
+        raise InputError(f"{folder}: this needs a model of parse, found one of {run.config.algorithm.name}")
     if not (folder / "model.safetensors").is_file():
         raise InputError(f"no model at {folder / 'model.safetensors'}: train the run first")
     named = path.suffix == ".safetensors" and not path.is_dir() and not path.with_suffix(".json").is_dir()
@@ -265,21 +251,19 @@ def _check(folder: Path, path: Path) -> None:
         raise InputError(f"cannot write the compact model to {path}: a run keeps the names {kept} for itself")
 
 
-def _comparisons(
-    full: Model, small: Model, benchmark: Benchmark, device: torch.device, counted: Callable[[int, int], None]
-) -> Iterator[Comparison]:
-    """Both models on every domain; `counted` is told how many predictions are made, of how many."""
-    total = 2 * sum(len(domain.labels) for domain in benchmark.domains)
+def _comparisons(run: OpenedRun, small: Model) -> Iterator[Comparison]:
+    """The full and the small model on every domain."""
+    total = 2 * sum(len(domain.labels) for domain in run.benchmark.domains)
     done = 0
 
     def seen(images: int) -> None:
         nonlocal done
         done += images
-        counted(done, total)
+        run.progress(f"comparing {run.path}", done, total)
 
-    models = [model.algorithm.to(device) for model in (full, small)]
-    for domain in benchmark.domains:
-        before, after = (predict(model, whole(domain), device, seen) for model in models)
+    models = [run.model.algorithm, small.algorithm.to(run.device)]
+    for domain in run.benchmark.domains:
+        before, after = (predict(model, whole(domain), run.device, seen) for model in models)
         yield compare(domain.name, before, after)
 
 

@@ -10,15 +10,11 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
-from parse_dg.data.splits import Subset, leave_one_out, whole
-from parse_dg.deploy.model_file import load_model
-from parse_dg.devices import pick_device
+from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, require_same_images
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.wording import some
 
 BATCH = 32
@@ -45,11 +41,9 @@ class Description:
     """What the data set says of the image."""
 
 
-def describe_files(
-    folder: Path, files: Sequence[Path], argued: str | None = None, device_name: str = "auto"
-) -> list[Description]:
-    """Sentences about image files of any size, by the GVRT that was trained in `folder`."""
-    writer = _Writer(folder, read_config(folder), argued, device_name)
+def describe_files(run: OpenedRun, files: Sequence[Path], argued: str | None = None) -> list[Description]:
+    """Sentences about image files of any size, by a trained GVRT."""
+    writer = _Writer(run, argued)
     found: list[Description] = []
     for start in range(0, len(files), BATCH):
         names = files[start : start + BATCH]
@@ -59,17 +53,15 @@ def describe_files(
     return found
 
 
-def describe_domain(
-    folder: Path, domain: str | None, count: int, argued: str | None = None, device_name: str = "auto"
-) -> list[Description]:
+def describe_domain(run: OpenedRun, domain: str | None, count: int, argued: str | None = None) -> list[Description]:
     """Sentences about `count` images of a domain of the run's benchmark, the target if none is named.
 
     They are spread over the classes. Those of the target are of the images that the run's result is of.
     """
     require(count >= 1, "--count", count, "at least 1")
-    config = read_config(folder)
-    writer = _Writer(folder, config, argued, device_name)
-    subset = _images(folder, config, domain)
+    writer = _Writer(run, argued)
+    of_target = domain is None or domain == run.target
+    subset = run.split.target if of_target else whole(run.benchmark.domain(str(domain)))
     chosen = spread(subset.domain.labels[subset.indices], count)
     found: list[Description] = []
     for start in range(0, len(chosen), BATCH):
@@ -91,18 +83,15 @@ def spread(labels: Int[np.ndarray, "N"], count: int) -> Int[np.ndarray, "n"]:
 class _Writer:
     """The model of a run, asked about one batch after another."""
 
-    def __init__(self, folder: Path, config: RunConfig, argued: str | None, device_name: str):
-        if not config.algorithm.writes_sentences:
+    def __init__(self, run: OpenedRun, argued: str | None):
+        if not run.config.algorithm.writes_sentences:
             raise InputError(
-                f"{folder} is a run of {config.algorithm.name}: only gvrt puts images in words, train it with "
-                "`parse-dg train --algorithm gvrt`"
+                f"{run.path} is a run of {run.config.algorithm.name}: only gvrt puts images in words, train it "
+                "with `parse-dg train --algorithm gvrt`"
             )
-        model = load_model(folder)
-        self.model, self.algorithm = model, model.algorithm
-        self.classes, self.image_size = model.spec.classes, model.spec.image_size
+        self.model, self.algorithm = run.model, run.model.algorithm
+        self.classes, self.image_size = run.classes, run.model.spec.image_size
         self.argued = None if argued is None else _number(argued, self.classes)
-        self.device = pick_device(device_name)
-        self.algorithm.to(self.device)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:
         """The words about each image."""
@@ -113,15 +102,6 @@ class _Writer:
         sentences = self.algorithm.sentences(prepared, labels)
         for one, other, sentence in zip(predicted.tolist(), labels.tolist(), sentences, strict=True):
             yield Description(predicted=self.classes[one], argued=self.classes[other], sentence=sentence)
-
-
-def _images(folder: Path, config: RunConfig, domain: str | None) -> Subset:
-    """The images of a domain that may be asked about."""
-    benchmark = open_benchmark(config.data)
-    require_same_images(folder, benchmark)
-    if domain is None or domain == config.data.target:
-        return leave_one_out(benchmark, config.data.target, config.seed, config.split).target
-    return whole(benchmark.domain(domain))
 
 
 def _with_known(words: Description, subset: Subset, index: int, classes: Sequence[str]) -> Description:

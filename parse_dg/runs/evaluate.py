@@ -1,16 +1,11 @@
 """What can be asked of a finished run: its accuracy on named images."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, whole
-from parse_dg.deploy.model_file import load_model
-from parse_dg.devices import pick_device
+from parse_dg.data.splits import LeaveOneOut, Subset, leaked, whole
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, require_same_images
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.parts import target_part, validation_part
-from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.training.accuracy import Accuracy, accuracy
 
 
@@ -23,25 +18,16 @@ class NamedAccuracy:
     accuracy: Accuracy
 
 
-def evaluate_run(
-    folder: Path, model_file: Path | None, domain: str | None, device_name: str
-) -> list[NamedAccuracy]:
+def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
     """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
-    config = read_config(folder)
-    model = load_model(model_file or folder)
-    device = pick_device(device_name)
-    model.algorithm.to(device)
-    benchmark = open_benchmark(config.data)
-    require_same_images(folder, benchmark)
-    split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
-    if config.algorithm.trains_twice:
-        split = all_of_sources(split)
+    config, model, split = run.config, run.model.algorithm, run.split
     if domain is not None:
-        everything = whole(benchmark.domain(domain))
-        subsets = [(everything, f"{_role(config, domain)}: all images, {_seen(split, everything)}")]
+        everything = whole(run.benchmark.domain(domain))
+        role = "target" if domain == run.target else "source"
+        subsets = [(everything, f"{role}: all images, {_seen(split, everything)}")]
     else:
         subsets = scored_parts(config, split)
-    return [NamedAccuracy(s.domain.name, role, accuracy(model.algorithm, s, device)) for s, role in subsets]
+    return [NamedAccuracy(s.domain.name, words, accuracy(model, s, run.device)) for s, words in subsets]
 
 
 def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
@@ -53,10 +39,6 @@ def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, st
         found.append((split.validation_domain, f"source: {validation_part(config.split, config.protocol)}"))
     plain = "held-out images, not augmented" if config.protocol.augment_validation else "held-out images"
     return [*found, *((subset, f"source: {plain}") for subset in split.validation)]
-
-
-def _role(config: RunConfig, domain: str) -> str:
-    return "target" if domain == config.data.target else "source"
 
 
 def _seen(split: LeaveOneOut, subset: Subset) -> str:

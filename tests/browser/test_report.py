@@ -14,6 +14,7 @@ from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
+from parse_dg.runs.opened import open_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -34,7 +35,7 @@ HEAT = """() => {
 
 @pytest.fixture(scope="module")
 def gathered(parse_run: Path) -> Report:
-    return gather_report(parse_run, images=4, device_name="cpu")
+    return gather_report(open_run(parse_run, device="cpu"), images=4)
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +358,7 @@ def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path
 
 def test_a_method_without_reasons_shows_its_classes(page: Any, erm_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "erm.html"
-    write_report(path, gather_report(erm_run, images=2, device_name="cpu"))
+    write_report(path, gather_report(open_run(erm_run, device="cpu"), images=2))
     page.goto(path.as_uri())
     assert page.locator(".pv-class").count() == 5
     assert "This method gives no reasons" in page.locator(".pv-why").inner_text()

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from parse_dg.runs.describe import describe_domain, describe_files
+from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused
 from tests.conftest import FinishedRun
 
@@ -28,7 +29,7 @@ def test_images_of_the_target_in_text(run: Run, gvrt_run: Path) -> None:
     assert (said.code, said.err) == (0, "")
     blocks = said.out.rstrip("\n").split("\n\n")
     assert said.out.endswith("\n")
-    expected = describe_domain(gvrt_run, None, 3)
+    expected = describe_domain(open_run(gvrt_run, device="cpu"), None, 3)
     assert len(blocks) == 3
     for block, each in zip(blocks, expected, strict=True):
         assert block.splitlines() == [
@@ -41,9 +42,9 @@ def test_images_of_the_target_in_text(run: Run, gvrt_run: Path) -> None:
 
 
 def test_a_file_in_text_argued_for_a_class(run: Run, gvrt_run: Path, picture: Path) -> None:
-    (plain,) = describe_files(gvrt_run, [picture])
+    (plain,) = describe_files(open_run(gvrt_run, device="cpu"), [picture])
     other = "wader" if plain.predicted != "wader" else "digger"
-    (argued,) = describe_files(gvrt_run, [picture], other)
+    (argued,) = describe_files(open_run(gvrt_run, device="cpu"), [picture], other)
     said = run("describe", gvrt_run, picture, "--as", other)
     assert said.code == 0
     assert said.out.splitlines() == [
@@ -57,7 +58,7 @@ def test_json(run: Run, gvrt_run: Path, picture: Path) -> None:
     said = run("describe", gvrt_run, "--domain", "photo", "--format", "json")
     found = json.loads(said.out)
     assert len(found) == 8
-    first = describe_domain(gvrt_run, "photo", 1)[0]
+    first = describe_domain(open_run(gvrt_run, device="cpu"), "photo", 1)[0]
     assert found[0] == {
         "file": None,
         "domain": "photo",

@@ -11,7 +11,8 @@ from parse_dg.config import change
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
-from parse_dg.explain.measures.images import open_run
+from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
@@ -68,16 +69,12 @@ def test_the_image_that_stands_for_its_class(
 ) -> None:
     drawn: list[figures.ClassBlock] = []
     monkeypatch.setattr(figures, "primitives_figure", lambda path, blocks, *rest, **more: drawn.extend(blocks))
-    draw_primitives(
-        FigureRequest(
-            folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",), domains=("sketch",)
-        )
-    )
-    run = open_run(parse_run, device_name="cpu")
+    run = open_run(parse_run, device="cpu")
+    draw_primitives(FigureRequest(run=run, path=tmp_path / "one.svg", classes=("diver",), domains=("sketch",)))
     subset = run.split.target
     label = run.classes.index("diver")
     mine = [n for n, index in enumerate(subset.indices) if subset.domain.labels[index] == label]
-    presence = run.locate(subset).presence[mine]
+    presence = locate_primitives(run, subset).presence[mine]
     nearest = mine[int((presence - presence.mean(0)).norm(dim=1).argmin())]
     (shown,) = drawn[0].images
     assert shown is not None
@@ -90,9 +87,9 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
 ) -> None:
     drawn: list[figures.ErrorBlock] = []
     monkeypatch.setattr(figures, "errors_figure", lambda path, blocks, **more: drawn.extend(blocks))
-    said = draw_errors(FigureRequest(folder=parse_run, path=tmp_path / "one.svg", width="column", device="cpu"))
-    run = open_run(parse_run, device_name="cpu")
-    located = run.locate(run.split.target)
+    run = open_run(parse_run, device="cpu")
+    said = draw_errors(FigureRequest(run=run, path=tmp_path / "one.svg", width="column"))
+    located = locate_primitives(run, run.split.target)
     right, wrong = (
         torch.bincount(located.labels[chosen], minlength=8) for chosen in (located.right, ~located.right)
     )

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
+from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 
 @pytest.fixture(scope="module")
 def found(parse_run: Path) -> RunMeasures:
-    return measure_run(parse_run, device_name="cpu")
+    return measure_run(open_run(parse_run, device="cpu"))
 
 
 def test_the_tables(run: Run, parse_run: Path, found: RunMeasures) -> None:

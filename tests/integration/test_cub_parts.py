@@ -11,7 +11,8 @@ import pytest
 
 from parse_dg.cli import main
 from parse_dg.data.intake.library import add
-from parse_dg.explain.measures.images import open_run
+from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused, run
 from tests.data.public.cub_folder import Bird, write_cub
 from tests.integration.test_cub_dg import NUMBERS, PHOTOS, SMALL, make
@@ -54,10 +55,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cub(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The left eye where the primitive is, the tail out of its reach, the nape never visible."""
-    opened = open_run(trained, device_name="cpu")
+    opened = open_run(trained, device="cpu")
     eyes = {}
-    for subset in opened.subsets:
-        centres = opened.locate(subset).centre[:, FOLLOWING].numpy()
+    for subset in opened.held_out:
+        centres = locate_primitives(opened, subset).centre[:, FOLLOWING].numpy()
         pixels = (centres + 1) / 2 * (np.array(SIZE) - 1)
         eyes |= {
             subset.domain.ids[n]: tuple(place) for n, place in zip(subset.indices, pixels.tolist(), strict=True)

@@ -22,6 +22,7 @@ from parse_dg.runs.compact import (
     compare,
 )
 from parse_dg.runs.folder import read_config
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny
@@ -103,7 +104,7 @@ def test_a_logit_may_move_by_a_millionth(logit: float, moved: float, lossless: b
 
 
 def test_a_run_is_compared_on_every_image(folder: Path, benchmark: Benchmark) -> None:
-    outcome = compact_run(folder, None, 0.0)
+    outcome = compact_run(open_run(folder, device="cpu"), None, 0.0)
     report = outcome.report
     assert list(report.domains) == ["sketch", "photo", "cartoon", "paint"]
     assert report.target == "sketch"
@@ -121,7 +122,7 @@ def test_a_run_is_compared_on_every_image(folder: Path, benchmark: Benchmark) ->
 
 
 def test_a_lossy_compaction_says_what_it_changed_on_every_domain(folder: Path, benchmark: Benchmark) -> None:
-    outcome = compact_run(folder, None, LOSSY)
+    outcome = compact_run(open_run(folder, device="cpu"), None, LOSSY)
     full, small = load_model(folder), load_model(outcome.path)
     found = outcome.report.domains
     for name, each in found.items():
@@ -136,7 +137,7 @@ def test_a_lossy_compaction_says_what_it_changed_on_every_domain(folder: Path, b
 
 
 def test_the_file_shrinks_by_what_was_dropped(parse_run: Path, tmp_path: Path) -> None:
-    outcome = compact_run(parse_run, tmp_path / "small.safetensors", 0.0)
+    outcome = compact_run(open_run(parse_run, device="cpu"), tmp_path / "small.safetensors", 0.0)
     report, size = outcome.report, outcome.report.file_bytes
     assert size.before == (parse_run / "model.safetensors").stat().st_size
     assert size.after == (tmp_path / "small.safetensors").stat().st_size
@@ -151,7 +152,7 @@ def test_the_file_shrinks_by_what_was_dropped(parse_run: Path, tmp_path: Path) -
 
 
 def test_the_report_says_all_of_it(folder: Path) -> None:
-    outcome = compact_run(folder, None, LOSSY)
+    outcome = compact_run(open_run(folder, device="cpu"), None, LOSSY)
     found = read(folder / "compact.json")
     _, report = compact(load_model(folder), LOSSY)
     assert list(found) == [
@@ -203,10 +204,10 @@ def test_the_report_says_all_of_it(folder: Path) -> None:
 
 
 def test_compacting_again_writes_the_same_bytes(folder: Path) -> None:
-    compact_run(folder, None, 0.0)
+    compact_run(open_run(folder, device="cpu"), None, 0.0)
     first = hashes(folder)
     assert {"compact.safetensors", "compact.json"} <= first.keys()
-    compact_run(folder, None, 0.0)
+    compact_run(open_run(folder, device="cpu"), None, 0.0)
     assert hashes(folder) == first
 
 
@@ -234,11 +235,11 @@ def test_what_is_not_lossless_is_not_written(
     before = hashes(folder)
     monkeypatch.setattr(module, "compact", changed_by(change))
     with pytest.raises(NotLosslessError, match=message) as failed:
-        compact_run(folder, None, 0.0)
+        compact_run(open_run(folder, device="cpu"), None, 0.0)
     assert str(failed.value).startswith(f"{folder}: compaction at threshold 0 must change nothing")
     assert str(failed.value).endswith("nothing is written")
     assert hashes(folder) == before
-    compact_run(folder, None, LOSSY)  # above 0 it is measured, not promised
+    compact_run(open_run(folder, device="cpu"), None, LOSSY)  # above 0 it is measured, not promised
     assert read(folder / "compact.json")["largest_logit_difference"] > 0
 
 
@@ -250,7 +251,7 @@ def test_logits_that_are_no_numbers(threshold: float, folder: Path, monkeypatch:
     before = hashes(folder)
     monkeypatch.setattr(module, "predict", broken)
     with pytest.raises(InputError, match="the model's logits on photo are not finite"):
-        compact_run(folder, None, threshold)
+        compact_run(open_run(folder, device="cpu"), None, threshold)
     assert hashes(folder) == before
 
 
@@ -290,7 +291,7 @@ def test_a_mistake_in_one_run_is_said_before_any_is_begun(
 def test_a_name_that_a_compact_model_cannot_have_in_a_run(name: str, folder: Path) -> None:
     before = hashes(folder)
     with pytest.raises(InputError, match=f"cannot write the compact model to {folder / name}: "):
-        compact_run(folder, folder / name, 0.0)
+        compact_run(open_run(folder, device="cpu"), folder / name, 0.0)
     assert hashes(folder) == before
 
 
@@ -299,7 +300,7 @@ def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatc
     (tmp_path / "taken.json").mkdir()
     for place in ("nowhere/x.safetensors", "notes/x.safetensors", "taken.safetensors"):
         with pytest.raises(InputError, match="cannot write the compact model to"):
-            compact_run(folder, tmp_path / place, 0.0)
+            compact_run(open_run(folder, device="cpu"), tmp_path / place, 0.0)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(InputError, match="cannot write the compact model to"):
-        compact_run(folder, tmp_path / "x.safetensors", 0.0)
+        compact_run(open_run(folder, device="cpu"), tmp_path / "x.safetensors", 0.0)

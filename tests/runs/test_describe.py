@@ -16,6 +16,7 @@ from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.runs.describe import describe_domain, describe_files, spread
 from parse_dg.runs.folder import read_config
+from parse_dg.runs.opened import open_run
 from tests.conftest import FinishedRun
 
 
@@ -42,7 +43,7 @@ def test_images_are_spread_over_classes() -> None:
 
 
 def test_the_target_is_described_by_default(gvrt_run: Path) -> None:
-    found = describe_domain(gvrt_run, None, 10, device_name="cpu")
+    found = describe_domain(open_run(gvrt_run, device="cpu"), None, 10)
     domain = open_benchmark(read_config(gvrt_run).data).domain("sketch")
     assert [each.truth for each in found] == [*CLASSES, *CLASSES[:2]]
     for each in found:
@@ -60,7 +61,7 @@ def test_files_of_any_size(gvrt_run: Path, tmp_path: Path) -> None:
     files = [tmp_path / "wide.png", tmp_path / "grey.jpg"]
     Image.fromarray(pixels).save(files[0])
     Image.fromarray(pixels[:50, :50, 0]).save(files[1])
-    found = describe_files(gvrt_run, files, device_name="cpu")
+    found = describe_files(open_run(gvrt_run, device="cpu"), files)
     assert [each.file for each in found] == [str(file) for file in files]
     for each, file in zip(found, files, strict=True):
         assert (each.predicted, each.sentence) == words_of(gvrt_run, decode(file, 64))
@@ -70,7 +71,7 @@ def test_files_of_any_size(gvrt_run: Path, tmp_path: Path) -> None:
 def test_another_class_is_argued_for(gvrt_run: Path) -> None:
     domain = open_benchmark(read_config(gvrt_run).data).domain("photo")
     for name in ("glider", "digger"):
-        for each in describe_domain(gvrt_run, "photo", 2, argued=name, device_name="cpu"):
+        for each in describe_domain(open_run(gvrt_run, device="cpu"), "photo", 2, argued=name):
             pixels = np.asarray(domain.images[each.index])
             predicted, sentence = words_of(gvrt_run, pixels, torch.tensor([CLASSES.index(name)]))
             assert (each.argued, each.predicted, each.sentence) == (name, predicted, sentence)
@@ -78,14 +79,14 @@ def test_another_class_is_argued_for(gvrt_run: Path) -> None:
 
 def test_what_cannot_be_described_is_refused(gvrt_run: Path, erm_run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a run of erm: only gvrt puts images in words"):
-        describe_domain(erm_run, None, 1)
+        describe_domain(open_run(erm_run, device="cpu"), None, 1)
     with pytest.raises(InputError, match="is a run of erm: only gvrt puts images in words"):
-        describe_files(erm_run, [tmp_path / "none.png"])
+        describe_files(open_run(erm_run, device="cpu"), [tmp_path / "none.png"])
     with pytest.raises(InputError, match="unknown class 'bird' to argue for: valid are strider, glider"):
-        describe_domain(gvrt_run, None, 1, argued="bird")
+        describe_domain(open_run(gvrt_run, device="cpu"), None, 1, argued="bird")
     with pytest.raises(InputError, match="unknown domain of blueprints 'photos': valid are photo, cartoon"):
-        describe_domain(gvrt_run, "photos", 1)
+        describe_domain(open_run(gvrt_run, device="cpu"), "photos", 1)
     with pytest.raises(InputError, match="--count must be at least 1, found 0"):
-        describe_domain(gvrt_run, None, 0)
+        describe_domain(open_run(gvrt_run, device="cpu"), None, 0)
     with pytest.raises(InputError, match=r"cannot read .*none.png: no such file"):
-        describe_files(gvrt_run, [tmp_path / "none.png"])
+        describe_files(open_run(gvrt_run, device="cpu"), [tmp_path / "none.png"])

@@ -6,6 +6,7 @@ import pytest
 
 from parse_dg.config import change
 from parse_dg.runs.evaluate import evaluate_run
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.train import default_folder
 from tests.conftest import FinishedRun
@@ -28,6 +29,6 @@ def test_the_name_of_a_method(algorithm: str, averaging: str, name: str) -> None
 
 
 def test_a_run_in_two_stages_has_no_held_out_images(finished_run: FinishedRun) -> None:
-    rows = evaluate_run(finished_run("erm_plus_plus"), None, None, "cpu")
+    rows = evaluate_run(open_run(finished_run("erm_plus_plus"), device="cpu"))
     assert [row.domain for row in rows] == ["sketch"]
     assert rows[0].images.endswith("never seen in training")

@@ -24,6 +24,7 @@ from parse_dg.runs.compact import compact_run
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config, require_same_images
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
@@ -243,7 +244,7 @@ def test_the_oracle_keeps_the_last_step_and_scores_the_targets_20_per_cent(made:
     config = read_config(made("oracle"))
     split = leave_one_out(open_benchmark(config.data), "sketch", 0, config.split)
     assert split.target_held_out is not None
-    rows = evaluate_run(made("oracle"), None, None, "cpu")
+    rows = evaluate_run(open_run(made("oracle"), device="cpu"))
     (row,) = (row for row in rows if row.images.startswith("target: the others"))
     assert (row.accuracy.correct, row.accuracy.images) == (result["oracle"]["correct"], 4)
 
@@ -308,7 +309,7 @@ EVALUATED = {
 
 @pytest.mark.parametrize("name", EVALUATED)
 def test_evaluate_says_which_images_every_number_is_of(name: str, made: Made) -> None:
-    rows = evaluate_run(made(name), None, None, "cpu")
+    rows = evaluate_run(open_run(made(name), device="cpu"))
     assert [(row.domain, row.images, row.accuracy.images) for row in rows] == EVALUATED[name]
     target = read(made(name) / "result.json")["target"]
     assert rows[0].accuracy.correct == target["correct"]
@@ -325,7 +326,7 @@ def test_evaluate_says_which_images_every_number_is_of(name: str, made: Made) ->
 def test_evaluate_of_a_whole_domain_says_how_much_was_trained_on(
     name: str, domain: str, images: str, made: Made
 ) -> None:
-    (row,) = evaluate_run(made(name), None, domain, "cpu")
+    (row,) = evaluate_run(open_run(made(name), device="cpu"), domain)
     assert (row.domain, row.images, row.accuracy.images) == (domain, images, 24)
 
 
@@ -349,7 +350,7 @@ def test_a_run_is_not_evaluated_on_other_images(made: Made, monkeypatch: pytest.
     monkeypatch.setattr(evaluate, "open_benchmark", lambda config: changed_since(benchmark))
     for domain in (None, "photo"):
         with pytest.raises(InputError) as error:
-            evaluate_run(made("parse"), None, domain, "cpu")
+            evaluate_run(open_run(made("parse"), device="cpu"), domain)
         refused(error, made("parse"), benchmark)
 
 
@@ -358,7 +359,7 @@ def test_a_run_is_not_compacted_on_other_images(parse_run: Path, monkeypatch: py
     monkeypatch.setattr(compact, "open_benchmark", lambda config, progress: changed_since(benchmark))
     before = sorted(path.name for path in parse_run.iterdir())
     with pytest.raises(InputError) as error:
-        compact_run(parse_run, None, 0.0, "cpu")
+        compact_run(open_run(parse_run, device="cpu"), None, 0.0)
     refused(error, parse_run, benchmark)
     assert sorted(path.name for path in parse_run.iterdir()) == before
 

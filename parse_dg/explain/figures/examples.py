@@ -15,7 +15,6 @@ from torch import Tensor
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.contact import spread
 from parse_dg.data.images import decode
-from parse_dg.data.listing import Progress
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError, unknown
@@ -25,9 +24,10 @@ from parse_dg.explain.figures.page import check_place
 from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
-from parse_dg.explain.measures.images import OpenedRun, open_run
+from parse_dg.explain.measures.images import locate_primitives, require_primitives, true_centres
 from parse_dg.explain.measures.localisation import SubsetPrimitives, places_among_parts
 from parse_dg.explain.measures.structure_use import primitive_weights
+from parse_dg.runs.opened import OpenedRun
 
 CLASSES = {"primitives": {"column": 3, "page": 3}, "errors": {"column": 1, "page": 2}}
 PRIMITIVES = {"primitives": {"column": 1, "page": 3}, "errors": {"column": 2, "page": 2}}
@@ -42,13 +42,10 @@ SHOWN = 2
 class FigureRequest:
     """What every figure of a run is asked for."""
 
-    folder: Path
-    """The run."""
+    run: OpenedRun
     path: Path
     """The figure."""
     width: str = "page"
-    model_file: Path | None = None
-    device: str = "auto"
     classes: Sequence[str] = ()
     primitives: Sequence[int] = ()
     domains: Sequence[str] = ()
@@ -57,27 +54,27 @@ class FigureRequest:
 # --- primitives ---------------------------------------------------------------------------------------------------
 
 
-def draw_primitives(asked: FigureRequest, progress: Progress | None = None) -> str:
+def draw_primitives(asked: FigureRequest) -> str:
     """Fig. primitive: of every class and domain, the image whose presence is nearest to the mean of its class.
 
     The primitives are those with the largest share in the compositions of the classes that are shown.
     """
-    run = _open(asked, progress)
+    run = _open(asked)
     labels = _labels(run, asked, "primitives")
     primitives = _primitives(run, asked, labels, "primitives")
-    names = [subset.domain.name for subset in run.subsets]
+    names = [subset.domain.name for subset in run.held_out]
     for name in asked.domains:
         if name not in names:
             raise unknown("domain of the run", name, names)
-    shown = [subset for subset in run.subsets if not asked.domains or subset.domain.name in asked.domains]
+    shown = [subset for subset in run.held_out if not asked.domains or subset.domain.name in asked.domains]
     candidates = [_candidates(subset, labels) for subset in shown]
-    located = [run.locate(subset, progress) if len(subset.indices) else None for subset in candidates]
+    located = [locate_primitives(run, subset) if len(subset.indices) else None for subset in candidates]
     blocks = []
     for label in labels:
         rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
         blocks.append(ClassBlock(run.classes[label], tuple(rows)))
     domains = [subset.domain.name for subset in shown]
-    parts = _name_parts(run, progress)
+    parts = _name_parts(run)
     primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=parts)
     return (
         f"classes {_listed([run.classes[label] for label in labels])}; primitives "
@@ -106,27 +103,27 @@ def _representative(
     return _read(run, subset, mine[nearest : nearest + 1].numpy())[0]
 
 
-def _name_parts(run: OpenedRun, progress: Progress | None) -> dict[int, str]:
+def _name_parts(run: OpenedRun) -> dict[int, str]:
     """The parts that primitives follow on the source domains together, where true places are known."""
-    sources = run.subsets[:-1]
-    centres = [found for subset in sources if (found := run.true_centres(subset)) is not None]
+    sources = run.held_out[:-1]
+    centres = [found for subset in sources if (found := true_centres(run, subset)) is not None]
     if not centres:
         return {}
-    located = [run.locate(subset, progress) for subset in sources]
+    located = [locate_primitives(run, subset) for subset in sources]
     return {place.primitive: place.part for place in places_among_parts(located, centres, PARTS) if place.follows}
 
 
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def draw_errors(asked: FigureRequest, progress: Progress | None = None) -> str:
+def draw_errors(asked: FigureRequest) -> str:
     """Fig. error: the images whose collapse is nearest to the mean of their group, the most confident first.
 
     The classes are those with most wrong images among those with enough right ones.
     """
-    run = _open(asked, progress)
+    run = _open(asked)
     subset = run.split.target
-    located = run.locate(subset, progress)
+    located = locate_primitives(run, subset)
     found = find_coinciding(located)
     labels = _labels_with_errors(run, asked, located)
     blocks = []
@@ -194,10 +191,10 @@ def _group(
 # --- the pipeline -------------------------------------------------------------------------------------------------
 
 
-def draw_pipeline(asked: FigureRequest, image: Path | None = None, progress: Progress | None = None) -> str:
+def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
     """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
-    run = _open(asked, progress)
-    seen = _example(run, progress) if image is None else _from_file(run, image)
+    run = _open(asked)
+    seen = _example(run) if image is None else _from_file(run, image)
     pipeline_figure(asked.path, seen, width=asked.width)
     return f"{seen.title}: predicted {seen.explanation.predicted}" + (
         "" if seen.truth is None else f", true {seen.truth}"
@@ -209,9 +206,9 @@ def _from_file(run: OpenedRun, file: Path) -> PipelineImage:
     return read_pipeline(run.model, pixels, file.name)
 
 
-def _example(run: OpenedRun, progress: Progress | None) -> PipelineImage:
+def _example(run: OpenedRun) -> PipelineImage:
     subset = _candidates(run.split.target, spread(len(run.classes), 8))
-    located = run.locate(subset, progress)
+    located = locate_primitives(run, subset)
     row = int((located.probability * located.right).argmax())
     image, label = load_images(subset, np.array([row]))
     title = f"image {int(subset.indices[row])} of {run.target}, never seen"
@@ -221,9 +218,10 @@ def _example(run: OpenedRun, progress: Progress | None) -> PipelineImage:
 # --- what they share ----------------------------------------------------------------------------------------------
 
 
-def _open(asked: FigureRequest, progress: Progress | None) -> OpenedRun:
+def _open(asked: FigureRequest) -> OpenedRun:
     check_place(asked.path)
-    run = open_run(asked.folder, asked.model_file, asked.device, progress)
+    run = asked.run
+    require_primitives(run)
     count = run.model.parse_network().structure.vocabulary.primitives
     for k in asked.primitives:
         if not 0 <= k < count:

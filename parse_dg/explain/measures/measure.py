@@ -9,7 +9,6 @@ import torch
 
 from parse_dg.config import require
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.listing import Progress
 from parse_dg.data.splits import Subset
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
@@ -17,10 +16,16 @@ from parse_dg.explain.measures.consistency import Consistency, consistency
 from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.guide import Guide, guide
-from parse_dg.explain.measures.images import OpenedRun, open_run
+from parse_dg.explain.measures.images import (
+    locate_primitives,
+    part_annotations,
+    require_primitives,
+    true_centres,
+)
 from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
 from parse_dg.explain.measures.selected import SelectedRelations, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.parts import target_part, validation_part
 from parse_dg.runs.start import weights_at_start
 
@@ -90,14 +95,7 @@ class RunMeasures:
 
 
 def measure_run(
-    folder: Path,
-    model_file: Path | None = None,
-    device_name: str = "auto",
-    progress: Progress | None = None,
-    *,
-    within: float = WITHIN,
-    swaps: int = SWAPS,
-    parts: Path | None = None,
+    run: OpenedRun, *, within: float = WITHIN, swaps: int = SWAPS, parts: Path | None = None
 ) -> RunMeasures:
     """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use.
 
@@ -105,9 +103,9 @@ def measure_run(
     """
     require(within > 0, "--within", within, "a positive number of cells")
     require(swaps >= 1, "--swaps", swaps, "at least 1")
-    run = open_run(folder, model_file, device_name, progress)
-    marked = run.annotated_parts(parts) if parts else None
-    located = [run.locate(subset, progress) for subset in run.subsets]
+    require_primitives(run)
+    marked = part_annotations(run, parts) if parts else None
+    located = [locate_primitives(run, subset) for subset in run.held_out]
     places, followed = _localisations(run, located)
     generator = torch.Generator().manual_seed(SEED)
     domains = tuple(
@@ -122,11 +120,11 @@ def measure_run(
             localisation=place,
             followed_parts=at_once,
         )
-        for subset, each, place, at_once in zip(run.subsets, located, places, followed, strict=True)
+        for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
     return RunMeasures(
-        run=str(folder),
+        run=str(run.path),
         target=run.target,
         cells=located[0].cells,
         image_size=run.model.spec.image_size,
@@ -141,7 +139,7 @@ def _localisations(
     run: OpenedRun, located: list[SubsetPrimitives]
 ) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
     """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
-    centres = [run.true_centres(subset) for subset in run.subsets]
+    centres = [true_centres(run, subset) for subset in run.held_out]
     known = [each for each in centres if each is not None]
     if len(known) < len(centres):
         return [None] * len(located), [None] * len(located)

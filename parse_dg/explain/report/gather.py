@@ -9,25 +9,21 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from parse_dg.config import as_typed, require
-from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.listing import Progress
-from parse_dg.data.splits import LeaveOneOut, leave_one_out
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
-from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.deploy.predictor import Predictor
+from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
 from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
-from parse_dg.explain.report.history import read_curve
-from parse_dg.runs.compact import Comparison, compare, ignore
+from parse_dg.explain.report.history import training_curve
+from parse_dg.runs.compact import Comparison, compare
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
-from parse_dg.runs.folder import read_config, read_environment, read_result, read_split, require_same_images
+from parse_dg.runs.folder import read_environment, read_split
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.start import applications_at_start
-from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.tables.missing import train_command
 from parse_dg.tables.records import flatten
 from parse_dg.tables.text_table import TextTable
@@ -49,46 +45,36 @@ class ImageFindings(NamedTuple):
     """The full and the compact model on the same images."""
 
 
-def gather_report(
-    folder: Path,
-    *,
-    images: int = IMAGES,
-    model_file: Path | None = None,
-    device_name: str = "auto",
-    progress: Progress = ignore,
-) -> Report:
-    """Everything that is said of the run in `folder`; `images` of each kind are shown."""
+def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
+    """Everything that is said of a run; `images` of each kind are shown."""
     require(images >= 0, "--images", images, "0 or more")
-    config, result = read_config(folder), read_result(folder)
-    if result is None:
-        raise InputError(f"{folder} is not finished: `parse-dg train` with the same options goes on")
-    model = load_model(model_file or folder)
+    config, result, model = run.config, run.result, run.model
     small = compact(model) if model.explains else None
     at_start = applications_at_start(config, model) if small else None
     notes: list[str] = []
+    seen = ImageFindings()
     try:
-        split = _split(folder, config, model, progress)
+        run.require_fit()
     except InputError as error:
         notes.append(f"Left out: images, and what is found by looking at them. {error}.")
-        seen = ImageFindings()
     else:
-        predictor = Predictor(model, device_name)
-        seen = _look(config, split, predictor, small[0] if small else None, images, progress)
-        if not split.validation:
+        seen = _look(run, small[0] if small else None, images)
+        if not run.split.validation:
             notes.append("Left out: images of the source domains, since all of them train and none is held out.")
-    notes += _disagreement(result, seen.scores) if model_file is None else []
-    if model_file is not None:
-        notes.append(f"The result is of the run's own weights; all that follows it is of {model_file.name}.")
-    curve = _unless_damaged(partial(read_curve, folder, result), notes, "the course of the training")
-    environment = _unless_damaged(partial(_environment, folder), notes, "where it was trained")
+    if run.model_file is None:
+        notes += _disagreement(result, seen.scores)
+    else:
+        notes.append(f"The result is of the run's own weights; all that follows it is of {run.model_file.name}.")
+    curve = _unless_damaged(partial(training_curve, run), notes, "the course of the training")
+    environment = _unless_damaged(partial(_environment, run.path), notes, "where it was trained")
     data = Path(config.data.benchmark).name
     return Report(
-        title=f"{config.method} on {data}, {config.data.target} held out, seed {config.seed}",
+        title=f"{config.method} on {data}, {run.target} held out, seed {config.seed}",
         headline=_headline(result),
-        facts=tuple(_facts(folder, config, result, model)),
+        facts=tuple(_facts(run)),
         rules=result.protocol.rules,
         notes=tuple(notes),
-        classes=model.spec.classes,
+        classes=run.classes,
         scores=seen.scores or tuple(_recorded(result)),
         galleries=seen.galleries,
         compositions=summarise_classes(model) if small else (),
@@ -100,27 +86,10 @@ def gather_report(
     )
 
 
-def _split(folder: Path, config: RunConfig, model: Model, progress: Progress) -> LeaveOneOut:
-    """The run's benchmark, divided as it was then."""
-    benchmark = open_benchmark(config.data, progress)
-    require_same_images(folder, benchmark)
-    if benchmark.classes != model.spec.classes:
-        found, expected = len(model.spec.classes), len(benchmark.classes)
-        raise InputError(f"the model has other classes ({found}) than {benchmark.name} ({expected})")
-    split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
-    return all_of_sources(split) if config.algorithm.trains_twice else split
-
-
-def _look(
-    config: RunConfig,
-    split: LeaveOneOut,
-    predictor: Predictor,
-    small: Model | None,
-    images: int,
-    progress: Progress,
-) -> ImageFindings:
+def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
     """The model, and its compact form, on every image that a run is scored or validated on: a subset at a time."""
-    parts = scored_parts(config, split)
+    split, predictor = run.split, run.predictor
+    parts = scored_parts(run.config, split)
     models = [predictor.model.algorithm, *([small.algorithm.to(predictor.device)] if small else [])]
     total = len(models) * sum(len(subset.indices) for subset, _ in parts)
     done = 0
@@ -128,7 +97,7 @@ def _look(
     def count(seen: int) -> None:
         nonlocal done
         done += seen
-        progress("looking at images", done, total)
+        run.progress("looking at images", done, total)
 
     scores, compared, looked = [], [], {}
     for subset, words in parts:
@@ -148,7 +117,7 @@ def _look(
             )
         )
     held_out = [looked[id(subset)] for subset in split.validation]
-    shown = tuple(galleries(predictor, looked[id(split.target)], held_out, images, progress))
+    shown = tuple(galleries(predictor, looked[id(split.target)], held_out, images, run.progress))
     return ImageFindings(tuple(scores), shown, tuple(compared))
 
 
@@ -172,12 +141,13 @@ def _headline(result: RunResult) -> Headline:
     return Headline(accuracy=target.fraction, words=words)
 
 
-def _facts(folder: Path, config: RunConfig, result: RunResult, model: Model) -> Iterator[tuple[str, str]]:
+def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
+    config, result, model = run.config, run.result, run.model
     yield "method", f"{config.method}: {config.algorithm.summary}"
     sources = [name for name in result.domains if name != config.data.target]
     if config.split.validation_domain in sources:
         sources.remove(config.split.validation_domain)
-    yield "trained on", f"{', '.join(sources)}{_training_images(folder)}"
+    yield "trained on", f"{', '.join(sources)}{_training_images(run.path)}"
     leaked = result.leakage.words if result.leakage.images else "no image of it was trained on"
     yield "target", f"{config.data.target}: {leaked}"
     yield "weights", f"of step {result.selected_step:,} of {result.steps:,}, by {result.selection}"

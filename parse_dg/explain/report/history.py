@@ -1,18 +1,17 @@
 """The training curve, read from a run's metrics.jsonl."""
 
 import math
-from pathlib import Path
 
 from parse_dg.errors import InputError
 from parse_dg.explain.report.data import Curve, CurvePoint
-from parse_dg.runs.metrics import CheckLine, StepCounter, read_checks
-from parse_dg.runs.result import RunResult
+from parse_dg.runs.metrics import CheckLine, StepCounter
+from parse_dg.runs.opened import OpenedRun
 
 
-def read_curve(folder: Path, result: RunResult) -> Curve:
+def training_curve(run: OpenedRun) -> Curve:
     """Every check; steps go on counting where a second stage begins."""
-    counter = StepCounter()
-    points = tuple(_point(counter.of(line), line) for line in read_checks(folder))
+    counter, result = StepCounter(), run.result
+    points = tuple(_point(counter.of(line), line) for line in run.checks)
     if not points:
         raise InputError("metrics.jsonl has no check")
     chosen = points[-1].step if result.stages else result.selected_step  # of a second stage the last of all

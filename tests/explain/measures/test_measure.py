@@ -19,10 +19,11 @@ from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.explain.measures import images as measure_images
 from parse_dg.explain.measures import measure
-from parse_dg.explain.measures.images import open_run
+from parse_dg.explain.measures.images import locate_primitives, part_annotations, true_centres
 from parse_dg.explain.measures.localisation import locate
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
 from parse_dg.runs.evaluate import evaluate_run
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.run import execute
 from tests.conftest import Tiny
 from tests.data.intake.test_library import CLASSES, plant
@@ -32,11 +33,11 @@ from tests.runs.helpers import quiet
 
 @pytest.fixture(scope="module")
 def found(parse_run: Path) -> RunMeasures:
-    return measure_run(parse_run, device_name="cpu")
+    return measure_run(open_run(parse_run, device="cpu"))
 
 
 def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -> None:
-    known = {row.domain: row.accuracy for row in evaluate_run(parse_run, None, None, "cpu")}
+    known = {row.domain: row.accuracy for row in evaluate_run(open_run(parse_run, device="cpu"))}
     for each in found.domains:
         assert each.structure.whole == known[each.domain].fraction
         assert each.collapse.right.images == known[each.domain].correct
@@ -58,8 +59,8 @@ def test_every_domain_is_asked_for_the_primitives_of_the_sources(found: RunMeasu
     assert len(given) == 4
     assert all(each == given[0] for each in given)
     assert len(set(given[0])) == len(PARTS)
-    run = open_run(parse_run, device_name="cpu")
-    sources = [(run.locate(subset), run.true_centres(subset)) for subset in run.subsets[:-1]]
+    run = open_run(parse_run, device="cpu")
+    sources = [(locate_primitives(run, subset), true_centres(run, subset)) for subset in run.held_out[:-1]]
     near = np.concatenate(
         [
             np.linalg.norm((each.centre.numpy()[:, :, None] - true[:, None]) * 63 / 2, axis=-1) <= 6
@@ -73,7 +74,7 @@ def test_every_domain_is_asked_for_the_primitives_of_the_sources(found: RunMeasu
 
 
 def test_it_is_repeatable_and_valid_json(found: RunMeasures, parse_run: Path) -> None:
-    again = measure_run(parse_run, device_name="cpu")
+    again = measure_run(open_run(parse_run, device="cpu"))
     text = json.dumps(found.to_dict(), allow_nan=False)
     assert text == json.dumps(again.to_dict(), allow_nan=False)
     assert json.loads(text)["domains"][3]["collapse"]["wrong"]["images"] == found.domains[3].collapse.wrong.images
@@ -88,7 +89,7 @@ def test_every_image_is_read_once(parse_run: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(measure_images, "locate", counting)
     told: list[tuple[str, int, int]] = []
-    measure.measure_run(parse_run, device_name="cpu", progress=lambda *what: told.append(what))
+    measure.measure_run(open_run(parse_run, device="cpu", progress=lambda *what: told.append(what)))
     assert set(read.values()) == {1}
     assert len(read) == 64
     assert [what for what in told if what[0].startswith("reading")] == [
@@ -102,14 +103,14 @@ def test_every_image_is_read_once(parse_run: Path, monkeypatch: pytest.MonkeyPat
 def test_a_compact_model_measures_the_same(found: RunMeasures, parse_run: Path, tmp_path: Path) -> None:
     smaller, _ = compact(load_model(parse_run))
     save_model(tmp_path / "compact.safetensors", smaller.spec, smaller.algorithm.state_dict())
-    again = measure_run(parse_run, tmp_path / "compact.safetensors", "cpu")
+    again = measure_run(open_run(parse_run, model=tmp_path / "compact.safetensors", device="cpu"))
     assert again.to_dict() == found.to_dict()
 
 
 def test_none_of_the_images_was_trained_on(parse_run: Path) -> None:
-    run = open_run(parse_run, device_name="cpu")
+    run = open_run(parse_run, device="cpu")
     trained = {(part.domain.name, index) for part in run.split.training for index in part.indices.tolist()}
-    looked_at = {(part.domain.name, index) for part in run.subsets for index in part.indices.tolist()}
+    looked_at = {(part.domain.name, index) for part in run.held_out for index in part.indices.tolist()}
     assert trained.isdisjoint(looked_at)
 
 
@@ -117,9 +118,9 @@ def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, 
     assert all(each.guide is None for each in found.domains)
     assert found.to_dict()["domains"][0]["guide"] is None
     execute(tiny(algorithm__guidance=1.0), tmp_path / "run", quiet)
-    guided = measure_run(tmp_path / "run", device_name="cpu", swaps=1)
-    model, run = load_model(tmp_path / "run"), open_run(tmp_path / "run", device_name="cpu")
-    for each, subset in zip(guided.domains, run.subsets, strict=True):
+    guided = measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1)
+    model, run = load_model(tmp_path / "run"), open_run(tmp_path / "run", device="cpu")
+    for each, subset in zip(guided.domains, run.held_out, strict=True):
         images, labels = load_images(subset, np.arange(len(subset.indices)))
         with torch.no_grad():
             pooled = model.parse_network().backbone(model.prepare(images)).mean((2, 3))
@@ -135,7 +136,9 @@ def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, 
     ]
     smaller, _ = compact(model)
     save_model(tmp_path / "compact.safetensors", smaller.spec, smaller.algorithm.state_dict())
-    compacted = measure_run(tmp_path / "run", tmp_path / "compact.safetensors", "cpu", swaps=1)
+    compacted = measure_run(
+        open_run(tmp_path / "run", model=tmp_path / "compact.safetensors", device="cpu"), swaps=1
+    )
     assert [each.guide for each in compacted.domains] == [None] * 4
     assert [each.structure for each in compacted.domains] == [each.structure for each in guided.domains]
 
@@ -144,7 +147,7 @@ def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:
     place = plant(tmp_path / "own", images=10, side=(12, 9))
     settings = {"data__benchmark": str(place), "data__target": "fog", "data__image_size": 32}
     execute(tiny(training__steps=1, training__batch_per_domain=2, **settings), tmp_path / "run", quiet)
-    found = measure_run(tmp_path / "run", device_name="cpu", swaps=1)
+    found = measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1)
     assert found.image_size == 32
     assert all(each.localisation is None for each in found.domains)
     assert found.to_dict()["domains"][0]["localisation"] is None
@@ -159,9 +162,9 @@ def _parts_may_be_marked_in_own_images(folder: Path) -> None:
     """The same class and file in two domains is the same photograph."""
     photographs = [f"{name}/{n}" for name in CLASSES for n in range(10)]
     birds = {name: Bird(n, (20, 10), (0, 0, 3, 4), ((n, 5.0),)) for n, name in enumerate(photographs)}
-    run = open_run(folder / "run", device_name="cpu")
-    found = run.annotated_parts(write_cub(folder / "cub", birds, ("beak",)))
-    for subset, parts in zip(run.subsets, found, strict=True):
+    run = open_run(folder / "run", device="cpu")
+    found = part_annotations(run, write_cub(folder / "cub", birds, ("beak",)))
+    for subset, parts in zip(run.held_out, found, strict=True):
         assert len(parts.places) == len(subset.indices)
         for n, (x, _) in zip(subset.indices, parts.places[:, 0].tolist(), strict=True):
             assert subset.domain.ids[n] == f"{subset.domain.name}/{photographs[int(x)]}"
@@ -176,7 +179,7 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
     (folder / "split.json").unlink()
     (folder / "result.json").unlink()
     with pytest.raises(InputError, match="a model of 8 classes and images of 64 pixels: expected those of own"):
-        measure_run(folder, device_name="cpu")
+        measure_run(open_run(folder, device="cpu"))
 
 
 def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:

@@ -10,6 +10,7 @@ from parse_dg.algorithms.parse import Parse
 from parse_dg.cli.show.measures import measure_tables
 from parse_dg.deploy.model_file import load_model
 from parse_dg.explain.measures.measure import measure_run
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.run import build_start, build_trainer, execute, prepare
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, quiet
@@ -23,7 +24,7 @@ def test_the_start_is_drawn_again(tiny: Tiny, tmp_path: Path) -> None:
     rates = {"optimizer__composition_rate": 0.02, "optimizer__composition_warmup_steps": 0}
     config = tiny(**FEW, **rates, algorithm__sparsity=1.0, seed=3)
     execute(config, tmp_path / "run", quiet)
-    found = measure_run(tmp_path / "run", device_name="cpu", swaps=1).selected
+    found = measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1).selected
     benchmark, split = prepare(config)
     started = build_trainer(config, benchmark, split, CPU).algorithm
     assert isinstance(started, Parse)
@@ -53,14 +54,14 @@ def test_the_start_needs_no_weights_file(tiny: Tiny, tmp_path: Path) -> None:
     ours, theirs = (each.network.structure.state_dict() for each in (drawn, loaded))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
     execute(config, tmp_path / "run", quiet)
-    there = measure_run(tmp_path / "run", device_name="cpu", swaps=1)
+    there = measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1)
     (tmp_path / "weights.safetensors").unlink()
-    assert measure_run(tmp_path / "run", device_name="cpu", swaps=1) == there
+    assert measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1) == there
 
 
 def test_a_model_of_another_vocabulary_has_no_start(parse_run: Path, tiny: Tiny, tmp_path: Path) -> None:
     execute(tiny(training__steps=1, algorithm__primitives__count=5), tmp_path / "other", quiet)
-    found = measure_run(parse_run, tmp_path / "other" / "model.safetensors", "cpu", swaps=1)
+    found = measure_run(open_run(parse_run, model=tmp_path / "other" / "model.safetensors", device="cpu"), swaps=1)
     assert (found.selected.relations_at_start, found.selected.after_start) == (None, None)
     assert found.selected.relations > 0
     assert measure_tables(found)[1].rows[0][2:4] == ("–", "–")

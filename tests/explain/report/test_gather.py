@@ -19,6 +19,7 @@ from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import report_page
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config
+from parse_dg.runs.opened import open_run
 from parse_dg.runs.start import applications_at_start
 from tests.conftest import FinishedRun
 from tests.runs.helpers import hashes
@@ -26,7 +27,7 @@ from tests.runs.helpers import hashes
 
 @pytest.fixture(scope="module")
 def parse_report(parse_run: Path) -> Report:
-    return gather_report(parse_run, images=5, device_name="cpu")
+    return gather_report(open_run(parse_run, device="cpu"), images=5)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def copy(parse_run: Path, tmp_path: Path) -> Path:
 def test_accuracies_are_those_of_evaluation(parse_run: Path, parse_report: Report) -> None:
     expected = [
         (each.domain, each.images.partition(": ")[2], each.accuracy.correct, each.accuracy.images)
-        for each in evaluate_run(parse_run, None, None, "cpu")
+        for each in evaluate_run(open_run(parse_run, device="cpu"))
     ]
     found = [(each.domain, each.images, each.correct, each.total) for each in parse_report.scores]
     assert found == expected
@@ -95,7 +96,7 @@ def test_classes_and_compaction_are_the_models(parse_run: Path, parse_report: Re
 
 def test_the_same_run_gives_the_same_page_and_is_not_touched(parse_run: Path, parse_report: Report) -> None:
     before = hashes(parse_run)
-    again = gather_report(parse_run, images=5, device_name="cpu")
+    again = gather_report(open_run(parse_run, device="cpu"), images=5)
     assert report_page(again) == report_page(parse_report)
     assert hashes(parse_run) == before
     assert str(parse_run.parent) not in report_page(again)
@@ -109,14 +110,14 @@ def test_the_commands_repeat_the_run(parse_run: Path, parse_report: Report) -> N
 
 
 def test_another_method_has_no_reasons(erm_run: Path) -> None:
-    report = gather_report(erm_run, images=2, device_name="cpu")
+    report = gather_report(open_run(erm_run, device="cpu"), images=2)
     assert (report.compositions, report.compaction) == ((), ())
     assert all(case["explanations"] == {} for gallery in report.galleries for case in gallery.cases)
     assert sum(len(gallery.cases) for gallery in report.galleries) >= 4
 
 
 def test_where_all_source_images_train_none_are_shown(finished_run: FinishedRun) -> None:
-    report = gather_report(finished_run("erm_plus_plus"), images=1, device_name="cpu")
+    report = gather_report(open_run(finished_run("erm_plus_plus"), device="cpu"), images=1)
     assert [each.role for each in report.scores] == ["result"]
     assert all(gallery.title.startswith("sketch: ") for gallery in report.galleries)
     assert report.notes == (
@@ -132,7 +133,7 @@ def test_without_the_images_it_says_what_the_run_recorded(copy: Path) -> None:
     config = json.loads((copy / "config.json").read_text())
     config["data"]["benchmark"] = "/nowhere/at/all"
     (copy / "config.json").write_text(json.dumps(config))
-    report = gather_report(copy, device_name="cpu")
+    report = gather_report(open_run(copy, device="cpu"))
     result = json.loads((copy / "result.json").read_text())
     assert report.galleries == ()
     assert [(s.domain, s.correct) for s in report.scores] == [
@@ -151,14 +152,17 @@ def test_other_images_than_then_are_not_looked_at(copy: Path) -> None:
     split = json.loads((copy / "split.json").read_text())
     split["benchmark"]["fingerprint"] = "0" * 64
     (copy / "split.json").write_text(json.dumps(split))
-    (note,) = gather_report(copy, device_name="cpu").notes
+    (note,) = gather_report(open_run(copy, device="cpu")).notes
     assert "is a run on other images" in note
 
 
 def test_another_model_file_is_named(copy: Path) -> None:
     small, _ = compact(load_model(copy))
     save_model(copy / "compact.safetensors", small.spec, dict(small.algorithm.state_dict()))
-    report = gather_report(copy, model_file=copy / "compact.safetensors", images=1, device_name="cpu")
+    report = gather_report(
+        open_run(copy, model=copy / "compact.safetensors", device="cpu"),
+        images=1,
+    )
     assert report.notes == (
         "The result is of the run's own weights; all that follows it is of compact.safetensors.",
     )
@@ -171,7 +175,7 @@ def test_a_result_that_no_longer_holds_is_said(copy: Path) -> None:
     result["target"]["correct"] += 3
     result["target"]["accuracy"] = result["target"]["correct"] / 40
     (copy / "result.json").write_text(json.dumps(result))
-    (note,) = gather_report(copy, images=0, device_name="cpu").notes
+    (note,) = gather_report(open_run(copy, device="cpu"), images=0).notes
     assert note.startswith(f"The run recorded {result['target']['correct']} of 40 images")
 
 
@@ -185,13 +189,13 @@ def test_the_course_is_that_of_the_checks(parse_run: Path, parse_report: Report)
 
 def test_what_cannot_be_reported_is_one_line(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--images must be 0 or more, found -1"):
-        gather_report(copy, images=-1)
+        gather_report(open_run(copy, device="cpu"), images=-1)
     with pytest.raises(InputError, match="is not a run"):
-        gather_report(tmp_path)
+        gather_report(open_run(tmp_path, device="cpu"))
     result = json.loads((copy / "result.json").read_text())
     (copy / "result.json").write_text(json.dumps(result | {"protocol": 3}))
     with pytest.raises(InputError, match=r"result\.json is not what a run writes"):
-        gather_report(copy, images=0, device_name="cpu")
+        gather_report(open_run(copy, device="cpu"), images=0)
     (copy / "result.json").unlink()
     with pytest.raises(InputError, match="is not finished"):
-        gather_report(copy)
+        gather_report(open_run(copy, device="cpu"))
