@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from parse_dg.model.predicate import BoundPrimitives, Predicate
     from parse_dg.model.predicates import register_predicate
     from parse_dg.runs.config import RunConfig
+    from parse_dg.runs.opened import OpenedRun, open_run
     from parse_dg.runs.protocols import PROTOCOLS
     from parse_dg.runs.recipes import RECIPES, build_config
+    from parse_dg.runs.result import RunResult
     from parse_dg.runs.run import execute
-    from parse_dg.runs.train import Run, train
+    from parse_dg.runs.train import train
     from parse_dg.training.averaging import AveragingConfig
     from parse_dg.training.optimizer import OptimizerConfig
     from parse_dg.training.protocol import ProtocolConfig
@@ -63,14 +65,15 @@ __all__ = [
     "InputError",
     "MixStyleConfig",
     "Model",
+    "OpenedRun",
     "OptimizerConfig",
     "ParseConfig",
     "Predicate",
     "Prediction",
     "Predictor",
     "ProtocolConfig",
-    "Run",
     "RunConfig",
+    "RunResult",
     "SamplingConfig",
     "SplitConfig",
     "TrainingConfig",
@@ -86,6 +89,7 @@ __all__ = [
     "load",
     "load_model",
     "open_benchmark",
+    "open_run",
     "print_checks",
     "read_image",
     "register_algorithm",
@@ -117,10 +121,12 @@ _NAMES = {
     "model.predicate": ("BoundPrimitives", "Predicate"),
     "model.predicates": ("register_predicate",),
     "runs.config": ("RunConfig",),
+    "runs.opened": ("OpenedRun", "open_run"),
     "runs.protocols": ("PROTOCOLS",),
     "runs.recipes": ("RECIPES", "build_config"),
+    "runs.result": ("RunResult",),
     "runs.run": ("execute",),
-    "runs.train": ("Run", "train"),
+    "runs.train": ("train",),
     "training.averaging": ("AveragingConfig",),
     "training.optimizer": ("OptimizerConfig",),
     "training.protocol": ("ProtocolConfig",),
