@@ -13,7 +13,7 @@ from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest, peek_manifest
+from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
@@ -69,7 +69,7 @@ def outline(config: DataConfig) -> Benchmark:
         return Benchmark("blueprints", CLASSES, tuple(Domain(name, blank, labels) for name in DOMAINS), "")
     if config.benchmark in GENERATED_DATA_SETS:
         return open_benchmark(config)
-    return _from_manifest(peek_manifest(config.benchmark), replace(config, store="never"), None)
+    return _from_manifest(open_manifest(config.benchmark, keep=False), replace(config, store="never"), None)
 
 
 def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:

@@ -27,7 +27,7 @@ from parse_dg.training import protocol
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
-    *("train", "evaluate", "compact", "demo", "info", "algorithms"),
+    *("train", "config", "evaluate", "compact", "demo", "info", "algorithms"),
     *("sweep", "data", "table", "describe", "predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
 
