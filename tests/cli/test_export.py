@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,15 @@ def test_a_program_of_torch_is_written_where_it_is_wanted(run: Run, erm_run: Pat
     program = torch.export.load(tmp_path / "erm.pt2", extra_files=about).module()
     assert program(torch.rand(3, 3, 64, 64))["logits"].shape == (3, 8)
     assert json.loads(about["parse_dg.json"])["algorithm"] == "erm"
+
+
+def test_a_model_without_its_run_is_compared_on_noise(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    shutil.copy(erm_run / "model.safetensors", tmp_path / "alone" / "m.safetensors")
+    said = run("export", tmp_path / "alone" / "m.safetensors", "--format", "torch")
+    assert (said.code, said.err) == (0, "")
+    assert f"compared with PyTorch on 32 images of noise ({tmp_path / 'alone'} is no run): " in said.out
+    assert sorted(path.name for path in (tmp_path / "alone").iterdir()) == ["m.pt2", "m.safetensors"]
 
 
 @pytest.mark.parametrize(

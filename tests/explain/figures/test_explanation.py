@@ -168,21 +168,6 @@ def _inside(black: np.ndarray) -> np.ndarray:
     return rows[:, None] & columns[None]
 
 
-@pytest.mark.parametrize(
-    ("truth", "title"),
-    [
-        (None, "predicted: one, probability 0.77"),
-        ("one", "predicted: one (right), probability 0.77"),
-        ("two", "predicted: one (wrong: two), probability 0.77"),
-    ],
-)
-def test_the_title_says_whether_it_is_right(
-    truth: str | None, title: str, tmp_path: Path, drawn: list[Any]
-) -> None:
-    explanation_figure(noise(3, 64, 64), explanation_of(relation("has", 0)), tmp_path / "why.png", truth=truth)
-    assert drawn[0].axes[0].get_title() == title
-
-
 # --- primitives -----------------------------------------------------------------------------------
 
 
