@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
 from parse_dg.errors import InputError, unknown
@@ -35,9 +36,9 @@ class Registry(Mapping[str, T]):
         """
         if not name.replace("_", "").replace("-", "").isalnum():
             raise InputError(f"{self.kind} {name!r} must be named in letters, digits, '-' and '_'")
-        origin = _caller()
-        replaced = origin is not None and self._origins.get(name) == origin
-        if not replaced and self._things.get(name, thing) is not thing:
+        origin, before = _caller(), self._things.get(name, thing)
+        again = origin is not None and self._origins.get(name) == origin and _called(before) == _called(thing)
+        if before is not thing and not again:
             raise InputError(f"{self.kind} {name!r} is there already: choose another name")
         self._things[name] = thing
         self._origins.setdefault(name, origin)
@@ -67,16 +68,24 @@ class Registry(Mapping[str, T]):
         return len(self._things)
 
 
+def _called(thing: object) -> object:
+    return getattr(thing, "__qualname__", None)
+
+
 def _caller() -> str | None:
     """The plug-in whose code registers something: the one that is being imported, else the module; None: ours."""
     frame = sys._getframe(2)
     skipped = (__name__, "jaxtyping", "beartype")  # checkers of types wrap functions
-    while frame.f_globals["__name__"].startswith(skipped) or frame.f_code.co_name.startswith("register_"):
+    while _module(frame).startswith(skipped) or frame.f_code.co_name.startswith("register_"):
         assert frame.f_back is not None
         frame = frame.f_back
-    module = str(frame.f_globals["__name__"])
+    module = _module(frame)
     if module.partition(".")[0] == "parse_dg":
         return None
     if module == "__main__" and "__file__" in frame.f_globals:
         module = Path(frame.f_globals["__file__"]).stem
     return loading.get() or module
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "__main__"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig, register_algorithm
 from parse_dg.cli import PLUGGABLE, build_parser
 from parse_dg.errors import InputError
 from parse_dg.plugins import as_options, handed_on, installed_plugins, load_plugins, with_needs, without_needs
@@ -115,6 +115,16 @@ def test_a_name_is_replaced_by_its_own_plug_in_alone() -> None:
     last = registry.register("one")(object())  # as a cell of a notebook that is run again
     assert registry["one"] is last
     assert registry.origin("one") == __name__
+    with pytest.raises(InputError, match="thing of a test 'one' is there already"):
+        registry.add("one", ALGORITHMS["parse"])
+
+
+def test_a_method_without_a_name_is_one_line() -> None:
+    class Nameless(AlgorithmConfig):
+        pass
+
+    with pytest.raises(InputError, match="Nameless must have a class variable `name`"):
+        register_algorithm(Nameless)
 
 
 @pytest.mark.parametrize("command", PLUGGABLE)

@@ -15,6 +15,7 @@ from parse_dg.algorithms.mixup import MixupConfig
 from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.algorithms.sagnet import SagNetConfig
+from parse_dg.errors import InputError
 
 __all__ = ["ALGORITHMS", "Algorithm", "AlgorithmConfig", "BuildContext", "register_algorithm"]
 
@@ -26,6 +27,8 @@ AnyConfig = TypeVar("AnyConfig", bound=type[AlgorithmConfig])
 
 def register_algorithm(config: AnyConfig) -> AnyConfig:
     """Make a method known by the `name` of its settings; can stand above the class as a decorator."""
+    if not hasattr(config, "name"):
+        raise InputError(f"{config.__name__} must have a class variable `name`, by which it is chosen, found none")
     ALGORITHMS.add(config.name, config)
     return config
 

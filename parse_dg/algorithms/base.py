@@ -90,7 +90,7 @@ class AlgorithmConfig(Config, ABC):
     family: ClassVar[Registry[type["AlgorithmConfig"]]] = Registry("algorithm", "algorithm.name")
     """Every method by name."""
     name: ClassVar[str]
-    summary: ClassVar[str]
+    summary: ClassVar[str] = ""
     """One line: what the method does."""
     reference: ClassVar[str] = ""
     """Where it was published: authors, year, arXiv number or venue."""

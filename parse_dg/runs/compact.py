@@ -19,9 +19,8 @@ from parse_dg.errors import FailedError, InputError
 from parse_dg.files import write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.folder import read_file, read_result
-from parse_dg.runs.opened import OpenedRun, open_run
+from parse_dg.runs.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.result import BenchmarkVersion
-from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 
 TOLERANCE = 1e-6

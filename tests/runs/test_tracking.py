@@ -6,9 +6,8 @@ import logging
 import os
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,23 +206,6 @@ def test_a_resumed_run_goes_on_in_wandb(offline: Path, monkeypatch: pytest.Monke
     assert [run.project for run in runs] == ["mine", "mine"]
     assert history(second, "training loss/total") == [(2, 1.0), (4, 1.0)]
     assert [record.exit.exit_code for record in first if record.HasField("exit")] == [1]
-
-
-@pytest.mark.parametrize(("earlier", "resume"), [((), None), ((line(2),), "allow")])
-def test_wandb_replaces_what_begins_again_and_continues_what_goes_on(
-    offline: Path, monkeypatch: pytest.MonkeyPatch, earlier: tuple[Any, ...], resume: str | None
-) -> None:
-    import wandb
-
-    asked: list[Mapping[str, Any]] = []
-
-    def init(**options: Any) -> SimpleNamespace:
-        asked.append(options)
-        return SimpleNamespace(log=lambda values, **options: None)
-
-    monkeypatch.setattr(wandb, "init", init)
-    open_trackers(["wandb"], offline, CONFIG, earlier)
-    assert [options["resume"] for options in asked] == [resume]
 
 
 # what can go wrong

@@ -1,27 +1,18 @@
 """The figures of the papers: that the file is whole, and that what it must say of them is there."""
 
-import copy
-import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.tables.published import (
     AVERAGE,
     ERRORS,
-    FILE,
     SUITE,
     PublishedRow,
     find_domain,
-    parse_published,
     published,
 )
 from parse_dg.tables.selection import SELECTIONS
-
-Tables = dict[str, Any]
 
 
 def row(source: str, data_set: str, method: str) -> PublishedRow:
@@ -47,6 +38,10 @@ def test_every_row_says_where_it_was_read_and_under_which_rules() -> None:
         assert each.error in ERRORS
         assert each.selection is None or each.selection in SELECTIONS
         assert each.trials is None or each.trials > 0
+        assert each.error != "none" or all(cell.error is None for cell in each.cells.values())
+        columns = SUITE_DATA_SETS if each.data_set == SUITE else DATA_SETS[each.data_set].domains
+        assert set(each.cells) == {*columns, AVERAGE}
+    assert len({(each.source.name, each.method, each.data_set) for each in rows}) == len(rows)
 
 
 def test_averages_are_those_of_the_values() -> None:
@@ -131,52 +126,3 @@ def test_sources_can_be_chosen() -> None:
 )
 def test_names_of_domains(data_set: str, given: str, name: str | None) -> None:
     assert find_domain(data_set, given) == name
-
-
-@pytest.fixture
-def content() -> Tables:
-    """The first row of the first table."""
-    content: Tables = json.loads(FILE.read_text())
-    content["tables"] = [copy.deepcopy(content["tables"][0])]
-    content["tables"][0]["rows"] = content["tables"][0]["rows"][:1]
-    return content
-
-
-def in_table(field: str, value: object) -> Callable[[Tables], None]:
-    return lambda content: content["tables"][0].update({field: value})
-
-
-def in_row(field: str, value: object) -> Callable[[Tables], None]:
-    return lambda content: content["tables"][0]["rows"][0].update({field: value})
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (in_table("source", "nobody"), "unknown source of nobody, table 1"),
-        (lambda content: content["sources"]["paper"].update(cite=" "), "must have a source"),
-        (in_table("error", "variance"), "unknown kind of error"),
-        (
-            in_table("columns", ["Photo", "Cartoon", "Art", "average"]),
-            "must have the columns Photo, Cartoon, Art, P",
-        ),
-        (in_row("values", "67.5 57.0 42.8 49.5"), "must have 5 values such as 84.7 or"),
-        (in_row("values", "67.5 57.0 42.8 31.6 49.5"), "printed as 49.5, its values give 49.72"),
-        (lambda content: content["tables"][0]["rows"].append(content["tables"][0]["rows"][0]), "is there twice"),
-        (lambda content: content["tables"][0].pop("error"), "incomplete: KeyError 'error'"),
-    ],
-)
-def test_a_file_that_is_not_whole_is_refused(damage: Callable[[Tables], None], said: str, content: Tables) -> None:
-    parse_published(content)
-    damage(content)
-    with pytest.raises(InputError) as error:
-        parse_published(content)
-    assert said in str(error.value)
-
-
-def test_an_average_that_differs_is_taken_with_a_note(content: Tables) -> None:
-    in_row("values", "67.5 57.0 42.8 31.6 49.5")(content)
-    in_row("note_on", {"average": "misprinted"})(content)
-    (only,) = parse_published(content).rows
-    assert only.notes("average") == ("from gvrt", "misprinted")
-    assert only.notes("Photo") == ("from gvrt",)

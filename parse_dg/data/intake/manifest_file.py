@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.errors import InputError
 from parse_dg.files import write_file
+from parse_dg.jsonable import Jsonable
 from parse_dg.wording import printable
 
 FORMAT = 1
@@ -27,6 +29,26 @@ _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TYPES = (str, int, int, str, int, int, int, str)
 """Of the eight values of an image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestHeader(Jsonable):
+    """The first line of the file."""
+
+    format: int
+    name: str
+    root: str
+    layout: str
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    keep_truncated: bool
+    counts: Mapping[str, int]
+    fingerprint: str
+    checksum: str
+    """Of all of the file but itself, so that a change is noticed that no other check can see."""
 
 
 class ManifestSummary(NamedTuple):
@@ -43,27 +65,29 @@ class ManifestSummary(NamedTuple):
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest. An `OSError` is left to the caller, who knows which setting names the folder."""
     lines = [_encode(image).encode() for image in manifest.images]
-    header: dict[str, Any] = {
-        "format": FORMAT,
-        "name": manifest.name,
-        "root": str(manifest.root),
-        "layout": manifest.layout,
-        "domains": manifest.domains,
-        "classes": manifest.classes,
-        "unreadable": manifest.unreadable,
-        "skipped": manifest.skipped,
-        "notes": manifest.notes,
-        "keep_truncated": manifest.keep_truncated,
-        "counts": manifest.counts,
-        "fingerprint": manifest.fingerprint,
-    }
-    header["checksum"] = _checksum(header, lines)
-    write_file(path, b"\n".join([_encode(header).encode(), *lines, b""]), shared=True)
+    header = ManifestHeader(
+        format=FORMAT,
+        name=manifest.name,
+        root=str(manifest.root),
+        layout=manifest.layout,
+        domains=manifest.domains,
+        classes=manifest.classes,
+        unreadable=manifest.unreadable,
+        skipped=manifest.skipped,
+        notes=manifest.notes,
+        keep_truncated=manifest.keep_truncated,
+        counts=manifest.counts,
+        fingerprint=manifest.fingerprint,
+        checksum="",
+    )
+    first = header.to_dict() | {"checksum": _checksum(header, lines)}
+    write_file(path, b"\n".join([_encode(first).encode(), *lines, b""]), shared=True)
 
 
-def _checksum(header: dict[str, Any], lines: Sequence[bytes]) -> str:
-    """Hash of the whole file but itself, so that a change is noticed that no other check can see."""
-    digest = hashlib.sha256(_encode(header).encode())
+def _checksum(header: ManifestHeader, lines: Sequence[bytes]) -> str:
+    data = header.to_dict()
+    del data["checksum"]
+    digest = hashlib.sha256(_encode(data).encode())
     for line in lines:
         digest.update(b"\n" + line)
     return digest.hexdigest()
@@ -75,32 +99,31 @@ def read_manifest(path: Path) -> Manifest:
     if lines.pop():
         raise _error(path, len(lines) + 1, "it is cut short, expected the end of a line")
     header = _header(path, lines[0])
-    checksum = header.pop("checksum")
     images: dict[tuple[str, int], ManifestImage] = {}
     files: dict[str, ManifestImage] = {}
     for number, line in enumerate(lines[1:], 2):
-        image = _image(path, number, line, len(header["domains"]), len(header["classes"]))
+        image = _image(path, number, line, len(header.domains), len(header.classes))
         same = files.setdefault(image.path, image)  # a file may have several classes, and no more than that
         if (image.path, image.label) in images or image._replace(label=same.label, id=same.id) != same:
             raise _error(path, number, f"{printable(image.path)} is there twice")
         images[image.path, image.label] = image
     manifest = Manifest(
-        header["name"],
-        Path(header["root"]),
-        header["layout"],
-        tuple(header["domains"]),
-        tuple(header["classes"]),
+        header.name,
+        Path(header.root),
+        header.layout,
+        header.domains,
+        header.classes,
         tuple(images.values()),
-        tuple(Problem(*problem) for problem in header["unreadable"]),
-        tuple(Problem(*problem) for problem in header["skipped"]),
-        tuple(header["notes"]),
-        header["keep_truncated"],
+        tuple(Problem(*problem) for problem in header.unreadable),
+        tuple(Problem(*problem) for problem in header.skipped),
+        header.notes,
+        header.keep_truncated,
     )
-    if header["counts"] != manifest.counts:
+    if header.counts != manifest.counts:
         raise _error(path, 1, f"its counts are not those of the {len(images)} images below")
-    if header["fingerprint"] != manifest.fingerprint:
+    if header.fingerprint != manifest.fingerprint:
         raise _error(path, 1, "its fingerprint is not that of the images below")
-    if checksum != _checksum(header, lines[1:]):
+    if header.checksum != _checksum(header, lines[1:]):
         raise _error(path, 1, "its checksum is not that of the file: it was changed after it was written")
     return manifest
 
@@ -114,16 +137,11 @@ def read_summary(path: Path) -> ManifestSummary:
     if not line.endswith(b"\n"):
         raise _error(path, 1, "it is cut short, expected the end of a line")
     header = _header(path, line)
-    domains, counts = tuple(header["domains"]), header["counts"]
-    if counts.keys() != set(domains) or min(counts.values()) < 0:
+    if header.counts.keys() != set(header.domains) or min(header.counts.values()) < 0:
         raise _error(path, 1, "its counts are not those of its domains")
+    images = sum(header.counts.values())
     return ManifestSummary(
-        header["name"],
-        Path(header["root"]),
-        domains,
-        tuple(header["classes"]),
-        sum(counts.values()),
-        header["fingerprint"],
+        header.name, Path(header.root), header.domains, header.classes, images, header.fingerprint
     )
 
 
@@ -159,58 +177,20 @@ def _lies_inside(path: str) -> bool:
     return bool(local) and not outside and "\0" not in local
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _names(value: Any) -> bool:
-    return _texts(value) and 0 < len(value) == len(set(value))
-
-
-def _problems(value: Any) -> bool:
-    return isinstance(value, list) and all(_texts(problem) and len(problem) == 2 for problem in value)
-
-
-def _counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(type(count) is int for count in value.values())
-
-
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is kind
-
-
-def _sha(value: Any) -> bool:
-    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
-
-
-_HEADER: dict[str, Callable[[Any], bool]] = {
-    "format": _is(int),
-    "name": _is(str),
-    "root": _is(str),
-    "layout": _is(str),
-    "domains": _names,
-    "classes": _names,
-    "unreadable": _problems,
-    "skipped": _problems,
-    "notes": _texts,
-    "keep_truncated": _is(bool),
-    "counts": _counts,
-    "fingerprint": _sha,
-    "checksum": _sha,
-}
-"""What the first line holds, and how each value is checked."""
-
-
-def _header(path: Path, line: bytes) -> dict[str, Any]:
-    header = _json(path, 1, line)
-    if not isinstance(header, dict) or "format" not in header:
+def _header(path: Path, line: bytes) -> ManifestHeader:
+    data = _json(path, 1, line)
+    if not isinstance(data, dict) or "format" not in data:
         raise _error(path, 1, "expected the description of a data set: it is no manifest")
-    if header["format"] != FORMAT:
-        found = printable(str(header["format"]))[:20]
+    if data["format"] != FORMAT:
+        found = printable(str(data["format"]))[:20]
         raise _error(path, 1, f"it has format {found}, this version reads format {FORMAT}")
-    if set(header) != set(_HEADER):
-        raise _error(path, 1, f"expected the entries {', '.join(_HEADER)}")
-    for name, check in _HEADER.items():
-        if not check(header[name]):
-            raise _error(path, 1, f"its entry {name!r} is damaged")
+    try:
+        header = ManifestHeader.from_dict(data)
+    except InputError as error:
+        raise _error(path, 1, printable(str(error))) from error
+    for name in ("domains", "classes"):
+        if not 0 < len(names := getattr(header, name)) == len(set(names)):
+            raise _error(path, 1, f"{name} must be names, none of them twice")
+    if not _DIGEST.fullmatch(header.fingerprint):
+        raise _error(path, 1, "fingerprint must be a SHA-256")
     return header
