@@ -12,8 +12,7 @@ import torch
 
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli import build_parser, figure, main
-from parse_dg.cli import export as cli_export
+from parse_dg.cli import build_parser, export as cli_export, figure, main
 from parse_dg.cli.options import SELECTION_NAMES
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.deploy import export, predictor

@@ -17,8 +17,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.explain.measures import images as measure_images
-from parse_dg.explain.measures import measure
+from parse_dg.explain.measures import images as measure_images, measure
 from parse_dg.explain.measures.images import locate_primitives, part_annotations, true_centres
 from parse_dg.explain.measures.localisation import locate
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
