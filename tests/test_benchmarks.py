@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import sparsemax as sparsemax_section
 from benchmarks import step
-from benchmarks.report import Row, Skipped
+from benchmarks.report import Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
-from benchmarks.timing import MEBIBYTE, peak_memory
 from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import Parse
 from parse_dg.model.sparsemax import sparsemax
@@ -33,21 +31,6 @@ def test_trained_lambda_is_as_sparse_as_the_paper_says(classes: int, union: int)
     assert weight[~support].max() <= -0.02
     torch.testing.assert_close(sparsemax(weight), weight.clamp_min(0))
     assert torch.equal(sparsemax(weight) > 0, support)
-
-
-def test_peak_memory_of_a_known_pattern() -> None:
-    before = torch.empty(MEBIBYTE)  # 4 MiB that do not count, not even where they are freed
-
-    def call() -> None:
-        nonlocal before
-        first = torch.empty(MEBIBYTE)  # 4 MiB
-        second = torch.empty(2 * MEBIBYTE)  # 12 MiB: the peak
-        del first
-        third = torch.empty(MEBIBYTE // 2)  # 10 MiB
-        del second, third
-        before = torch.empty(0)
-
-    assert peak_memory(call, CPU) == pytest.approx(12, abs=0.01)
 
 
 def test_the_support_stays_while_steps_are_timed() -> None:
@@ -118,12 +101,6 @@ def test_a_failing_section_keeps_what_it_has_and_the_others(
     assert sections["growth"]["error"] is None
     assert sections["growth"]["rows"]
     assert "out of [memory]" in capsys.readouterr().out.rpartition("fails")[2]  # the table says it too
-
-
-def test_without_entmax_its_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparsemax_section, "entmax_sparsemax", None)
-    rows = list(sparsemax_section.rows(TINY))
-    assert [type(row) for row in rows] == [Row, Skipped, Row, Skipped]
 
 
 def test_unknown_sections_and_devices_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest, peek_manifest
+from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
@@ -54,8 +54,8 @@ def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = 
     """The benchmark that `config` names, or that has this name or path; made or decoded first if need be."""
     if not isinstance(config, DataConfig):
         config = DataConfig(benchmark=str(config))
-    if config.benchmark in GENERATED:
-        return GENERATED[config.benchmark](config, progress)
+    if config.benchmark in GENERATED_DATA_SETS:
+        return GENERATED_DATA_SETS[config.benchmark](config, progress)
     return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
 
 
@@ -67,9 +67,9 @@ def outline(config: DataConfig) -> Benchmark:
         labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
         blank = np.broadcast_to(np.uint8(0), (len(labels), SIZE, SIZE, 3))
         return Benchmark("blueprints", CLASSES, tuple(Domain(name, blank, labels) for name in DOMAINS), "")
-    if config.benchmark in GENERATED:
+    if config.benchmark in GENERATED_DATA_SETS:
         return open_benchmark(config)
-    return _from_manifest(peek_manifest(config.benchmark), replace(config, store="never"), None)
+    return _from_manifest(open_manifest(config.benchmark, keep=False), replace(config, store="never"), None)
 
 
 def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
@@ -81,24 +81,26 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
     return Benchmark("blueprints", stored.classes, domains, stored.fingerprint)
 
 
-GENERATED: Registry[Callable[[DataConfig, Progress | None], Benchmark]] = Registry("data set", "data.benchmark")
+GENERATED_DATA_SETS: Registry[Callable[[DataConfig, Progress | None], Benchmark]] = Registry(
+    "data set", "data.benchmark"
+)
 """The data sets that are made, not read, by name."""
-GENERATED.add("blueprints", _blueprints)
-register_data_set = GENERATED.register
+GENERATED_DATA_SETS.add("blueprints", _blueprints)
+register_data_set = GENERATED_DATA_SETS.register
 
 
 def find_domains(name: str) -> tuple[str, ...]:
     """The domains of a data set; only one that a plug-in makes is made for it."""
     if name == "blueprints":
         return DOMAINS
-    if name in GENERATED:
+    if name in GENERATED_DATA_SETS:
         return tuple(domain.name for domain in open_benchmark(DataConfig(benchmark=name)).domains)
     return domain_names(name)
 
 
 def benchmark_name(name: str) -> str:
     """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    path = None if name in (*GENERATED, *added()) else find_path(name)
+    path = None if name in (*GENERATED_DATA_SETS, *added()) else find_path(name)
     return name if path is None else str(path)
 
 

@@ -64,7 +64,7 @@ class ActiveWeights(NamedTuple):
     """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs. None if nobody wants it."""
 
 
-class _Known(NamedTuple):
+class _CachedWeights(NamedTuple):
     """The active weights of some Λ, which is held so that its memory is not given to another."""
 
     weight: Lambda
@@ -117,7 +117,7 @@ class Composition(nn.Module):
         self.weight = nn.Parameter(start)
         self.limit = config.relations_per_class
         """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
-        self._last: _Known | None = None
+        self._last: _CachedWeights | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
@@ -147,7 +147,7 @@ class Composition(nn.Module):
         weights, l1 = restricted_sparsemax(self.weight, columns, pending.support, self.penalised)
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
-            self._last = _Known(self.weight.detach(), self.weight._version, self.penalised, found)
+            self._last = _CachedWeights(self.weight.detach(), self.weight._version, self.penalised, found)
         return found
 
     def _known(self) -> ActiveWeights | None:

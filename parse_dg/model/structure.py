@@ -14,7 +14,7 @@ from parse_dg.model.composition import ActiveWeights, Composition, CompositionCo
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig, presence_shares
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.selection import looking
+from parse_dg.model.selection import reach_all_weights
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
 AT_ONCE = 2**20
@@ -45,7 +45,7 @@ class StructuralOutput(NamedTuple):
     """The mean ℓ1 norm of Λ, if the composition is penalised."""
 
 
-class _Chosen(NamedTuple):
+class _CachedColumns(NamedTuple):
     """Columns, looked up: a model that is used and not trained asks for the same ones again and again."""
 
     columns: Int[Tensor, "n"]
@@ -71,7 +71,7 @@ class StructuralLayer(nn.Module):
         others = (block.start for block in self.vocabulary.blocks if block.predicate not in fused.PREDICATES)
         self._without_kernel = next(others, self.vocabulary.size)
         """From this column on, predicates are evaluated by the plain code, on CUDA too."""
-        self._chosen: _Chosen | None = None
+        self._chosen: _CachedColumns | None = None
 
     def forward(
         self, z: PrimitiveDescriptors, support: PendingSupport | None = None, look: int = 0
@@ -100,7 +100,7 @@ class StructuralLayer(nn.Module):
             with torch.autocast(seen.centre.device.type, enabled=False):
                 return self.evaluate(seen, columns[first:last])
 
-        return looking(scores, weight, used, evaluate, steps)
+        return reach_all_weights(scores, weight, used, evaluate, steps)
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""
@@ -120,10 +120,10 @@ class StructuralLayer(nn.Module):
         activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
         return activations.T
 
-    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _Chosen:
+    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _CachedColumns:
         if self._chosen is None or self._chosen.columns is not columns or self._chosen.shares.dtype != dtype:
             parts = tuple(self.vocabulary.applications(columns))
-            self._chosen = _Chosen(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
+            self._chosen = _CachedColumns(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
         return self._chosen
 
     def _score(

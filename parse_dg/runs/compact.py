@@ -19,9 +19,8 @@ from parse_dg.errors import FailedError, InputError
 from parse_dg.files import write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.folder import read_file, read_result
-from parse_dg.runs.opened import OpenedRun, open_run
+from parse_dg.runs.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.result import BenchmarkVersion
-from parse_dg.runs.start import applications_at_start
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 
 TOLERANCE = 1e-6
@@ -70,7 +69,7 @@ class ApplicationCounts(Counts):
     FIRST: ClassVar = ("before", "at_start")
 
     at_start: int | None
-    """How many some class used before training; None if that is not known (start.py) or the model was compact."""
+    """How many some class used before training; None if that is not known (opened.py) or the model was compact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +221,7 @@ def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
                 role="target" if number == 0 else "source",
                 images=each.before.images,
                 correct=Counts(before=each.before.correct, after=each.after.correct),
-                accuracy=Figures(before=each.before.fraction, after=each.after.fraction),
+                accuracy=Figures(before=each.before.accuracy, after=each.after.accuracy),
                 same_prediction=each.same_prediction,
                 largest_logit_difference=each.largest_difference,
             )

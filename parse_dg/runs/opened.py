@@ -15,10 +15,12 @@ from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
+from parse_dg.model.composition import ActiveWeights
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result, require_same_images
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
+from parse_dg.runs.run import build_start
 from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.wording import percent
 
@@ -55,7 +57,7 @@ class OpenedRun:
     def __repr__(self) -> str:
         if not (self.path / "config.json").is_file():
             return f"OpenedRun({str(self.path)!r})"
-        found = f"{percent(self.result.target.fraction)} on {self.target}" if self.finished else "not finished"
+        found = f"{percent(self.result.target.accuracy)} on {self.target}" if self.finished else "not finished"
         return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
 
     @cached_property
@@ -141,8 +143,31 @@ class OpenedRun:
 
 
 open_run = OpenedRun
-"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.fraction`"""
+"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.accuracy`"""
 
 
 def _ignore(what: str, done: int, total: int) -> None:
     """Progress that nobody follows."""
+
+
+@torch.no_grad()
+def weights_at_start(config: RunConfig, model: Model) -> ActiveWeights | None:
+    """The class weights before training, on the model's device; None if it is not of the run's vocabulary.
+
+    The start is not kept: it is drawn again, as it was.
+    """
+    end = model.parse_network().structure
+    config = replace(config, backbone=replace(config.backbone, weights=None))
+    start = build_start(config, len(model.spec.classes), model.spec.domains).eval().parse_network
+    if start is None:
+        return None
+    structure = start.structure.to(end.composition.weight.device)
+    known = structure.vocabulary
+    same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
+    return structure.composition.active() if same else None
+
+
+def applications_at_start(config: RunConfig, model: Model) -> int | None:
+    """How many applications some class used before training; None as above."""
+    start = weights_at_start(config, model)
+    return None if start is None else len(start.applications)

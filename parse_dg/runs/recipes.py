@@ -6,8 +6,7 @@ from dataclasses import replace
 from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.algorithms.gvrt.method import GvrtConfig
-from parse_dg.algorithms.miro import TUNED as MIRO_TUNED
-from parse_dg.algorithms.miro import MiroConfig, TunedSettings
+from parse_dg.algorithms.miro import TUNED as MIRO_TUNED, MiroConfig, TunedSettings
 from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import BottleneckWeights, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig

@@ -1,47 +1,20 @@
 """From names to a finished run: `parse_dg.train("pacs", "sketch")`, and the configuration that it makes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from parse_dg.config import change
-from parse_dg.data.benchmarks import benchmark_name, find_domains, open_benchmark
+from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.domain import Benchmark
-from parse_dg.deploy.predictor import Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
-from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.training.check import Observer
-from parse_dg.wording import percent
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Run:
-    """A finished run: where it is, what was asked for, what was found."""
-
-    folder: Path
-    config: RunConfig
-    result: RunResult
-    given: Benchmark | None = field(default=None, compare=False)
-    """The images, where they were given in memory."""
-
-    def __repr__(self) -> str:
-        target = self.result.target
-        found = f"{percent(target.fraction)} on {target.domain}"
-        return f"Run({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.folder)!r})"
-
-    def predictor(self, device: str = "auto") -> Predictor:
-        """Its model, ready to predict and to be explained."""
-        return load(self.folder, device)
-
-    def benchmark(self) -> Benchmark:
-        """The images that it was trained and scored on."""
-        return self.given or open_benchmark(self.config.data)
 
 
 def train(
@@ -57,7 +30,7 @@ def train(
     plugins: Iterable[str] = (),
     observe: Observer | None = None,
     track: Sequence[str] = (),
-) -> Run:
+) -> OpenedRun:
     """Train a method with one domain held out, score it there at the very end, and write it all to a folder.
 
     As `parse-dg train` with the options of the same names: a finished run of the same configuration is returned as
@@ -75,8 +48,8 @@ def train(
         data = given.name
     config = configure(data, target, algorithm, recipe=recipe, protocol=protocol, seed=seed, settings=changes)
     folder = default_folder(config) if out is None else Path(out)
-    result = execute(config, folder, observe, given, track=track)
-    return Run(folder=folder, config=config, result=result, given=given)
+    execute(config, folder, observe, given, track=track)
+    return OpenedRun(folder, benchmark=given)
 
 
 def configure(

@@ -12,8 +12,7 @@ import torch
 
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli import build_parser, figure, main
-from parse_dg.cli import export as cli_export
+from parse_dg.cli import build_parser, export as cli_export, figure, main
 from parse_dg.cli.options import SELECTION_NAMES
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.deploy import export, predictor
@@ -27,7 +26,7 @@ from parse_dg.training import protocol
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
-    *("train", "evaluate", "compact", "demo", "info", "algorithms"),
+    *("train", "config", "evaluate", "compact", "demo", "info", "algorithms"),
     *("sweep", "data", "table", "describe", "predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
 

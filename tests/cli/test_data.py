@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -99,16 +98,6 @@ def test_mistakes_in_adding(run: Run, own: Path, data: Path, tmp_path: Path) -> 
     assert_refused(run("data", "add", "mine", tmp_path / "new\nline"), r"new\nline; found no folder")
     for name in ("", "../x", "blueprints", "by-path", "x" * 100, "a\nb"):
         assert_refused(run("data", "add", name, own), "cannot name a data set: expected pacs,")
-    assert snapshot(data) == {}
-
-
-def test_nothing_is_not_the_current_folder(
-    run: Run, own: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(own)
-    with pytest.raises(SystemExit) as left:
-        run("data", "add", "mine", "")
-    assert left.value.code == 2
     assert snapshot(data) == {}
 
 
@@ -263,21 +252,6 @@ def test_a_download_goes_on_where_it_stopped(
     assert run("data", "download", "pacs").code == 0
     assert server.requests[-1]["Range"] == "bytes=1000-"
     assert run("data", "check", "pacs").code == 0
-
-
-def test_a_download_that_is_no_archive(
-    run: Run, server: Server, data: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a published checksum that is found when it is unpacked; the same again would find the same."""
-    publish(monkeypatch, Address(server.url("PACS.zip"), "PACS.zip"))
-    server.answers = [good(b"no archive")]
-    downloads = data / "pacs" / "downloads"
-    for _ in range(2):
-        said = run("data", "download", "pacs")
-        assert_refused(said, "PACS.zip is not an archive", f"To download it again, remove {downloads}", "By hand: ")
-    shutil.rmtree(downloads)
-    server.answers = [good(archive)]
-    assert run("data", "download", "pacs").code == 0
 
 
 def test_what_cannot_be_downloaded(run: Run, data: Path) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from parse_dg.cli import build_parser
 from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
@@ -112,6 +113,17 @@ def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
 
 
 # --- why, and what if -----------------------------------------------------------------------------
+
+
+def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
+    domain = open_benchmark(read_config(parse_run).data).domain("sketch")
+    pixels = load_images(whole(domain), np.array([12]))[0][0]
+    found = said("image", parse_run, "sketch:12")
+    expected = explain(load_model(parse_run), pixels)
+    assert found["scores"] == as_json(expected.scores)
+    assert (found["image"], found["truth"]) == ("sketch:12", load_model(parse_run).spec.classes[domain.labels[12]])
+    Path("sketch:12").write_text("no image")  # a file is a file, whatever its name
+    assert_refused(run("explain", "image", parse_run, "sketch:12"), "cannot read sketch:12: it is no JPEG")
 
 
 def test_a_contrast(run: Run, said: Any, parse_run: Path, photo: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.cli.conftest import Run, assert_refused, snapshot
 DIFFERENCE = r"the same predictions, the largest difference of a logit is (\S+)\n"
 
 
+@pytest.mark.slow
 def test_an_onnx_file_is_written_into_the_run(run: Run, parse_copy: Path) -> None:
     before = snapshot(parse_copy)
     said = run("export", parse_copy, "--heatmaps")
@@ -63,6 +65,15 @@ def test_a_program_of_torch_is_written_where_it_is_wanted(run: Run, erm_run: Pat
     assert json.loads(about["parse_dg.json"])["algorithm"] == "erm"
 
 
+def test_a_model_without_its_run_is_compared_on_noise(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    shutil.copy(erm_run / "model.safetensors", tmp_path / "alone" / "m.safetensors")
+    said = run("export", tmp_path / "alone" / "m.safetensors", "--format", "torch")
+    assert (said.code, said.err) == (0, "")
+    assert f"compared with PyTorch on 32 images of noise ({tmp_path / 'alone'} is no run): " in said.out
+    assert sorted(path.name for path in (tmp_path / "alone").iterdir()) == ["m.pt2", "m.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
@@ -79,6 +90,7 @@ def test_mistakes(arguments: list[str], fragment: str, run: Run, erm_run: Path, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_differs_is_said_and_not_written(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = module.compact
 

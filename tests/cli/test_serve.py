@@ -22,7 +22,7 @@ from tests.cli.conftest import Run, assert_refused
         (["--max-upload", "0"], ["--max-upload must be more than 0"]),
         (["--rate", "-1"], ["rate must be 0 or more"]),
         (["--max-batch", "0"], ["max_batch must be at least 1"]),
-        (["--timeout", "0"], ["timeout must be more than 0"]),
+        (["--timeout", "0"], ["timeout must be positive"]),
         (["--model", "nothing.safetensors"], ["no model at nothing.safetensors"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -124,6 +124,13 @@ def test_a_sweep_runs_what_is_missing_and_ends_in_a_table(run: Run, file: Path, 
     assert snapshot(tmp_path / "runs") == before
 
 
+def test_options_change_the_file(run: Run, file: Path, here: Here, tmp_path: Path) -> None:
+    here()
+    assert run("sweep", file, "--seeds", "7", "--set", "training.steps=2", "--out", tmp_path / "x").code == 0
+    assert {path.parent.name for path in (tmp_path / "x").rglob("result.json")} == {"seed7"}
+    assert result_of(tmp_path / "x/blueprints/erm/sketch/seed7")["steps"] == 2
+
+
 def test_a_failed_run_is_named_and_a_crashed_one_mended(run: Run, file: Path, here: Here) -> None:
     here({RUNS[0]: [("failed", "the loss is not finite")], RUNS[1]: [("crashed", "killed")] * 2})
     said = run("sweep", file)

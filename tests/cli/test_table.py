@@ -20,8 +20,7 @@ from parse_dg.runs.run import execute
 from parse_dg.tables.selection import SELECTIONS
 from tests.cli.conftest import Run, Said, assert_refused, table
 from tests.conftest import TINY
-from tests.tables.test_domainbed import EXPECTED, GOLDEN
-from tests.tables.test_domainbed import write as write_lines
+from tests.tables.test_domainbed import EXPECTED, GOLDEN, write as write_lines
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 SEEDS = (0, 1)

@@ -94,6 +94,17 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
     assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
 
 
+def test_rows_by_any_field(run: Run, runs: Path) -> None:
+    said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
+    assert [row[0] for row in table(said.out)][1:] == [
+        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
+    ]
+    assert_refused(
+        run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
+    )
+    assert_refused(run("table", "runs", "--by", "data.target"), "--by data.target would tell nothing")
+
+
 def test_the_spread_that_is_asked_for(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--spread", "std")
     assert "mean ± sample standard deviation over 1 trial" in said.out

@@ -14,8 +14,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from parse_dg.data import domain as domain_module
-from parse_dg.data import store as module
+from parse_dg.data import domain as domain_module, store as module
 from parse_dg.data.images import ImageError, decode, read_file
 from parse_dg.data.intake.layouts import list_own
 from parse_dg.data.intake.library import open_manifest

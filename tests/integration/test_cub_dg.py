@@ -169,19 +169,3 @@ def test_a_hold_out_leaks_and_says_so(call: Call, home: Path) -> None:
     assert result["leakage"]["words"] == words
     assert words in said
     assert f"target: all images, {count} show a picture that is also trained on" in call("evaluate", "held")
-
-
-def test_without_split_json_the_lists_are_missed(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "data"))
-    archive = make(tmp_path / "archive", "text_c10")
-    (archive / "split.json").unlink()
-    add("cub-dg", [archive])
-    asked = ["train", "--data", "cub-dg", "--algorithm", "erm", "--target", "Photo", "--out", str(tmp_path / "run")]
-    settings = [f"{name}={value}" for name, value in SMALL.items()] + ["split.scheme=gvrt-split"]
-    assert main([*asked, *(word for setting in settings for word in ("--set", setting))]) == 2
-    said = capsys.readouterr().err
-    assert "split.scheme=gvrt-split needs the list train0 of Cartoon; lists found: none" in said
-    assert said.count("\n") == 1
-    assert not (tmp_path / "run").exists()

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,6 @@ FOLLOWING = 5
 """The primitive that the left eye is put where it is."""
 SIZE = (120, 90)
 """Of the original photographs; the stand-in's are 48 × 40, and the network sees 32 × 32."""
-
-Mark = Callable[[Path], Path]
 
 
 def lists() -> dict[str, list[int]]:
@@ -111,11 +109,6 @@ def test_tables_and_csv(run: Run, trained: Path, cub: Path) -> None:
     assert values["annotated_parts", "Paint", f"p{FOLLOWING}.part"] == "left eye"
     assert values["annotated_parts", "sources together", "left eye.share"] == "1.0"
     assert values["annotated_parts", "Paint", "followed"] == "1"
-
-
-def test_without_parts_nothing_is_said_of_them(run: Run, trained: Path) -> None:
-    said = run("measure", trained, "--device", "cpu", "--format", "json")
-    assert json.loads(said.out)["annotated_parts"] is None
 
 
 def test_what_cannot_be_used(run: Run, trained: Path, cub: Path, parse_run: Path, tmp_path: Path) -> None:

@@ -111,12 +111,6 @@ def test_a_run_is_not_evaluated_on_other_images(
     assert_refused(run("evaluate", "again"), "is a run on other images")
 
 
-def test_a_folder_that_is_gone_after_a_run(run: Run, own: Path) -> None:
-    trained(run("train", "--algorithm", "erm", "--data", "own", "--target", "fog", *SMALL))
-    own.rename(own.with_name("moved"))
-    assert_refused(run("evaluate", "runs/own/erm/fog/seed0"), f"nothing at {own}: expected a folder domain/class")
-
-
 def test_the_rest_is_trained_on(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:
     cat = own / "day" / "cat"
     (cat / "0.png").write_bytes((cat / "0.png").read_bytes()[:80])

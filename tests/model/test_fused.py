@@ -280,21 +280,6 @@ def test_evaluate_follows_the_plain_predicates(
     assert all(gradient.abs().max() > 1e-4 for gradient in expected.values())
 
 
-def test_no_images_and_no_gradients(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    columns = some_columns(vocabulary, 20)
-    none = PrimitiveDescriptors(
-        *(part.to(DEVICE) for part in random_descriptors(0, K, seed=5, dtype=torch.float32))
-    )
-    assert kernels.predicates.evaluate(predicates, vocabulary, none, columns).shape == (0, len(columns))
-    z = PrimitiveDescriptors(*(part.to(DEVICE) for part in random_descriptors(2, K, seed=5, dtype=torch.float32)))
-    with_gradients = kernels.predicates.evaluate(predicates, vocabulary, z, columns)
-    with torch.no_grad():
-        assert torch.equal(kernels.predicates.evaluate(predicates, vocabulary, z, columns), with_gradients)
-    (gradient,) = torch.autograd.grad(with_gradients[:, 0].sum(), predicates.log_tolerance["tri"])
-    assert (gradient == 0).all()  # the first column is presence
-
-
 def on_a_line(x: float, y: float) -> Tensor:
     """Points in a line of the axes, where no cross product rounds."""
     steps = torch.tensor([0.0, 0.25, 0.5, 1.0, -0.5, -1.0, 0.75])[:K]

@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg import BoundPrimitives, Predicate, load_model, register_predicate
+from parse_dg import BoundPrimitives, Predicate, load_model, plugins, register_predicate
+from parse_dg.cli import main
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.export import SUFFIXES, Format, export_model
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.explanation import in_words, read_images
+from parse_dg.explain.explanation import explain, in_words, read_images
+from parse_dg.explain.figures.explanation import explanation_figure
 from parse_dg.explain.viewer_data import parse_case
 from parse_dg.model import fused, structure
 from parse_dg.model.paper_predicates import PREDICATES
@@ -27,7 +30,6 @@ from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from parse_dg.plugins import load_plugins
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import execute
 from tests.conftest import Tiny
@@ -43,9 +45,13 @@ def between(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Predicate]:
     (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
     plugin = tmp_path_factory.mktemp("plugins") / "my_predicates.py"
     plugin.write_text(code)
-    load_plugins([str(plugin)])
-    yield PREDICATES["between"]
-    del PREDICATES._things["between"]
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in ((PREDICATES, "_things"), (PREDICATES, "_origins"), (plugins, "_loaded")):
+            patch.setattr(place, name, dict(getattr(place, name)))
+        patch.setattr(sys, "path", list(sys.path))
+        plugins.load_plugins([str(plugin)])
+        yield PREDICATES["between"]
+        del sys.modules["my_predicates"]
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +120,20 @@ def test_it_is_explained_said_and_drawn(model: Model) -> None:
         i, j, k = each["primitives"]
         assert (each["family"], each["marks"]) == ("ternary", [["line", i, j], ["line", j, k]])
     assert drawn
+
+
+def test_it_is_in_the_terminal_the_report_and_figures(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "classes", str(run), "--top", "400"]) == 0
+    assert "half-way between" in capsys.readouterr().out
+    assert main(["report", str(run), "--images", "1", "--out", str(tmp_path / "report.html")]) == 0
+    assert "half-way between" in (tmp_path / "report.html").read_text()
+    image = images()[0]
+    explanation = explain(load_model(run), image)
+    mine = tuple(each for each in explanation.relations if each.predicate == "between")
+    explanation_figure(image, replace(explanation, relations=mine), tmp_path / "why.png")
+    assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
 def test_it_is_compacted_without_loss(model: Model) -> None:
@@ -186,22 +206,19 @@ def test_several_target_angles_have_columns_and_parameters_of_their_own() -> Non
         words="{0}–{1} leans by {angle}",
     )
     register_predicate(predicate)
-    try:
-        vocabulary = Vocabulary(3, VocabularyConfig(predicates=("leaning",)))
-        predicates = Predicates(vocabulary, PredicatesConfig(gate=False))
-        assert predicates.state_dict()["sharpness.leaning"].tolist() == [2, 2, 2]
-        last = vocabulary.blocks[-1]
-        (part,) = vocabulary.applications(torch.arange(last.start, vocabulary.size))
-        z = random_descriptors(1, 3, seed=2)
-        found = predicates.double()(Primitives.of(z), [part])[:, 0]
-        assert vocabulary.names(torch.tensor([last.start + 7])) == ["leaning[1](p0, p2)"]
-        x, y = (z.centre[0, 2] - z.centre[0, 0]).abs().tolist()
-        fade = (x * x + y * y) / (x * x + y * y + 0.02**2)
-        expected = math.exp(-4 * (math.atan2(y, x + 1e-3) - math.pi / 2) ** 2) * fade**2
-        assert found[7].item() == pytest.approx(expected, rel=1e-6)
-        assert in_words(predicates, "leaning", 1, (0, 2)) == "p0–p2 leans by 90°"
-    finally:
-        del PREDICATES._things["leaning"]
+    vocabulary = Vocabulary(3, VocabularyConfig(predicates=("leaning",)))
+    predicates = Predicates(vocabulary, PredicatesConfig(gate=False))
+    assert predicates.state_dict()["sharpness.leaning"].tolist() == [2, 2, 2]
+    last = vocabulary.blocks[-1]
+    (part,) = vocabulary.applications(torch.arange(last.start, vocabulary.size))
+    z = random_descriptors(1, 3, seed=2)
+    found = predicates.double()(Primitives.of(z), [part])[:, 0]
+    assert vocabulary.names(torch.tensor([last.start + 7])) == ["leaning[1](p0, p2)"]
+    x, y = (z.centre[0, 2] - z.centre[0, 0]).abs().tolist()
+    fade = (x * x + y * y) / (x * x + y * y + 0.02**2)
+    expected = math.exp(-4 * (math.atan2(y, x + 1e-3) - math.pi / 2) ** 2) * fade**2
+    assert found[7].item() == pytest.approx(expected, rel=1e-6)
+    assert in_words(predicates, "leaning", 1, (0, 2)) == "p0–p2 leans by 90°"
 
 
 def right(**changes: Any) -> Predicate:

@@ -22,8 +22,7 @@ from parse_dg.runs.compact import (
     compare,
 )
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import open_run
-from parse_dg.runs.start import applications_at_start
+from parse_dg.runs.opened import applications_at_start, open_run
 from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, hashes, read

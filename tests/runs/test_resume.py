@@ -119,6 +119,20 @@ def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_ru
 # damage
 
 
+def test_checkpoints_are_as_far_apart_as_was_asked(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        execute(tiny("erm"), tmp_path, interrupt_at(4), checkpoint_every=1e9)
+    assert read_checkpoint(tmp_path) is None
+
+
+def interrupt_at(at: int) -> Callable[[int, Check | None], None]:
+    def observe(step: int, check: Check | None) -> None:
+        if step == at:
+            raise KeyboardInterrupt
+
+    return observe
+
+
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     tiny: Tiny, tmp_path: Path, erm_run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

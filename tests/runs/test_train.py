@@ -26,26 +26,26 @@ def test_it_is_the_run_of_the_command_line(tmp_path: Path) -> None:
         seen.append((step, check is not None))
 
     run = parse_dg.train("blueprints", "photo", "erm", seed=3, settings=TINY, observe=observe)
-    assert run.folder == Path("runs/blueprints/erm/photo/seed3")
+    assert run.path == Path("runs/blueprints/erm/photo/seed3")
     assert seen == [(1, False), (2, True), (3, False), (4, True)]
     options = [word for path, value in TINY.items() for word in ("--set", f"{path}={value}")]
     typed = ["train", "--algorithm", "erm", "--target", "photo", "--seed", "3", "--out", "typed", *options]
     assert main(typed) == 0
-    assert repeated(Path("typed")) == repeated(run.folder)
-    assert run.config == read_config(run.folder)
-    before = hashes(run.folder)
-    assert parse_dg.train("blueprints", "photo", "erm", seed=3, settings=TINY, observe=observe) == run
-    assert (len(seen), hashes(run.folder)) == (4, before)
+    assert repeated(Path("typed")) == repeated(run.path)
+    assert run.config == read_config(run.path)
+    before = hashes(run.path)
+    assert parse_dg.train("blueprints", "photo", "erm", seed=3, settings=TINY, observe=observe).result == run.result
+    assert (len(seen), hashes(run.path)) == (4, before)
 
 
 def test_a_run_has_its_result_its_model_and_its_images(capsys: pytest.CaptureFixture[str]) -> None:
     run = parse_dg.train(target="sketch", settings=TINY, out="mine", observe=parse_dg.print_checks)
     said = capsys.readouterr().out
     assert said.count("source validation") == 2
-    assert repr(run).startswith("Run(parse on blueprints: ")
+    assert repr(run).startswith("OpenedRun(parse on blueprints: ")
     assert repr(run).endswith("% on sketch; 'mine')")
-    (found,) = run.predictor("cpu").predict(run.benchmark().domain("sketch").images[0])
-    assert found.predicted in run.predictor().classes
+    (found,) = run.predictor.predict(run.benchmark.domain("sketch").images[0])
+    assert found.predicted in run.predictor.classes
 
 
 def test_a_benchmark_in_memory() -> None:
@@ -57,10 +57,10 @@ def test_a_benchmark_in_memory() -> None:
     with pytest.raises(parse_dg.InputError, match="Give target, one of day, night, dusk"):
         parse_dg.train(data)
     run = parse_dg.train(data, "dusk", "erm", recipe="blueprints", settings=settings)
-    assert run.folder == Path("runs/weather/erm/dusk/seed0")
-    assert run.benchmark() is data
-    assert (run.config.data.image_size, run.predictor().image_size) == (32, 32)
-    assert run.predictor().classes == ("sun", "rain")
+    assert run.path == Path("runs/weather/erm/dusk/seed0")
+    assert run.benchmark is data
+    assert (run.config.data.image_size, run.predictor.image_size) == (32, 32)
+    assert run.predictor.classes == ("sun", "rain")
 
 
 def test_a_folder_of_images_by_its_path() -> None:
@@ -74,4 +74,4 @@ def test_a_folder_of_images_by_its_path() -> None:
         parse_dg.train("own")
     run = parse_dg.train(Path("own"), "dusk", "erm", recipe="blueprints", settings=settings, out="mine")
     assert run.config.data.benchmark == str(Path("own").absolute())
-    assert run.benchmark().fingerprint == parse_dg.open_benchmark("own").fingerprint
+    assert run.benchmark.fingerprint == parse_dg.open_benchmark("own").fingerprint

@@ -131,9 +131,6 @@ def test_a_client_that_leaves_breaks_nothing(erm_run: Path, monkeypatch: pytest.
         wait_for(lambda: service.health()["queue"]["waiting"] == 0)
 
 
-# --- the batcher alone ----------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def predictor(parse_run: Path) -> Predictor:
     return load(parse_run, "cpu")
@@ -196,18 +193,3 @@ def test_an_image_waits_for_those_that_are_being_decoded_but_not_long(
     waited, batches = asyncio.run(ask(20.0))
     assert (waited >= 0.3, batches) == (True, 1)
     assert asyncio.run(ask(0.001))[1] == 2
-
-
-def test_answers_nobody_waits_for_are_not_computed(predictor: Predictor, pixels: np.ndarray) -> None:
-    async def ask() -> int:
-        batcher = Batcher(predictor, 8, 0.0)
-        questions = [asyncio.create_task(batcher.predict(each)) for each in pixels[:3]]
-        await asyncio.sleep(0)
-        questions[1].cancel()
-        await asyncio.sleep(0)
-        batcher.start()
-        await asyncio.gather(*questions, return_exceptions=True)
-        await batcher.stop()
-        return batcher.images
-
-    assert asyncio.run(ask()) == 2

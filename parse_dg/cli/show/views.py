@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.cli.show.compact import as_csv, table_row
-from parse_dg.cli.show.compact import view_tables as compact_tables
+from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_tables
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import read_compaction

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.config import Config, Count, Rule, require
-from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
-from parse_dg.data.blueprints.drawing import parts_alone as draw_parts_alone
+from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, parts_alone as draw_parts_alone, render
 from parse_dg.errors import InputError, unknown
 
 DOMAINS: tuple[str, ...] = ("photo", "cartoon", "sketch", "paint")

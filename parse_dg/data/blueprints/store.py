@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parse_dg.data.blueprints import benchmark as blueprints
-from parse_dg.data.blueprints import drawing
+from parse_dg.data.blueprints import benchmark as blueprints, drawing
 from parse_dg.data.blueprints.benchmark import BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.listing import Progress
 from parse_dg.files import cache_folder, cannot_write, make_folder, whole_folder

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import cast
-from urllib import error as url_error
-from urllib import parse, request
+from urllib import error as url_error, parse, request
 
 from parse_dg._version import __version__
 from parse_dg.data.listing import Progress

@@ -33,7 +33,7 @@ BY_PATH = "by-path"
 """The folder, beside the named data sets, of those that are used by path."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPACKED = re.compile(r"files(-\d+)?")
-_OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.unpacking.*)?")
+_OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.(writing|unpacking).*)?")
 """What the folder of a named data set may hold: anything else in it is somebody's own."""
 
 log = logging.getLogger(__name__)
@@ -130,40 +130,21 @@ def find_path(name: str) -> Path | None:
         return None
 
 
-def open_manifest(name: str, progress: Progress | None = None) -> Manifest:
-    """The manifest of a data set, by its name or by the path of a folder or list."""
+def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = True) -> Manifest:
+    """The manifest of a data set, by its name or by the path of a folder or list.
+
+    Without `keep` nothing is written: what is used by path for the first time is listed, and none of it opened.
+    """
     if _is_added(name):
         return read_manifest(manifest_path(name))
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    return _by_path(path, progress)
-
-
-def peek_manifest(name: str) -> Manifest:
-    """As `open_manifest`, but nothing is written: what is used by path for the first time is listed, not opened."""
-    if _is_added(name):
-        return read_manifest(manifest_path(name))
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    listing = _list("", path, None)
-    manifest = _kept(_place_by_path(path, listing))
-    if manifest is None:
-        log.warning("%s: counted as listed, as its files have never been opened", printable(str(path)))
-        images = tuple(ManifestImage(*listed, 0, 0, 0, "") for listed in listing.images)
-        return Manifest(_own_name(path), listing.root, listing.layout, listing.domains, listing.classes, images)
-    return manifest
+    return _by_path(_require_path(name), progress, keep)
 
 
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
         return read_summary(manifest_path(name)).domains
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    return _list("", path, None).domains
+    return _list("", _require_path(name), None).domains
 
 
 def check(name: str, progress: Progress | None = None) -> tuple[Manifest, tuple[Problem, ...]]:
@@ -280,13 +261,18 @@ def _list(name: str, source: Path, duplicates: Path | None) -> Listing:
     return read_list(source)
 
 
-def _by_path(path: Path, progress: Progress | None) -> Manifest:
+def _by_path(path: Path, progress: Progress | None, keep: bool) -> Manifest:
     """The manifest of a folder or list, indexed on its first use and again when its files have changed."""
     listing = _list("", path, None)
-    kept = _place_by_path(path, listing)
+    home = data_folder() / BY_PATH / hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
+    kept = home / f"{signature(listing)}.jsonl"
     manifest = _kept(kept)
+    if manifest is None and not keep:
+        log.warning("%s: counted as listed, as its files have never been opened", printable(str(path)))
+        images = tuple(ManifestImage(*listed, 0, 0, 0, "") for listed in listing.images)
+        return Manifest(_own_name(path), listing.root, listing.layout, listing.domains, listing.classes, images)
     if manifest is None:
-        make_folder(home := kept.parent, "PARSE_DG_DATA")
+        make_folder(home, "PARSE_DG_DATA")
         manifest = index(_own_name(path), listing, progress=progress)
         _write(manifest, kept)
         for old in home.glob("*.jsonl"):
@@ -296,12 +282,6 @@ def _by_path(path: Path, progress: Progress | None) -> Manifest:
     for remark in describe_data(manifest).remarks:
         log.warning("%s: %s", printable(str(path)), remark)
     return manifest
-
-
-def _place_by_path(path: Path, listing: Listing) -> Path:
-    """Where the manifest of what is used by path is kept; another one when its files have changed."""
-    home = data_folder() / BY_PATH / hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-    return home / f"{signature(listing)}.jsonl"
 
 
 def _own_name(path: Path) -> str:
@@ -338,6 +318,13 @@ def _write(manifest: Manifest, path: Path) -> None:
 
 def _is_added(name: str) -> bool:
     return NAME.fullmatch(name) is not None and manifest_path(name).exists()
+
+
+def _require_path(name: str) -> Path:
+    path = find_path(name)
+    if path is None:
+        raise _not_here(name)
+    return path
 
 
 def _not_here(name: str) -> InputError:

@@ -25,9 +25,8 @@ from parse_dg.explain.measures.images import (
 from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
 from parse_dg.explain.measures.selected import SelectedRelations, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.opened import OpenedRun, weights_at_start
 from parse_dg.runs.parts import target_part, validation_part
-from parse_dg.runs.start import weights_at_start
 
 SEED = 0
 """Of everything that is drawn at random here."""

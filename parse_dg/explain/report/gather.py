@@ -22,9 +22,8 @@ from parse_dg.runs.compact import Comparison, compare
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
 from parse_dg.runs.folder import read_environment, read_split
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.opened import OpenedRun, applications_at_start
 from parse_dg.runs.result import RunResult
-from parse_dg.runs.start import applications_at_start
 from parse_dg.tables.missing import train_command
 from parse_dg.tables.records import flatten
 from parse_dg.tables.text_table import TextTable
@@ -139,7 +138,7 @@ def _headline(result: RunResult) -> Headline:
         f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
         f"({target.part}). This number is the result of the run."
     )
-    return Headline(accuracy=target.fraction, words=words)
+    return Headline(accuracy=target.accuracy, words=words)
 
 
 def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:

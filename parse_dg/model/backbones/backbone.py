@@ -37,8 +37,8 @@ class BackboneConfig(Config):
     """Which network, from which weights."""
 
     name: str = "small"
-    """`small` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name that was
-    registered (docs/extend.md)."""
+    """`small`, `local` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name
+    that was registered (docs/extend.md)."""
     weights: Annotated[str, Rule("a file or imagenet", bool)] | None = None
     """None: a random start. A `.safetensors`, `.pth` or `.pt` file. `imagenet`: torchvision's published
     IMAGENET1K_V1 file, for `resnet18` and `resnet50`; that ResNet-50 is v1.5 (`stride_at="3x3"`)."""

@@ -85,18 +85,6 @@ def test_an_explanation_is_a_sum(printed: Printed, reading: Reading) -> None:
         assert float(contribution) == pytest.approx(float(weight) * float(satisfaction), abs=1e-4)
 
 
-def test_the_places_are_those_of_the_listed_relations(printed: Printed, reading: Reading) -> None:
-    text = printed(print_explanation, "name", reading.explain("one"), 1)
-    rows = table(text)
-    start = rows.index(["primitive", "x", "y", "width", "height", "presence"])
-    places = reading.explain().places
-    listed = (0, 1)  # p0 above p1 contributes most
-    expected = [[f"p{k}", f"{places[k].x:+.2f}", f"{places[k].y:+.2f}"] for k in listed]
-    assert [row[:3] for row in rows[start + 1 :]] == expected
-    assert "x and y: the centre of a primitive's heat map, from -1 (left, top) to 1 (right, bottom)" in text
-    assert "it is" not in text.splitlines()[0]
-
-
 def test_a_contrast_is_a_sum_with_signs(printed: Printed, reading: Reading) -> None:
     found = contrast(reading)
     text = printed(print_contrast, "name", found, 1)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.data.blueprints import benchmark as blueprints
-from parse_dg.data.blueprints import store
+from parse_dg.data.blueprints import benchmark as blueprints, store
 from parse_dg.data.blueprints.benchmark import DOMAINS, BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.blueprints.store import StoredBlueprints, open_blueprints
 

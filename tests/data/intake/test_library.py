@@ -20,12 +20,10 @@ from parse_dg.data.intake.library import (
     added,
     check,
     domain_names,
-    find_path,
     open_manifest,
     remove,
 )
 from parse_dg.data.manifest import verify
-from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 from tests.cli.conftest import snapshot
 from tests.data.intake.damage import encoded, picture
@@ -163,13 +161,11 @@ def test_a_list_is_indexed_where_its_images_are(name: str, beside: bool, own: Pa
     assert check("mine") == (manifest, ())
 
 
-def test_a_known_data_set_is_found_deep_in_its_archive(data: Path, tmp_path: Path) -> None:
-    pacs = DATA_SETS["pacs"]
-    plant(tmp_path / "x" / "PACS" / "kfold", pacs.domains, pacs.classes, images=1)
-    manifest = add("pacs", [pack(tmp_path / "x", tmp_path / "PACS.zip")])
-    assert manifest.root == data / "pacs" / "files" / "PACS" / "kfold"
-    assert (manifest.domains, manifest.classes) == (pacs.domains, pacs.classes)
-    assert check("pacs") == (manifest, ())
+def test_what_a_killed_process_left_is_in_nobodys_way(own: Path, data: Path, tmp_path: Path) -> None:
+    (data / "mine" / "files.writing" / "day").mkdir(parents=True)
+    (data / "mine" / "files.unpacking.lock").touch()
+    add("mine", [pack(own, tmp_path / "own.zip")])
+    assert {path.name for path in (data / "mine").iterdir()} == {"files", "manifest.jsonl"}
 
 
 # What cannot
@@ -407,43 +403,6 @@ def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> No
         kept.write_bytes(content)
         assert open_manifest(str(own)) == manifest
         assert open_manifest(str(own)) == manifest
-
-
-def test_names_on_disk_that_are_no_utf8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    plant(root)
-    (root / "day" / "cat" / "0.png").rename(root / "day" / "cat" / os.fsdecode(b"\xff\xfe.png"))
-    (root / "day" / "cat" / "1.png").rename(root / "day" / "cat" / os.fsdecode(b"\xfe.png"))
-    (root / "day" / "cat" / os.fsdecode(b"\xfe.png")).write_bytes(b"")
-    manifest = open_manifest(str(root))
-    assert manifest.counts == {"day": 3, "fog": 4, "night": 4}
-    assert open_manifest(str(root)) == manifest
-    assert r"'day/cat/\udcfe.png' (it is empty)" in told(caplog)
-    told(caplog).encode()
-    assert add("mine", [root]).fingerprint == manifest.fingerprint
-    assert check("mine")[1] == ()
-
-
-@pytest.mark.parametrize(
-    "name", ["", " ", "x" * 300, "~no-such-user-here", "a\0b", "nowhere/at/all", "/etc/hosts/x"]
-)
-def test_paths_of_nothing(name: str) -> None:
-    assert find_path(name) is None
-    for ask in (open_manifest, domain_names, check):
-        with pytest.raises(InputError, match=r"no data set|nothing at"):
-            ask(name)
-
-
-def test_files_that_are_no_data_sets(own: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("notes")
-    archive = pack(own, tmp_path / "own.zip")
-    for ask in (open_manifest, domain_names):
-        with pytest.raises(InputError, match=r"notes.txt is neither a folder nor a .csv, .json or .jsonl list$"):
-            ask(str(tmp_path / "notes.txt"))
-        with pytest.raises(
-            InputError, match=rf"neither a folder nor .*: `parse-dg data add NAME {archive}` unpacks"
-        ):
-            ask(str(archive))
 
 
 # Looking again

@@ -1,6 +1,5 @@
 """Right against wrong images of one class, with what collapsed, for a page."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ def block(name: str = "glider", said: str = "wader") -> ErrorBlock:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_format(ending: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
@@ -80,11 +80,3 @@ def test_what_coincides_is_marked(tmp_path: Path, drawn: list[Any]) -> None:
     assert [text.get_text() for text in axes[2, 0].texts] == ["3"]
     rings = [axes[column, 1].lines[-1].get_markeredgecolor() for column in range(4)]
     assert rings == [BLUE] * 4  # p3 is alone
-
-
-def test_a_primitive_says_what_it_coincides_with(tmp_path: Path) -> None:
-    of_others = replace(block(), primitives=(0, 4))
-    errors_figure(tmp_path / "one.svg", [of_others], domain="sketch")
-    words = words_of(tmp_path / "one.svg")
-    assert words.count("with p2, 4") == 2
-    assert words.count("with p0, 2") == 2

@@ -17,8 +17,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.explain.measures import images as measure_images
-from parse_dg.explain.measures import measure
+from parse_dg.explain.measures import images as measure_images, measure
 from parse_dg.explain.measures.images import locate_primitives, part_annotations, true_centres
 from parse_dg.explain.measures.localisation import locate
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
@@ -39,7 +38,7 @@ def found(parse_run: Path) -> RunMeasures:
 def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -> None:
     known = {row.domain: row.accuracy for row in evaluate_run(open_run(parse_run, device="cpu"))}
     for each in found.domains:
-        assert each.structure.whole == known[each.domain].fraction
+        assert each.structure.whole == known[each.domain].accuracy
         assert each.collapse.right.images == known[each.domain].correct
         assert each.collapse.all.images == known[each.domain].images
 

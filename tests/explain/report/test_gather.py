@@ -19,8 +19,7 @@ from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import report_page
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import open_run
-from parse_dg.runs.start import applications_at_start
+from parse_dg.runs.opened import applications_at_start, open_run
 from tests.conftest import FinishedRun
 from tests.runs.helpers import hashes
 

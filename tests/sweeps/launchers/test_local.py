@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from parse_dg.config import to_dict
+from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
@@ -209,6 +210,14 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) -> None:
+    gpus(0)
+    cores = default_workers()
+    assert len(local_places()) == max(1, cores // 2)
+    assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
+    assert [place.environment for place in local_places(jobs=2 * cores)] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
 
 
 def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
