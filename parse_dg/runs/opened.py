@@ -57,7 +57,7 @@ class OpenedRun:
     def __repr__(self) -> str:
         if not (self.path / "config.json").is_file():
             return f"OpenedRun({str(self.path)!r})"
-        found = f"{percent(self.result.target.fraction)} on {self.target}" if self.finished else "not finished"
+        found = f"{percent(self.result.target.accuracy)} on {self.target}" if self.finished else "not finished"
         return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
 
     @cached_property
@@ -143,7 +143,7 @@ class OpenedRun:
 
 
 open_run = OpenedRun
-"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.fraction`"""
+"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.accuracy`"""
 
 
 def _ignore(what: str, done: int, total: int) -> None:

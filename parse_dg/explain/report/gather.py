@@ -137,7 +137,7 @@ def _headline(result: RunResult) -> Headline:
         f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
         f"({target.part}). This number is the result of the run."
     )
-    return Headline(accuracy=target.fraction, words=words)
+    return Headline(accuracy=target.accuracy, words=words)
 
 
 def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
