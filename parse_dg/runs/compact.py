@@ -69,7 +69,7 @@ class ApplicationCounts(Counts):
     FIRST: ClassVar = ("before", "at_start")
 
     at_start: int | None
-    """How many some class used before training; None if that is not known (start.py) or the model was compact."""
+    """How many some class used before training; None if that is not known (opened.py) or the model was compact."""
 
 
 @dataclass(frozen=True, kw_only=True)
