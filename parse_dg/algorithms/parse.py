@@ -78,8 +78,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
         check_budget(self.primitives.count, self.vocabulary)
 
     @property
-    def ablation(self) -> str:
-        return self.vocabulary.families
+    def ablation(self) -> str | None:
+        return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
 
     def for_scoring(self) -> "ParseConfig":
         return replace(self, guidance=0.0, probe=0.0, miro=replace(self.miro, weight=0.0))
