@@ -144,7 +144,7 @@ def test_names_and_shapes_of_the_onnx_graph(written: Written) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_what_is_reported_of_the_file(kind: Format, written: Written, finished_run: FinishedRun) -> None:
     _, done = written("parse", kind, True)
     assert done.size == done.path.stat().st_size

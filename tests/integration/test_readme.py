@@ -96,14 +96,6 @@ def test_nothing_is_left_to_be_filled_in() -> None:
     assert re.findall(r"^(?:[A-Z_]{4,}|.*\b(?:TODO|FIXME|XXX)\b.*)$", text(), re.MULTILINE) == []
 
 
-def test_every_public_name_is_there() -> None:
-    for name in parse_dg.__all__:
-        assert getattr(parse_dg, name) is not None
-    imported = re.findall(r"^from parse_dg import (.+)$", text(), re.MULTILINE)
-    for line in imported:
-        assert {name.strip() for name in line.split(",")} <= set(parse_dg.__all__)
-
-
 def leaves(data: dict[str, Any], path: str = "") -> dict[str, Any]:
     """Dotted path → value of every field, but for the name that tells algorithms apart."""
     found: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify
 from parse_dg.data.public.catalogue import DATA_SETS, find_data_set
 from parse_dg.errors import InputError
-from parse_dg.files import cannot_write, data_folder, make_folder
+from parse_dg.files import attempting, data_folder, make_folder
 from parse_dg.wording import printable
 
 BY_PATH = "by-path"
@@ -231,10 +231,8 @@ def _source(paths: Sequence[Path]) -> tuple[Path | None, list[Path]]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    try:
+    with attempting(f"read the folder {folder}"):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def _free_name(home: Path) -> Path:
@@ -310,10 +308,8 @@ def _say_changes(path: Path, before: Manifest | None, now: Manifest) -> None:
 
 
 def _write(manifest: Manifest, path: Path) -> None:
-    try:
+    with attempting(f"write to {path.parent}", "set PARSE_DG_DATA to another folder"):
         write_manifest(manifest, path)
-    except OSError as error:
-        raise cannot_write(path.parent, "PARSE_DG_DATA", error) from error
 
 
 def _is_added(name: str) -> bool:
