@@ -151,7 +151,7 @@ def outcomes(launcher: RayLauncher, count: int) -> list[Outcome]:
 def test_a_run_has_the_environment_it_would_have_here(
     cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look(config: dict[str, Any], folder: str, version: str, track: list[str]) -> tuple[str, str]:
+    def look(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
         names = ("PARSE_DG_CACHE", "PARSE_DG_DATA", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
         return "failed", "|".join(os.environ.get(name, "unset") for name in names)
 
@@ -169,7 +169,7 @@ def test_a_run_has_the_environment_it_would_have_here(
 def test_runs_share_a_gpu_but_no_process(
     cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look(config: dict[str, Any], folder: str, version: str, track: list[str]) -> tuple[str, str]:
+    def look(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
         return "failed", f"{os.environ['CUDA_VISIBLE_DEVICES']} {os.getpid()}"
 
     monkeypatch.setattr(module, "perform", look)
@@ -191,7 +191,7 @@ def test_runs_share_a_gpu_but_no_process(
 def test_an_error_nobody_foresaw_is_a_crash_with_its_traceback_kept(
     cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(config: dict[str, Any], folder: str, version: str, track: list[str]) -> tuple[str, str]:
+    def stumble(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
         raise LookupError("over a stone\nand a half")
 
     monkeypatch.setattr(module, "perform", stumble)
@@ -209,7 +209,7 @@ def test_an_error_nobody_foresaw_is_a_crash_with_its_traceback_kept(
 def test_a_result_that_is_not_seen_here_does_not_count(
     cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "perform", lambda config, folder, version, track: ("done", ""))
+    monkeypatch.setattr(module, "perform", lambda *given: ("done", ""))
     launcher = RayLauncher(cluster.address, 0, 1)
     launcher.start(Job(tiny("erm"), tmp_path / "run"))
     (found,) = outcomes(launcher, 1)
