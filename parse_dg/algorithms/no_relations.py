@@ -16,6 +16,7 @@ from parse_dg.config import require
 from parse_dg.model.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
+from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag, with_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class NoRelationsConfig:
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     guidance: float = 0.0
+    """As in PARSE."""
+    equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
     """As in PARSE."""
 
     def __post_init__(self) -> None:
@@ -53,6 +56,7 @@ class NoRelations(Algorithm):
         self.bottleneck = PrimitiveBottleneck(backbone.channels, config.primitives, generator)
         self.classifier = linear(5 * config.primitives.count, classes, generator)
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
+        self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
 
     def advance(self, step: int, steps: int) -> None:
         self.bottleneck.advance((step - 1) / steps)
@@ -61,12 +65,20 @@ class NoRelations(Algorithm):
         return self._classify(self.bottleneck(self.backbone(images)))
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
-        features = self.backbone(example.images, generator)
-        z = self.bottleneck(features)
+        following: LossTerms = {}
+        if self.second_view is None:
+            features = self.backbone(example.images, generator)
+            z = self.bottleneck(features)
+        else:
+            views, move = self.second_view(example.images, len(example.labels), generator)
+            both = self.backbone(with_views(example.images, views), generator)
+            features, (z, second) = both.chunk(2)[0], self.bottleneck(both).halves()
+            following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z.heatmap),
             **self.guided(self.guide, self.config.guidance, features, example.labels),
+            **following,
         }
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:

@@ -19,6 +19,7 @@ from parse_dg.model.mutual_information import MutualInformation, MutualInformati
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
+from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES
 
@@ -65,6 +66,8 @@ class ParseConfig(StructureConfig):
     probe: float = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
+    equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
+    """An addition: primitives are to follow when an image is moved and restyled; off."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
@@ -103,6 +106,7 @@ class Parse(Algorithm):
         """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
         self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
+        self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
 
     def advance(self, step: int, steps: int) -> None:
@@ -117,13 +121,18 @@ class Parse(Algorithm):
         return output.logits
 
     def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+        views, move = None, None
+        if self.second_view is not None:
+            views, move = self.second_view(example.images, len(example.labels), generator)
         with self._taps() as maps:
-            output: ParseOutput = self.network(example.images, generator, self.look)
+            output: ParseOutput = self.network(example.images, generator, self.look, views)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
             **self.config.bottleneck.terms(output.descriptors.heatmap),
             **self.guided(self.guide, self.config.guidance, output.features, example.labels),
         }
+        if move is not None and output.second is not None:
+            terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)
         if self.probe is not None:
             probed = self.cross_entropy(self.probe(output.descriptors.flat()), example.labels)
             terms["probe"] = self.config.probe * probed
@@ -133,7 +142,7 @@ class Parse(Algorithm):
             angles = self.network.structure.predicates.target_angle["orient"]
             terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)
         if self.mutual_information is not None:
-            regulariser = self.mutual_information(example.images, maps)
+            regulariser = self.mutual_information(example.images, [each[: len(example.images)] for each in maps])
             terms["mutual_information"] = self.config.miro.weight * regulariser
         return terms
 

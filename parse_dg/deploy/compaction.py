@@ -72,7 +72,13 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
 def _only_scoring(spec: ModelSpec) -> ModelSpec:
     """The same model without what trained it and no score depends on."""
     assert isinstance(spec.algorithm, ParseConfig)
-    scoring = replace(spec.algorithm, guidance=0.0, probe=0.0, miro=replace(spec.algorithm.miro, weight=0.0))
+    scoring = replace(
+        spec.algorithm,
+        guidance=0.0,
+        probe=0.0,
+        equivariance=replace(spec.algorithm.equivariance, weight=0.0),
+        miro=replace(spec.algorithm.miro, weight=0.0),
+    )
     return replace(spec, algorithm=scoring)
 
 

@@ -18,6 +18,7 @@ from parse_dg.errors import InputError
 from parse_dg.experiments.run import execute
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.second_view import lag
 from parse_dg.model.vocabulary import FAMILY, SWITCHES
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from tests.conftest import Tiny
@@ -279,3 +280,44 @@ def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Exa
     assert small.spec.algorithm == replace(parse.config, guidance=0.0)
     with pytest.raises(InputError, match=r"algorithm\.guidance must be 0 or more, found -1"):
         change(ParseConfig(), {"guidance": "-1"})
+
+
+# asked to follow
+
+
+def test_equivariance_is_what_primitives_lag_behind_and_changes_no_other_term(example: Example) -> None:
+    plain, asked = build().eval(), build(equivariance__weight=2.0).eval()
+    assert asked.second_view is not None
+    expected, found = (parse.losses(example, generator(4)) for parse in (plain, asked))
+    with torch.no_grad():
+        views, move = asked.second_view(example.images, 6, generator(4))
+        first, second = (
+            asked.network.bottleneck(asked.network.backbone(images)) for images in (example.images, views)
+        )
+    assert found.pop("equivariance").item() == pytest.approx(2 * lag(first, second, move).item(), rel=1e-4)
+    assert list(found) == list(expected)
+    assert all(found[name].item() == pytest.approx(value.item(), rel=1e-5) for name, value in expected.items())
+
+
+def test_the_classes_see_none_of_the_second_views(example: Example) -> None:
+    parse = build(equivariance__weight=1.0, guidance=0.5, probe=1.0, miro__weight=0.1)
+    parse.losses(example, generator())["equivariance"].backward()
+    moved = {name for name, p in parse.named_parameters() if p.grad is not None and p.grad.any()}
+    assert "network.bottleneck.projection.weight" in moved
+    assert all(name.startswith(("network.backbone.", "network.bottleneck.")) for name in moved)
+
+
+def test_a_compact_model_is_asked_no_more_and_without_a_weight_nothing_is_drawn(example: Example) -> None:
+    parse = build(equivariance__weight=1.0).eval()
+    spec = ModelSpec(
+        backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32
+    )
+    small, _ = compact(Model(spec, parse))
+    assert small.spec.algorithm == ParseConfig()
+    draws = generator()
+    before = draws.get_state()
+    assert "equivariance" not in build().losses(example, draws)
+    assert torch.equal(draws.get_state(), before)
+    data = to_dict(ParseConfig())
+    assert data.pop("equivariance") == {"weight": 0.0, "restyle": True}
+    assert from_dict(ParseConfig, data) == ParseConfig()  # files from before there was the switch
