@@ -52,6 +52,7 @@ class NoRelations(Algorithm):
     ):
         super().__init__(label_smoothing)
         self.config = config
+        self.progress = 0.0
         self.backbone = backbone
         self.bottleneck = PrimitiveBottleneck(backbone.channels, config.primitives, generator)
         self.classifier = linear(5 * config.primitives.count, classes, generator)
@@ -59,7 +60,8 @@ class NoRelations(Algorithm):
         self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
 
     def advance(self, step: int, steps: int) -> None:
-        self.bottleneck.advance((step - 1) / steps)
+        self.progress = (step - 1) / steps
+        self.bottleneck.advance(self.progress)
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
@@ -76,7 +78,7 @@ class NoRelations(Algorithm):
             following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
-            **self.config.bottleneck.terms(z.heatmap),
+            **self.config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
             **self.guided(self.guide, self.config.guidance, features, example.labels),
             **following,
         }

@@ -3,6 +3,7 @@
 MIRO's regulariser of the backbone can be added; the paper has it not.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -17,8 +18,8 @@ from parse_dg.model.backbone import Backbone
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
+from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration, ownership, spread
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES
@@ -26,27 +27,47 @@ from parse_dg.model.vocabulary import SWITCHES
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
+SPREAD_GROWS = (0.1, 0.4)
+"""The shares of training between which the weight of the spread grows from nothing to all of it: with maps held
+narrow by a window from the first step on, nothing was learnt."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckWeights:
-    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
+    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated; and two additions."""
 
     weight: float = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
     concentration: float = 0.1
     """λ_conc."""
+    spread: float = 0.0
+    """An addition: the weight of the variance under the heat maps, once training is well under way."""
+    ownership: float = 0.0
+    """An addition: the weight of a cross-entropy: where a primitive is, evidence for it is to be the strongest."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             require(value >= 0, f"bottleneck.{name}", value, "0 or more")
 
-    def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
-        """λ_bn · L_bn in its two parts."""
-        diversity, concentration = diversity_and_concentration(heatmap)
-        return {
+    def terms(
+        self,
+        z: PrimitiveDescriptors,
+        evidence: Callable[[], Float[Tensor, "B K H W"]],
+        progress: float,
+    ) -> LossTerms:
+        """λ_bn · L_bn in its two parts, and what is added; `progress` is the share of training that is done."""
+        diversity, concentration = diversity_and_concentration(z.heatmap)
+        terms = {
             "diversity": self.weight * diversity,
             "concentration": self.weight * self.concentration * concentration,
         }
+        if self.spread:
+            begin, end = SPREAD_GROWS
+            grown = min(max((progress - begin) / (end - begin), 0.0), 1.0)
+            terms["spread"] = grown * self.spread * spread(z.extent, z.presence)
+        if self.ownership:
+            terms["ownership"] = self.ownership * ownership(z.heatmap, evidence(), z.presence)
+        return terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +123,8 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.progress = 0.0
+        """The share of training that is done."""
         self.look = 0
         """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
@@ -110,9 +133,9 @@ class Parse(Algorithm):
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
 
     def advance(self, step: int, steps: int) -> None:
-        progress = (step - 1) / steps
-        self.network.bottleneck.advance(progress)
-        self.network.structure.composition.advance(progress)
+        self.progress = (step - 1) / steps
+        self.network.bottleneck.advance(self.progress)
+        self.network.structure.composition.advance(self.progress)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0
 
@@ -128,7 +151,9 @@ class Parse(Algorithm):
             output: ParseOutput = self.network(example.images, generator, self.look, views)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
-            **self.config.bottleneck.terms(output.descriptors.heatmap),
+            **self.config.bottleneck.terms(
+                output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
+            ),
             **self.guided(self.guide, self.config.guidance, output.features, example.labels),
         }
         if move is not None and output.second is not None:

@@ -18,6 +18,7 @@ from parse_dg.errors import InputError
 from parse_dg.experiments.run import execute
 from parse_dg.model.backbone import BackboneConfig, build_backbone
 from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.regularisers import ownership, spread
 from parse_dg.model.second_view import lag
 from parse_dg.model.vocabulary import FAMILY, SWITCHES
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
@@ -157,10 +158,25 @@ def test_weights_are_not_negative(field: str) -> None:
         replace(ParseConfig(), **{field: -1})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("field", ["weight", "concentration"])
+@pytest.mark.parametrize("field", ["weight", "concentration", "spread", "ownership"])
 def test_weights_of_the_bottleneck_are_not_negative(field: str) -> None:
     with pytest.raises(InputError, match=rf"bottleneck\.{field} must be 0 or more, found -0.5"):
         BottleneckWeights(**{field: -0.5})
+
+
+def test_spread_and_ownership_have_their_weights_and_the_spread_grows(example: Example) -> None:
+    parse = build(bottleneck__spread=2.0, bottleneck__ownership=0.5).eval()
+    with torch.no_grad():
+        features = parse.network.backbone(example.images)
+        z, evidence = parse.network.bottleneck(features), parse.network.bottleneck.evidence(features)
+    wide, owned = spread(z.extent, z.presence).item(), ownership(z.heatmap, evidence, z.presence).item()
+    for step, grown in ((1, 0), (101, 0), (251, 0.5), (401, 1), (1000, 1)):
+        parse.advance(step, 1000)
+        terms = parse.losses(example, generator())
+        assert terms["spread"].item() == pytest.approx(grown * 2.0 * wide, rel=1e-4)
+        assert terms["ownership"].item() == pytest.approx(0.5 * owned, rel=1e-4)
+    plain = build().losses(example, generator())
+    assert not {"spread", "ownership"} & set(plain)
 
 
 def test_a_compact_layer_has_the_columns_it_is_given() -> None:
