@@ -9,7 +9,11 @@ Finished runs are kept: the same command continues where it was stopped.
 import argparse
 import multiprocessing
 import os
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,13 +21,14 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from parse_dg.algorithms import ALGORITHMS
+from parse_dg.cli.show.display import open_with_display
 from parse_dg.config import change
-from parse_dg.data.blueprints import DOMAINS
-from parse_dg.evaluation.tables import accuracy_table
-from parse_dg.experiments.display import open_with_display
-from parse_dg.experiments.folder import Result, write_json
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.data.blueprints.benchmark import DOMAINS
+from parse_dg.files import write_json
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import RunResult
+from parse_dg.runs.run import execute
+from parse_dg.tables.table import markdown_table
 
 
 def main() -> None:
@@ -48,13 +53,13 @@ def main() -> None:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "table.md").write_text(table.markdown() + "\n")
-    write_json(options.out / "results.json", results)
+    write_json(options.out / "results.json", [result.to_dict() for result in results])
 
 
 def _run_all(
     jobs: list[tuple[str, dict[str, object], Path]], workers: int, threads: int, console: Console
-) -> list[Result]:
-    results: dict[int, Result] = {}
+) -> list[RunResult]:
+    results: dict[int, RunResult] = {}
     context = multiprocessing.get_context("spawn")
     with (
         ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,)) as pool,
@@ -65,16 +70,77 @@ def _run_all(
         for future in as_completed(waiting):
             results[waiting[future]] = result = future.result()
             progress.advance(task)
-            target = result["target"]
-            progress.print(
-                f"{result['algorithm']} {target['domain']} seed {result['seed']}: {target['accuracy']:.3f}"
-            )
+            target = result.target
+            progress.print(f"{result.algorithm} {target.domain} seed {result.seed}: {target.fraction:.3f}")
     return [results[number] for number in range(len(jobs))]
 
 
-def _run(method: str, settings: dict[str, object], folder: Path) -> Result:
+def _run(method: str, settings: dict[str, object], folder: Path) -> RunResult:
     config = change(build_config("blueprints", method), settings)
     return execute(config, folder, lambda step, check: None)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Target accuracies of several seeds, as fractions."""
+
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """Mean ± sample standard deviation in per cent; the mean alone for a single seed."""
+        if not self.values:
+            return "missing"
+        mean = 100 * statistics.mean(self.values)
+        if len(self.values) == 1:
+            return f"{mean:.1f}"
+        return f"{mean:.1f} ± {100 * statistics.stdev(self.values):.1f}"
+
+
+@dataclass(frozen=True)
+class AccuracyTable:
+    """Target accuracy by method and held-out domain, over seeds."""
+
+    domains: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Cell]]
+    """By method, then by held-out domain."""
+    average: Mapping[str, Cell]
+    """By method: for every seed that has all domains, the mean over them."""
+    validation: Mapping[str, Cell]
+    """By method: for every such seed, the mean source validation accuracy."""
+
+    def markdown(self) -> str:
+        """The table in Markdown, the best mean of each column in bold."""
+        header = ["method", *(f"{domain}" for domain in self.domains), "mean of targets", "source validation"]
+        columns = [{m: row[d] for m, row in self.rows.items()} for d in self.domains]
+        columns += [dict(self.average), dict(self.validation)]
+        return markdown_table(header, [[m, *(_emphasise(column, m) for column in columns)] for m in self.rows])
+
+
+def accuracy_table(results: Sequence[RunResult], domains: Sequence[str]) -> AccuracyTable:
+    """Gather the results of many runs; a run is told apart by its method, target and seed."""
+    target: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    validation: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for result in results:
+        method, domain, seed = result.algorithm, result.target.domain, result.seed
+        target[method][domain][seed] = result.target.fraction
+        validation[method][domain][seed] = result.validation_mean_accuracy
+    return AccuracyTable(
+        domains=tuple(domains),
+        rows={m: {d: Cell(tuple(by[d].values())) for d in domains} for m, by in target.items()},
+        average={m: _over_domains(by, domains) for m, by in target.items()},
+        validation={m: _over_domains(by, domains) for m, by in validation.items()},
+    )
+
+
+def _over_domains(by_domain: Mapping[str, Mapping[int, float]], domains: Sequence[str]) -> Cell:
+    seeds = set.intersection(*(set(by_domain.get(domain, {})) for domain in domains))
+    return Cell(tuple(statistics.mean(by_domain[d][seed] for d in domains) for seed in sorted(seeds)))
+
+
+def _emphasise(column: Mapping[str, Cell], method: str) -> str:
+    means = {name: statistics.mean(cell.values) for name, cell in column.items() if cell.values}
+    best = bool(means) and means.get(method) == max(means.values())
+    return f"**{column[method]}**" if best else str(column[method])
 
 
 def _options() -> argparse.Namespace:

@@ -25,16 +25,16 @@ from benchmarks.report import Row, Side, Skipped
 from benchmarks.setting import QUICK, Setting
 from benchmarks.step import STILL, parse_config, resnet
 from benchmarks.timing import Budget, in_turns
-from parse_dg.algorithms import Algorithm, build_algorithm
+from parse_dg.algorithms import Algorithm, BuildContext
 from parse_dg.algorithms.erm import ErmConfig
-from parse_dg.data.augment import AugmentConfig, draw_augment, normalise, to_unit
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, to_unit
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import whole
-from parse_dg.data.transforms import transform_image
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "Data: images per second (a ratio of times, the other way up)"
@@ -53,7 +53,7 @@ def rows(setting: Setting) -> Iterator[Row | Skipped]:
         benchmark = open_benchmark(config)
         if setting.on_gpu:
             for name, head in (("ERM", ErmConfig()), ("PARSE", parse_config(setting.sizes.primitives))):
-                algorithm = build_algorithm(resnet(setting), len(CLASSES), head)
+                algorithm = head.build(BuildContext(resnet(setting), len(CLASSES)))
                 yield _training(setting, benchmark, name, algorithm)
         else:
             yield Skipped("training from the store ÷ on one constant batch", "needs a GPU to wait")
@@ -121,7 +121,7 @@ def _wait(setting: Setting) -> None:
 
 def _prepared(setting: Setting, benchmark: Benchmark) -> Generator[Tensor, None, None]:
     batches = _batches(setting, benchmark)
-    trainer = _trainer(setting, build_algorithm(resnet(setting), len(CLASSES), ErmConfig()), batches)
+    trainer = _trainer(setting, ErmConfig().build(BuildContext(resnet(setting), len(CLASSES))), batches)
     while True:
         yield trainer.prepare_example(next(batches)).images
 

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.timing import Budget, in_turns
 from parse_dg.algorithms.parse import Parse
-from parse_dg.data.augment import normalise
+from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.export import export_model
 from parse_dg.deploy.model_file import Model, load_model

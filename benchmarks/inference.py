@@ -13,10 +13,10 @@ from benchmarks.report import Row, Side, Skipped
 from benchmarks.setting import Setting, trained_lambda
 from benchmarks.step import parse_config, random_images, resnet
 from benchmarks.timing import Call, in_turns
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.vocabulary import Vocabulary
 
 TITLE = "inference, whole networks: compacted PARSE ÷ linear head"
@@ -72,10 +72,10 @@ def networks(setting: Setting, backbone: Backbone, classes: int) -> tuple[nn.Mod
     generator = torch.Generator().manual_seed(0)
     weight = trained_lambda(classes, M, sizes.union[classes], sizes.per_class, generator)
     columns = (weight > 0).any(0).nonzero().squeeze(1)
-    parse = build_algorithm(backbone, classes, config, columns=columns)
+    parse = config.build(BuildContext(backbone, classes, columns=columns))
     assert isinstance(parse, Parse)
     parse.network.structure.composition.load_state_dict({"weight": weight[:, columns]}, strict=False)
-    both = parse, build_algorithm(backbone, classes, ErmConfig())
+    both = parse, ErmConfig().build(BuildContext(backbone, classes))
     for network in both:
         network.to(setting.device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     return both

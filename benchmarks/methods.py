@@ -6,7 +6,6 @@ at 224 pixels takes half a minute there.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
@@ -14,11 +13,10 @@ from benchmarks.report import Row, Side, Skipped
 from benchmarks.setting import Setting
 from benchmarks.step import STILL, resnet
 from benchmarks.timing import Call, in_turns, peak_memory
-from parse_dg.algorithms import ALGORITHMS, build_algorithm
-from parse_dg.algorithms.base import Example
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.text import Tokenizer
+from parse_dg.algorithms import ALGORITHMS, BuildContext
+from parse_dg.algorithms.base import Minibatch
+from parse_dg.algorithms.gvrt.text import Tokenizer
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "a step of each method ÷ a step of ERM"
@@ -40,14 +38,14 @@ def rows(setting: Setting) -> Iterator[Row | Skipped]:
         yield Row(what=f"peak memory: {name}", first=memory[0], second=memory[1], unit="MiB")
 
 
-def _memory(setting: Setting, name: str, example: Example) -> Side:
+def _memory(setting: Setting, name: str, example: Minibatch) -> Side:
     """Without recorded work, whose memory is held from one step to the next."""
     steps = _steps(setting, name, example, recorded=False)
     steps()
     return Side(name=name, values=[peak_memory(steps, setting.device)])
 
 
-def _example(setting: Setting) -> Example:
+def _example(setting: Setting) -> Minibatch:
     generator = torch.Generator().manual_seed(0)
     count = setting.sizes.images
     pixels = setting.sizes.pixels if setting.on_gpu else min(setting.sizes.pixels, 64)
@@ -56,23 +54,14 @@ def _example(setting: Setting) -> Example:
     captions = torch.randint(4, len(WORDS.words), (count, 16), generator=generator)
     captions[:, 0], captions[:, -1] = 1, 2  # begin, end
     parts = (images.contiguous(memory_format=torch.channels_last), labels, torch.arange(count) * DOMAINS // count)
-    return Example(*(part.to(setting.device) for part in (*parts, captions)))
+    return Minibatch(*(part.to(setting.device) for part in (*parts, captions)))
 
 
-def _steps(setting: Setting, name: str, example: Example, *, recorded: bool = True) -> Call:
+def _steps(setting: Setting, name: str, example: Minibatch, *, recorded: bool = True) -> Call:
     """Two steps of a method, so that whoever takes turns has had both."""
-    config = ALGORITHMS[name][1]()
-    if isinstance(config, ErmPlusPlusConfig):
-        config = replace(config, linear_steps=0)
-    generator = torch.Generator().manual_seed(0)
-    algorithm = build_algorithm(
-        resnet(setting),
-        setting.sizes.classes[0],
-        config,
-        generator=generator,
-        domains=DOMAINS,
-        vocabulary=WORDS,
-    )
+    classes, generator = setting.sizes.classes[0], torch.Generator().manual_seed(0)
+    context = BuildContext(resnet(setting), classes, generator=generator, domains=DOMAINS, vocabulary=WORDS)
+    algorithm = ALGORITHMS[name]().without_beginning().build(context)
     trainer = Trainer(
         algorithm,
         iter(()),

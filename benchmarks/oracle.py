@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parse_dg.data.benchmarks import DataConfig
-from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveDescriptors

@@ -14,10 +14,10 @@ import torch
 from parse_dg.config import change
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import leave_one_out
-from parse_dg.evaluation.accuracy import accuracy
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import build_trainer
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import build_trainer
+from parse_dg.training.accuracy import accuracy
 
 DOMAINS_AND_CLASSES = {"pacs": (4, 7), "officehome": (4, 65), "cub-dg": (4, 200), "domainnet": (6, 345)}
 """VLCS has the size of PACS, TerraIncognita that of OfficeHome but for its 10 classes."""

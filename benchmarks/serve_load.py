@@ -42,11 +42,11 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import decode
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
-from parse_dg.experiments.folder import read_config
-from parse_dg.serve.limits import Limits
+from parse_dg.runs.folder import read_config
+from parse_dg.serve.limits import ServiceLimits
 
 IMAGES = 256
-BATCH = Limits().max_batch
+BATCH = ServiceLimits().max_batch
 ROUNDS = 8
 """In each, the service and both direct calls take turns."""
 SIDES = {
@@ -190,7 +190,7 @@ def measure(path: Path, run: Path, clients: int, seconds: float, images: int = I
         for file, data in zip(files, encoded, strict=True):
             file.write_bytes(data)
         pixels = np.stack([decode(file, predictor.image_size) for file in files])
-        classes = [found.class_name for found in predictor.predict(pixels)]
+        classes = [found.predicted for found in predictor.predict(pixels)]
 
         def ask(clients: int, seconds: float) -> Load:
             return asyncio.run(put_under_load(port, encoded, classes, clients, seconds))

@@ -19,14 +19,14 @@ from benchmarks.report import Goal, Row, Side
 from benchmarks.setting import ENUMERATIONS, INITIAL, TRAINED, Enumeration, Setting, make_trained
 from benchmarks.structural_layer import active_columns, descriptors
 from benchmarks.timing import Budget, Call, Laps, in_turns
-from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
+from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import VocabularyConfig
@@ -101,7 +101,7 @@ class Comparison:
 
     def _algorithm(self, classes: int, config: AlgorithmConfig) -> Algorithm:
         generator = torch.Generator().manual_seed(0)
-        return build_algorithm(copy.deepcopy(self.backbone), classes, config, generator=generator)
+        return config.build(BuildContext(copy.deepcopy(self.backbone), classes, generator=generator))
 
     def _row(
         self, what: str, layer: StructuralLayer, calls: tuple[Call, Call], goal: Goal | None, steps: int = 1
@@ -174,14 +174,14 @@ def random_images(setting: Setting, count: int) -> Tensor:
     return images.to(setting.device).contiguous(memory_format=torch.channels_last)
 
 
-def example(setting: Setting, classes: int) -> Example:
+def example(setting: Setting, classes: int) -> Minibatch:
     """A batch of the training size."""
     count = setting.sizes.images
     labels = torch.arange(count, device=setting.device)
-    return Example(random_images(setting, count), labels % classes, labels * 3 // count)
+    return Minibatch(random_images(setting, count), labels % classes, labels * 3 // count)
 
 
-def update(setting: Setting, algorithm: Algorithm, batch: Example) -> Call:
+def update(setting: Setting, algorithm: Algorithm, batch: Minibatch) -> Call:
     """A call that makes one training step."""
     trainer = Trainer(
         algorithm,
@@ -201,9 +201,9 @@ def update(setting: Setting, algorithm: Algorithm, batch: Example) -> Call:
 def _whole_erm_step(setting: Setting, backbone: Backbone) -> Laps:
     """One or two steps, after one on a few images: each may take half a minute."""
     classes = setting.sizes.classes[0]
-    erm = build_algorithm(backbone, classes, ErmConfig())
+    erm = ErmConfig().build(BuildContext(backbone, classes))
     batch = example(setting, classes)
-    update(setting, erm, Example(*(part[:8] for part in batch[:3])))()
+    update(setting, erm, Minibatch(*(part[:8] for part in batch[:3])))()
     budget = Budget(rounds=2, least=1, seconds=20, warm_up=False)
     (laps,) = in_turns(setting.device, budget, update(setting, erm, batch))
     return laps

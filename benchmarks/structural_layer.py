@@ -15,7 +15,7 @@ from benchmarks.report import Goal, Row, Side
 from benchmarks.setting import ENUMERATIONS, INITIAL, TRAINED, Enumeration, Setting, make_trained
 from benchmarks.timing import Call, in_turns, peak_memory
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.primitives import PrimitiveDescriptors, describe
+from parse_dg.model.primitives import PrimitiveDescriptors, to_descriptors
 from parse_dg.model.sparsemax import sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import VocabularyConfig
@@ -99,7 +99,7 @@ def descriptors(setting: Setting, primitives: int) -> PrimitiveDescriptors:
     """Descriptors of random heat maps, as leaves of the graph."""
     generator = torch.Generator().manual_seed(0)
     evidence = 3 * torch.randn(setting.sizes.images, primitives, 7, 7, generator=generator) - 3
-    z = describe(evidence, torch.tensor(1.0))
+    z = to_descriptors(evidence, torch.tensor(1.0))
     return PrimitiveDescriptors(*(part.to(setting.device).requires_grad_() for part in z))
 
 

@@ -1,14 +1,29 @@
-"""The one exception that is the user's to mend."""
+"""What is said to the user in one line; anything else that is raised is a bug of ours and keeps its traceback."""
 
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used: says what was expected, what was found, what would be valid.
+    """What the user gave cannot be used: says what was expected, what was found, what is valid; exit code 2."""
 
-    The command line shows its message as one line and exits with code 2; anything else that is raised is a
-    bug of ours and keeps its traceback.
-    """
+
+class BusyError(InputError):
+    """Another process is at this run; exit code 3."""
+
+
+class FailedError(RuntimeError):
+    """What was asked for was tried and could not be done, through no fault of what was given; exit code 1."""
+
+
+class FieldError(InputError):
+    """A value that cannot be used, with the path of its field or the name of its option."""
+
+    def __init__(self, path: str, found: object, expected: str) -> None:
+        super().__init__(path, found, expected)
+        self.path, self.found, self.expected = path, found, expected
+
+    def __str__(self) -> str:
+        return f"{self.path} must be {self.expected}, found {self.found!r}"
 
 
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:

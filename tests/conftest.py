@@ -1,5 +1,7 @@
 """What every test shares: a cache of its own, tiny configurations, and runs that are made once."""
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
@@ -10,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
+from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change
 from parse_dg.data.domain import Domain
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
 
-KERNELS = ("parse_dg.model.fused.", "parse_dg.data.fused_augment")
+KERNELS = ("parse_dg.model.fused.", "parse_dg.data.augment.fused")
 
 
 class Unwrapped(MetaPathFinder):
@@ -39,15 +43,29 @@ TINY = {
 }
 """Seconds instead of minutes: 40 images a domain, 8 of them held out."""
 
+
+def slow_but(*quick: str) -> list[Any]:
+    """Every method as a parameter; all but the named ones are slow."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS]
+
+
 Tiny = Callable[..., RunConfig]
 FinishedRun = Callable[[str], Path]
 Numbered = Callable[..., Domain]
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes that run these tests."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cache(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache folder of all tests, and a data folder: the user's own are never read or written."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = shared / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PARSE_DG_CACHE", str(folder))
         patch.setenv("PARSE_DG_DATA", str(tmp_path_factory.mktemp("data")))
@@ -66,15 +84,20 @@ def tiny() -> Tiny:
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> FinishedRun:
-    """finished_run("erm"): the folder of a finished tiny run, made on first use. Read it, do not change it."""
+def finished_run(shared: Path, tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> FinishedRun:
+    """finished_run("erm"): the folder of a finished tiny run, made on first use. Read it, do not change it.
+
+    It is trained once; every process that runs tests has a copy of its own.
+    """
     made: dict[str, Path] = {}
 
     def run(algorithm: str) -> Path:
         if algorithm not in made:
-            folder = tmp_path_factory.mktemp("runs") / algorithm
-            execute(tiny(algorithm), folder, lambda step, check: None)
-            made[algorithm] = folder
+            trained = shared / "finished" / algorithm
+            with FileLock(shared / f"{algorithm}.lock"):
+                execute(tiny(algorithm), trained, lambda step, check: None)
+                folder = tmp_path_factory.mktemp("runs") / algorithm
+                made[algorithm] = Path(shutil.copytree(trained, folder))
         return made[algorithm]
 
     return run

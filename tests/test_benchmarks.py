@@ -1,6 +1,5 @@
 """The speed benchmark: its measuring tools on known cases, and all of it once at tiny sizes."""
 
-import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -11,13 +10,11 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import sparsemax as sparsemax_section
 from benchmarks import step
-from benchmarks.report import Goal, Row, Side, Skipped
+from benchmarks.report import Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
-from benchmarks.timing import MEBIBYTE, Budget, Laps, in_turns, peak_memory
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import Parse
 from parse_dg.model.sparsemax import sparsemax
 
@@ -36,77 +33,10 @@ def test_trained_lambda_is_as_sparse_as_the_paper_says(classes: int, union: int)
     assert torch.equal(sparsemax(weight) > 0, support)
 
 
-def test_trained_lambda_depends_on_its_seed_alone() -> None:
-    drawn = [trained_lambda(4, 50, 20, 8, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
-
-
-def test_peak_memory_of_a_known_pattern() -> None:
-    before = torch.empty(MEBIBYTE)  # 4 MiB that do not count, not even where they are freed
-
-    def call() -> None:
-        nonlocal before
-        first = torch.empty(MEBIBYTE)  # 4 MiB
-        second = torch.empty(2 * MEBIBYTE)  # 12 MiB: the peak
-        del first
-        third = torch.empty(MEBIBYTE // 2)  # 10 MiB
-        del second, third
-        before = torch.empty(0)
-
-    assert peak_memory(call, CPU) == pytest.approx(12, abs=0.01)
-
-
-def test_peak_memory_counts_gradients_and_what_is_kept_for_them() -> None:
-    leaf = torch.zeros(MEBIBYTE, requires_grad=True)
-
-    def call() -> None:
-        leaf.exp().sum().backward()  # 4 MiB kept, 4 MiB of gradient; the sum's gradient is expanded, not stored
-        leaf.grad = None
-
-    assert peak_memory(call, CPU) == pytest.approx(8, abs=0.01)
-
-
-def test_calls_take_turns_after_warming_up() -> None:
-    order: list[str] = []
-    calls = [lambda name=name: order.append(name) for name in "ab"]
-    laps = in_turns(CPU, Budget(rounds=4, least=4, seconds=0, lap=0), *calls)
-    assert "".join(order) == "aaabbb" + "ab" * 4
-    assert [len(lap.host) for lap in laps] == [4, 4]
-    assert all(value > 0 for lap in laps for value in lap.host)
-
-
-def test_the_budget_ends_the_rounds_but_not_before_the_least() -> None:
-    (laps,) = in_turns(CPU, Budget(rounds=100, least=3, seconds=0), lambda: None)
-    assert len(laps.host) == 3
-
-
-def test_without_warming_up_a_call_is_made_once_a_round() -> None:
-    count = itertools.count()
-    in_turns(CPU, Budget(rounds=2, least=1, seconds=60, warm_up=False), lambda: next(count))
-    assert next(count) == 2
-
-
-def test_a_row_is_the_quotient_of_two_medians() -> None:
-    first, second = Side(name="a", values=[2.0, 9.0, 4.0]), Side(name="b", values=[1.0, 3.0, 2.0])
-    row = Row(what="a ÷ b", first=first, second=second, goal=Goal("at most", 2))
-    assert row.ratio == 2
-    assert row.reached
-    assert row.spread == (2, 2.5)
-    assert not Goal("at least", 3).reached(row.ratio)
-
-
-def test_a_composed_step_replaces_one_head_by_the_other() -> None:
-    row = step._composed("", Laps([7.0, 8.0, 9.0]), Laps([2.0, 1.0, 3.0]), Laps([100.0]), "")
-    assert row.first.values == [105.0, 107.0, 106.0]
-    assert row.ratio == 1.06
-    assert row.spread == pytest.approx((1.055, 1.065))
-
-
 def test_the_support_stays_while_steps_are_timed() -> None:
     """At ordinary rates Λ would be another after a few repeats."""
     backbone = step.FixedFeatures(torch.rand(QUICK.images, 8, 3, 3))
-    parse = build_algorithm(backbone, 4, step.parse_config(QUICK.primitives))
+    parse = step.parse_config(QUICK.primitives).build(BuildContext(backbone, 4))
     assert isinstance(parse, Parse)
     make_trained(parse.network.structure, QUICK)
     weight = parse.network.structure.composition.weight
@@ -150,11 +80,6 @@ def test_every_ratio_is_the_quotient_of_the_medians_it_names(report: dict[str, A
         assert row["reached"] is None
 
 
-def test_names_of_rows_differ(report: dict[str, Any]) -> None:
-    names = [row["what"] for section in report["sections"].values() for row in section["rows"]]
-    assert len(set(names)) == len(names)
-
-
 def measured(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     rows = (row for section in report["sections"].values() for row in section["rows"])
     return (row for row in rows if "skipped" not in row)
@@ -178,19 +103,8 @@ def test_a_failing_section_keeps_what_it_has_and_the_others(
     assert "out of [memory]" in capsys.readouterr().out.rpartition("fails")[2]  # the table says it too
 
 
-def test_without_entmax_its_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparsemax_section, "entmax_sparsemax", None)
-    rows = list(sparsemax_section.rows(TINY))
-    assert [type(row) for row in rows] == [Row, Skipped, Row, Skipped]
-
-
 def test_unknown_sections_and_devices_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong, said in ((["--only", "step,speed"], "unknown: speed"), (["--device", "tpu"], "found tpu")):
         with pytest.raises(SystemExit):
             command.main(wrong)
         assert said in capsys.readouterr().err
-
-
-def test_ten_steps_with_a_look_are_shared_out() -> None:
-    row = step._composed("", Laps([30.0]), Laps([10.0]), Laps([100.0]), "", steps=10)
-    assert row.first.values == [102.0]

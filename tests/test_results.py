@@ -7,9 +7,9 @@ import pytest
 
 from parse_dg.cli import main
 from parse_dg.config import change, from_dict
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.records import flatten
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.tables.records import flatten
 
 ROOT = Path(__file__).parents[1]
 PACS = ROOT / "results" / "pacs"

@@ -1,110 +1,40 @@
 """One training method a file, and the table of their names."""
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
+from typing import TypeVar
 
-from parse_dg.algorithms.base import Algorithm
-from parse_dg.algorithms.cdann import Cdann, CdannConfig
-from parse_dg.algorithms.coral import Coral, CoralConfig
-from parse_dg.algorithms.dann import Dann, DannConfig
-from parse_dg.algorithms.erm import Erm, ErmConfig
-from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
-from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from parse_dg.algorithms.gvrt import Gvrt, GvrtConfig
-from parse_dg.algorithms.miro import Miro, MiroConfig
-from parse_dg.algorithms.mixup import Mixup, MixupConfig
-from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
-from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.algorithms.sagnet import SagNet, SagNetConfig
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.text import Tokenizer
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
+from parse_dg.algorithms.cdann import CdannConfig
+from parse_dg.algorithms.coral import CoralConfig
+from parse_dg.algorithms.dann import DannConfig
+from parse_dg.algorithms.erm import ErmConfig
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
+from parse_dg.algorithms.group_dro import GroupDroConfig
+from parse_dg.algorithms.gvrt.method import GvrtConfig
+from parse_dg.algorithms.miro import MiroConfig
+from parse_dg.algorithms.mixup import MixupConfig
+from parse_dg.algorithms.no_relations import NoRelationsConfig
+from parse_dg.algorithms.parse import ParseConfig
+from parse_dg.algorithms.sagnet import SagNetConfig
+from parse_dg.errors import InputError
 
-__all__ = ["ALGORITHMS", "Algorithm", "AlgorithmConfig", "build_algorithm"]
+__all__ = ["ALGORITHMS", "Algorithm", "AlgorithmConfig", "BuildContext", "register_algorithm"]
 
-AlgorithmConfig = (
-    ErmConfig
-    | DannConfig
-    | CdannConfig
-    | GroupDroConfig
-    | MixupConfig
-    | SagNetConfig
-    | CoralConfig
-    | GvrtConfig
-    | MiroConfig
-    | ErmPlusPlusConfig
-    | NoRelationsConfig
-    | ParseConfig
-)
+ALGORITHMS = AlgorithmConfig.family
+"""Every method by name: the class of its settings."""
 
-ALGORITHMS: dict[str, tuple[type[Algorithm], type[AlgorithmConfig]]] = {
-    "erm": (Erm, ErmConfig),
-    "dann": (Dann, DannConfig),
-    "cdann": (Cdann, CdannConfig),
-    "group_dro": (GroupDro, GroupDroConfig),
-    "mixup": (Mixup, MixupConfig),
-    "sagnet": (SagNet, SagNetConfig),
-    "coral": (Coral, CoralConfig),
-    "gvrt": (Gvrt, GvrtConfig),
-    "miro": (Miro, MiroConfig),
-    "erm_plus_plus": (ErmPlusPlus, ErmPlusPlusConfig),
-    "no_relations": (NoRelations, NoRelationsConfig),
-    "parse": (Parse, ParseConfig),
-}
-"""Every method by name: its class and its settings."""
+AnyConfig = TypeVar("AnyConfig", bound=type[AlgorithmConfig])
 
 
-def build_algorithm(
-    backbone: Backbone,
-    classes: int,
-    config: AlgorithmConfig,
-    *,
-    label_smoothing: float = 0.0,
-    generator: torch.Generator | None = None,
-    columns: Int[Tensor, "M"] | None = None,
-    domains: int = 3,
-    vocabulary: Tokenizer | None = None,
-) -> Algorithm:
-    """The method of `config` on a built backbone.
+def register_algorithm(config: AnyConfig) -> AnyConfig:
+    """Make a method known by the `name` of its settings; can stand above the class as a decorator."""
+    if not hasattr(config, "name"):
+        raise InputError(f"{config.__name__} must have a class variable `name`, by which it is chosen, found none")
+    ALGORITHMS.add(config.name, config)
+    return config
 
-    `domains` is how many source domains there are, `vocabulary` the words of their captions, for a method that
-    reads them; `columns` are those of a compacted PARSE.
-    """
-    smoothing = label_smoothing
-    match config:
-        case ErmConfig():
-            return Erm(backbone, classes, config, label_smoothing=smoothing, generator=generator)
-        case DannConfig():
-            return Dann(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
-        case CdannConfig():
-            return Cdann(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
-        case GroupDroConfig():
-            return GroupDro(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
-        case MixupConfig():
-            return Mixup(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
-        case SagNetConfig():
-            return SagNet(
-                backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator
-            )
-        case CoralConfig():
-            return Coral(backbone, classes, config, domains=domains, label_smoothing=smoothing, generator=generator)
-        case GvrtConfig():
-            return Gvrt(
-                backbone,
-                classes,
-                config,
-                domains=domains,
-                vocabulary=vocabulary or Tokenizer(()),
-                label_smoothing=smoothing,
-                generator=generator,
-            )
-        case MiroConfig():
-            return Miro(backbone, classes, config, label_smoothing=smoothing, generator=generator)
-        case ErmPlusPlusConfig():
-            return ErmPlusPlus(backbone, classes, config, label_smoothing=smoothing, generator=generator)
-        case NoRelationsConfig():
-            return NoRelations(backbone, classes, config, label_smoothing=smoothing, generator=generator)
-        case ParseConfig():
-            return Parse(backbone, classes, config, label_smoothing=smoothing, generator=generator, columns=columns)
+
+for _config in (
+    *(ErmConfig, DannConfig, CdannConfig, GroupDroConfig, MixupConfig, SagNetConfig, CoralConfig, GvrtConfig),
+    *(MiroConfig, ErmPlusPlusConfig, NoRelationsConfig, ParseConfig),
+):
+    register_algorithm(_config)

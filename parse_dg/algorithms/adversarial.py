@@ -11,52 +11,40 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Count, Fraction, NotNegative, at_least
 from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialConfig:
+class AdversarialConfig(PooledConfig):
     """Settings of DANN and CDANN."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
     of the classes; 0.1 is milder."""
-    discriminator_steps: int = 1
+    discriminator_steps: Count = 1
     """Steps of the discriminator for each step of the network; the batches are shared out between them."""
-    gradient_penalty: float = 0.0
+    gradient_penalty: NotNegative = 0.0
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: float = 0.5
+    beta1: Fraction = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
-    width: int = 256
+    width: Count = 256
     """Of the discriminator's hidden layers."""
-    depth: int = 3
+    depth: Annotated[int, at_least(2)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
-    discriminator_rate: float = 1.0
+    discriminator_rate: NotNegative = 1.0
     """The discriminator's learning rate, times that of the head."""
-    discriminator_decay: float = 0.0
+    discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
-
-    def __post_init__(self) -> None:
-        for name in ("weight", "gradient_penalty", "discriminator_rate", "discriminator_decay"):
-            require(getattr(self, name) >= 0, f"algorithm.{name}", getattr(self, name), "0 or more")
-        for name, least in (("discriminator_steps", 1), ("width", 1), ("depth", 2)):
-            require(getattr(self, name) >= least, f"algorithm.{name}", getattr(self, name), f"at least {least}")
-        for name in ("beta1", "dropout"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"algorithm.{name}", value, "between 0 and 1")
 
 
 class Adversarial(Pooled):
@@ -64,21 +52,12 @@ class Adversarial(Pooled):
 
     update_count: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: AdversarialConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config: AdversarialConfig = config
-        self.discriminator = perceptron(backbone.channels, config.width, config.depth, domains, generator)
+    config: AdversarialConfig
+
+    def __init__(self, config: AdversarialConfig, context: BuildContext):
+        super().__init__(config, context)
+        channels, domains = context.backbone.channels, context.domains
+        self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
         self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
@@ -95,14 +74,14 @@ class Adversarial(Pooled):
     def adversary(self) -> tuple[nn.Parameter, ...]:
         """The parameters that move when it is the discriminator's turn."""
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """What backbone and classifier minimise when it is their turn."""
         features = self.features(example.images, generator)
         cross_entropy = self.cross_entropy(self.classifier(features), example.labels)
         deceived = torch.stack(list(self.discrimination(features, example).values())).sum()
         return {"cross_entropy": cross_entropy, "adversary": -self.config.weight * deceived}
 
-    def discrimination(self, features: Float[Tensor, "B D"], example: Example) -> LossTerms:
+    def discrimination(self, features: Float[Tensor, "B D"], example: Minibatch) -> LossTerms:
         """L_D: what the discriminator minimises, and what the features are to make large.
 
         In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
@@ -117,7 +96,7 @@ class Adversarial(Pooled):
                 terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
         return terms
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """One turn a step: the discriminator's or the network's.
 
         Steps are counted from 1; with one step of the discriminator for each of the network, the network begins.

@@ -1,13 +1,21 @@
 """What every training method is to the trainer: a network, the loss that trains it, and its parameters by group."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from parse_dg.config import Config
+from parse_dg.data.loader import Words
+from parse_dg.data.splits import Subset
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.network import ParseNetwork
+from parse_dg.registry import Registry
 
 Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
 """Parameters that share a learning rate; `composition` is Λ, `adversary` what plays against the network, `encoders`
@@ -17,7 +25,7 @@ LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
 
 
-class Example(NamedTuple):
+class Minibatch(NamedTuple):
     """A training batch as an algorithm sees it: augmented and normalised."""
 
     images: Float[Tensor, "B 3 H W"]
@@ -26,10 +34,10 @@ class Example(NamedTuple):
     captions: Int[Tensor, "B T"] | None = None
     """A sentence about each image, as the numbers of its words, where the method reads sentences."""
 
-    def by_domain(self, domains: int) -> list["Example"]:
+    def by_domain(self, domains: int) -> list["Minibatch"]:
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
         parts = (part.chunk(domains) for part in self if part is not None)
-        return [Example(*of_one) for of_one in zip(*parts, strict=True)]
+        return [Minibatch(*of_one) for of_one in zip(*parts, strict=True)]
 
 
 class Turn(NamedTuple):
@@ -55,24 +63,109 @@ class GroupSettings(NamedTuple):
     None: by Adam."""
 
 
-class Algorithm(nn.Module, ABC):
-    """A trainable classifier. A subclass is final: it is one method, in one file."""
+@dataclass(frozen=True)
+class BuildContext:
+    """What a method is built from besides its settings."""
 
-    summary: ClassVar[str]
+    backbone: Backbone
+    classes: int
+    _: KW_ONLY
+    domains: int = 3
+    """How many source domains there are."""
+    label_smoothing: float = 0.0
+    generator: torch.Generator | None = None
+    """Draws the start of everything but the backbone."""
+    vocabulary: Words | None = None
+    """The words of the captions, for a method that reads them (`AlgorithmConfig.learn_vocabulary`)."""
+    columns: Int[Tensor, "M"] | None = None
+    """The applications that a compacted model of PARSE has kept; None: all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(Config, ABC):
+    """The settings of a method, which build it and say what it needs. A subclass is a frozen, keyword-only
+    dataclass, registered under its `name`.
+    """
+
+    family: ClassVar[Registry[type["AlgorithmConfig"]]] = Registry("algorithm", "algorithm.name")
+    """Every method by name."""
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
     """One line: what the method does."""
-    reference: ClassVar[str]
+    reference: ClassVar[str] = ""
     """Where it was published: authors, year, arXiv number or venue."""
+    averaging: ClassVar[str] = "none"
+    """The averaging of weights that is part of the method (`averaging.kind`): tables then do not name it."""
+    explains: ClassVar[bool] = False
+    """Whether its models have a `parse_network`, and so can be explained and compacted."""
+    writes_sentences: ClassVar[bool] = False
+    """Whether `Algorithm.sentences` puts images in words."""
 
-    def __init__(self, label_smoothing: float = 0.0):
+    @abstractmethod
+    def build(self, context: BuildContext) -> "Algorithm":
+        """The method with these settings."""
+
+    @property
+    def trains_twice(self) -> bool:
+        """Whether a run has two stages (runs/two_stage.py)."""
+        return False
+
+    @property
+    def head_steps(self) -> int:
+        """In how many steps at the beginning the head moves alone."""
+        return 0
+
+    @property
+    def ablation(self) -> str | None:
+        """Its row in the paper's ablation: PARSE's predicate families, or `no_relations`; None: it has none."""
+        return None
+
+    def without_beginning(self) -> "AlgorithmConfig":
+        """The same without steps that are particular to a beginning, so that a step's cost can be measured."""
+        return self
+
+    def for_scoring(self) -> "AlgorithmConfig":
+        """The same without parts that only the loss uses (`Algorithm.for_training`)."""
+        return self
+
+    def learn_vocabulary(self, sources: Sequence[Subset]) -> Words | None:
+        """The words of the training captions, for a method that reads them; raises where images have none."""
+        return None
+
+    def read_vocabulary(self, state: Mapping[str, Tensor]) -> Words | None:
+        """The words in the weights of a trained model, for a method that reads captions."""
+        return None
+
+
+class Algorithm(nn.Module, ABC):
+    """A trainable classifier."""
+
+    for_training: ClassVar[tuple[str, ...]] = ()
+    """How the names of parameters begin that only the loss uses: a compacted model goes without them."""
+
+    def __init__(self, config: AlgorithmConfig, context: BuildContext):
         super().__init__()
-        self.label_smoothing = label_smoothing
+        self.config, self.domains, self.label_smoothing = config, context.domains, context.label_smoothing
+        self.guide: nn.Linear | None = None
+        """A linear classifier on the pooled features that guides the backbone in training, for some methods."""
+
+    @property
+    def parse_network(self) -> ParseNetwork | None:
+        """The attribute `network` of a method whose scores are sums of relations; only such a one can be compacted
+        and explained.
+        """
+        return None
+
+    def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
+        """What the method writes about normalised images, arguing for these classes or the predicted ones."""
+        raise NotImplementedError(f"{type(self).__name__} puts no images in words")
 
     @abstractmethod
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         """Normalised images → logits."""
 
     @abstractmethod
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the loss on a batch; `generator` (on the CPU) supplies every random draw."""
 
     def advance(self, step: int, steps: int) -> None:
@@ -80,7 +173,7 @@ class Algorithm(nn.Module, ABC):
         run. It must follow from the two numbers alone, so that a run that is resumed is where it was.
         """
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The updates of one step, one after the other: what comes next is computed after the last has been made.
 
         Most methods have one, of all parameters; those that play a game have several, or take turns step by step.
@@ -91,9 +184,9 @@ class Algorithm(nn.Module, ABC):
         """What the method asks of the optimiser, for the groups that are not to be treated like all others."""
         return {}
 
-    @abstractmethod
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         """Every trainable parameter, once, by group."""
+        return grouped(self)
 
     def cross_entropy(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The mean cross-entropy, with the run's label smoothing, in float32 or wider."""
@@ -103,13 +196,11 @@ class Algorithm(nn.Module, ABC):
             label_smoothing=self.label_smoothing,
         )
 
-    def guided(
-        self, guide: nn.Linear | None, weight: float, features: Float[Tensor, "B D H W"], labels: Int[Tensor, "B"]
-    ) -> LossTerms:
-        """The weighted cross-entropy of a linear classifier on the pooled features; nothing without one."""
-        if guide is None:
+    def guidance(self, weight: float, features: Float[Tensor, "B D H W"], labels: Int[Tensor, "B"]) -> LossTerms:
+        """The weighted cross-entropy of the guide; nothing without one."""
+        if self.guide is None:
             return {}
-        return {"guidance": weight * self.cross_entropy(guide(features.mean((2, 3))), labels)}
+        return {"guidance": weight * self.cross_entropy(self.guide(features.mean((2, 3))), labels)}
 
 
 def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group, list[nn.Parameter]]:

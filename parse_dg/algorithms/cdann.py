@@ -5,49 +5,33 @@ alternating updates, a class embedding and class weights is that of Gulrajani & 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.adversarial import Adversarial, AdversarialConfig
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext
 
 
 @dataclass(frozen=True, kw_only=True)
 class CdannConfig(AdversarialConfig):
     """Settings of CDANN."""
 
-    name: ClassVar[str] = "cdann"
+    name = "cdann"
+    summary = "features from which a discriminator that knows the class cannot tell the source domain"
+    reference = "Li et al. 2018, ECCV; Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
+
+    def build(self, context: BuildContext) -> "Cdann":
+        return Cdann(self, context)
 
 
 class Cdann(Adversarial):
     """The discriminator also sees the class; every class of a batch counts the same."""
 
-    summary = "features from which a discriminator that knows the class cannot tell the source domain"
-    reference = "Li et al. 2018, ECCV; Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: CdannConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone,
-            classes,
-            config,
-            domains=domains,
-            label_smoothing=label_smoothing,
-            generator=generator,
-        )
-        self.class_embeddings = nn.Embedding(classes, backbone.channels)
-        nn.init.normal_(self.class_embeddings.weight, generator=generator)
+    def __init__(self, config: CdannConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.class_embeddings = nn.Embedding(context.classes, context.backbone.channels)
+        nn.init.normal_(self.class_embeddings.weight, generator=context.generator)
 
     def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
         """The features plus the embedding of the class, which learns with the discriminator."""

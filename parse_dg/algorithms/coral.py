@@ -7,32 +7,29 @@ Letters: B batch, D features, S source domains, N images of one domain.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoralConfig:
+class CoralConfig(PooledConfig):
     """Settings of CORAL."""
 
-    name: ClassVar[str] = "coral"
-    gamma: float = 1.0
+    name = "coral"
+    summary = "features of the same mean and covariance in every source domain"
+    reference = "Sun & Saenko 2016, arXiv:1607.01719"
+    gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
-    def __post_init__(self) -> None:
-        require(self.gamma >= 0, "algorithm.gamma", self.gamma, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "Coral":
+        return Coral(self, context)
 
 
 class Coral(Pooled):
@@ -42,25 +39,9 @@ class Coral(Pooled):
     through the network together: with frozen BatchNorm statistics that is the same as one pass for each.
     """
 
-    summary = "features of the same mean and covariance in every source domain"
-    reference = "Sun & Saenko 2016, arXiv:1607.01719"
+    config: CoralConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: CoralConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
-
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.features(example.images, generator)
         terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
         if self.config.gamma and self.domains > 1:

@@ -5,48 +5,30 @@ arXiv:2007.01434).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from parse_dg.algorithms.base import Example, LossTerms
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErmConfig:
+class ErmConfig(PooledConfig):
     """Settings of ERM."""
 
-    name: ClassVar[str] = "erm"
-    dropout: float = 0.0
-    """Dropout after pooling."""
+    name = "erm"
+    summary = "cross-entropy on all source images"
+    reference = "Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
 
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "Erm":
+        return Erm(self, context)
 
 
 class Erm(Pooled):
     """Cross-entropy on everything."""
 
-    summary = "cross-entropy on all source images"
-    reference = "Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
+    config: ErmConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: ErmConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config = config
-
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}

@@ -1,72 +1,69 @@
 """ERM++: ERM whose head is trained alone first, meant for an average of its weights and for training twice.
 
 Teterwak et al. 2025, arXiv:2304.01973. The average (`averaging.kind=sma`) and the two stages
-(experiments/two_stage.py) are the run's affair; here are the phases of a step.
+(runs/two_stage.py) are the run's affair; here are the phases of a step.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, LossTerms, Turn
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErmPlusPlusConfig:
+class ErmPlusPlusConfig(PooledConfig):
     """Settings of ERM++."""
 
-    name: ClassVar[str] = "erm_plus_plus"
-    dropout: float = 0.0
-    """Dropout after pooling."""
-    linear_steps: int = 500
+    name = "erm_plus_plus"
+    averaging = "sma"
+    summary = "ERM with a head start for the head, averaged weights and a second training on all source images"
+    reference = "Teterwak et al. 2025, arXiv:2304.01973"
+    linear_steps: Whole = 500
     """The head alone moves in the first steps: in one more than this, as in the authors' program."""
     stages: Literal[1, 2] = 2
     """1: trained once, like any other method. 2: once on the training images to find how long and at which rates,
-    then anew on all images of the source domains (experiments/two_stage.py)."""
+    then anew on all images of the source domains (runs/two_stage.py)."""
 
-    def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
-        require(self.linear_steps >= 0, "algorithm.linear_steps", self.linear_steps, "0 or more")
-        require(self.stages in (1, 2), "algorithm.stages", self.stages, "1 or 2")
+    @property
+    def trains_twice(self) -> bool:
+        return self.stages == 2
+
+    @property
+    def head_steps(self) -> int:
+        return self.linear_steps
+
+    def without_beginning(self) -> "ErmPlusPlusConfig":
+        return replace(self, linear_steps=0)
+
+    def build(self, context: BuildContext) -> "ErmPlusPlus":
+        return ErmPlusPlus(self, context)
 
 
 class ErmPlusPlus(Pooled):
     """Cross-entropy on everything; at first only the head moves."""
 
-    summary = "ERM with a head start for the head, averaged weights and a second training on all source images"
-    reference = "Teterwak et al. 2025, arXiv:2304.01973"
+    config: ErmPlusPlusConfig
 
     update_count: Tensor
     """How many steps were made."""
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: ErmPlusPlusConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config = config
+    def __init__(self, config: ErmPlusPlusConfig, context: BuildContext):
+        super().__init__(config, context)
         self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
         self.count = 0  # the buffer's value, known without waiting for the device
         self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
         return {"cross_entropy": self.cross_entropy(logits, example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The head alone with an optimiser of its own, then everything with a fresh one."""
         before, self.count = self.count, self.count + 1
         self.update_count += 1

@@ -8,34 +8,31 @@ Letters: S source domains.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms, Turn
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupDroConfig:
+class GroupDroConfig(PooledConfig):
     """Settings of GroupDRO."""
 
-    name: ClassVar[str] = "group_dro"
-    eta: float = 0.01
+    name = "group_dro"
+    summary = "cross-entropy in which the domain that does worst counts most"
+    reference = "Sagawa et al. 2020, arXiv:1911.08731"
+    eta: NotNegative = 0.01
     """η: how fast the weight of a domain grows with its loss."""
     divide: bool = False
     """Whether the loss is divided by the number of domains once more, as the first published code did. Adam hardly
     notices; weight decay weighs more."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
-    def __post_init__(self) -> None:
-        require(self.eta >= 0, "algorithm.eta", self.eta, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "GroupDro":
+        return GroupDro(self, context)
 
 
 class GroupDro(Pooled):
@@ -45,38 +42,25 @@ class GroupDro(Pooled):
     each.
     """
 
-    summary = "cross-entropy in which the domain that does worst counts most"
-    reference = "Sagawa et al. 2020, arXiv:1911.08731"
+    config: GroupDroConfig
 
     q: Tensor
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: GroupDroConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
-        self.register_buffer("q", torch.ones(domains))
+    def __init__(self, config: GroupDroConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.register_buffer("q", torch.ones(context.domains))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The terms of the next step; `turns` also keeps the weights that they were computed with."""
         each = self.of_domains(example, generator)
         return self._weighed(each, self.raised(each))
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         each = self.of_domains(example, generator)
         self.q = self.raised(each)
         yield Turn(self._weighed(each, self.q))
 
-    def of_domains(self, example: Example, generator: torch.Generator) -> Float[Tensor, "S"]:
+    def of_domains(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "S"]:
         """The cross-entropy of each domain."""
         logits: Tensor = self.classifier(self.features(example.images, generator))
         labels = example.labels.chunk(self.domains)

@@ -5,19 +5,18 @@ The oracle that the best features are to be found with is out of reach; the pret
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from parse_dg.algorithms.base import Example, Group, GroupSettings, LossTerms, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 
 
-class Tuned(NamedTuple):
+class TunedSettings(NamedTuple):
     """Settings for one benchmark."""
 
     rate: float
@@ -29,53 +28,39 @@ class Tuned(NamedTuple):
 
 
 TUNED = {
-    "pacs": Tuned(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
-    "vlcs": Tuned(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
-    "officehome": Tuned(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
-    "terraincognita": Tuned(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
-    "domainnet": Tuned(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
+    "pacs": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=0.0, weight=0.01),
+    "vlcs": TunedSettings(rate=1e-5, dropout=0.5, weight_decay=1e-6, weight=0.01),
+    "officehome": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=1e-6, weight=0.1),
+    "terraincognita": TunedSettings(rate=3e-5, dropout=0.0, weight_decay=1e-4, weight=0.1),
+    "domainnet": TunedSettings(rate=3e-5, dropout=0.1, weight_decay=0.0, weight=0.1),
 }
 """What the authors found best, by benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MiroConfig(MutualInformationConfig):
+class MiroConfig(MutualInformationConfig, PooledConfig):
     """Settings of MIRO."""
 
-    name: ClassVar[str] = "miro"
-    section: ClassVar[str] = "algorithm"
-    weight: float = 0.1
+    name = "miro"
+    summary = "ERM whose features are held close to those of the pretrained network"
+    reference = "Cha et al. 2022, arXiv:2203.10789"
+    weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "Miro":
+        return Miro(self, context)
 
 
 class Miro(Pooled):
     """Cross-entropy, and the divergence of the features from those of the network at the start."""
 
-    summary = "ERM whose features are held close to those of the pretrained network"
-    reference = "Cha et al. 2022, arXiv:2203.10789"
+    config: MiroConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: MiroConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config = config
-        self.mutual_information = MutualInformation(backbone)
+    def __init__(self, config: MiroConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.mutual_information = MutualInformation(context.backbone)
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         with self.backbone.tapped() as maps:
             logits = self.classifier(self.features(example.images, generator))
         return {

@@ -7,32 +7,30 @@ Letters: S source domains.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example, LossTerms
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.mixstyle import draw_beta
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import Positive
+from parse_dg.model.backbones.mixstyle import draw_beta
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixupConfig:
+class MixupConfig(PooledConfig):
     """Settings of Mixup."""
 
-    name: ClassVar[str] = "mixup"
-    alpha: float = 0.2
+    name = "mixup"
+    summary = "images of two domains mixed, with the labels of both"
+    reference = "Zhang et al. 2018, arXiv:1710.09412; Yan et al. 2020, arXiv:2001.00677"
+    alpha: Positive = 0.2
     """λ ~ Beta(alpha, alpha), one a pair of domains; a small alpha keeps λ near 0 or 1."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
-    def __post_init__(self) -> None:
-        require(0 < self.alpha < float("inf"), "algorithm.alpha", self.alpha, "positive and finite")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "Mixup":
+        return Mixup(self, context)
 
 
 class Pairing(NamedTuple):
@@ -51,30 +49,14 @@ class Mixup(Pooled):
     each.
     """
 
-    summary = "images of two domains mixed, with the labels of both"
-    reference = "Zhang et al. 2018, arXiv:1710.09412; Yan et al. 2020, arXiv:2001.00677"
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: MixupConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
+    config: MixupConfig
 
     def draw(self, generator: torch.Generator) -> Pairing:
         """A circle of the domains, then λ of each pair."""
         order = torch.randperm(self.domains, generator=generator)
         return Pairing(order, draw_beta(self.config.alpha, self.domains, generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         drawn = self.draw(generator)
         parts = example.by_domain(self.domains)
         order: list[int] = drawn.order.tolist()

@@ -4,59 +4,54 @@ The linear layer sees (c, σ, δ) of all K primitives, 5K numbers; bottleneck an
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms, grouped
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.parse import BottleneckWeights
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag, with_views
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoRelationsConfig:
+class NoRelationsConfig(AlgorithmConfig):
     """Settings of the ablation: those of PARSE that remain without relations."""
 
-    name: ClassVar[str] = "no_relations"
+    name = "no_relations"
+    summary = "PARSE's primitives with a linear classifier on their descriptors: the paper's ablation"
+    reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """As in PARSE."""
     equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
     """As in PARSE."""
 
-    def __post_init__(self) -> None:
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
+    @property
+    def ablation(self) -> str:
+        return self.name
+
+    def build(self, context: BuildContext) -> "NoRelations":
+        return NoRelations(self, context)
 
 
 class NoRelations(Algorithm):
     """Backbone → primitive bottleneck → linear on the descriptors."""
 
-    summary = "PARSE's primitives with a linear classifier on their descriptors: the paper's ablation"
-    reference = "Nguyen & Nguyen 2026"
+    config: NoRelationsConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: NoRelationsConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(label_smoothing)
-        self.config = config
+    def __init__(self, config: NoRelationsConfig, context: BuildContext):
+        super().__init__(config, context)
         self.progress = 0.0
-        self.backbone = backbone
-        self.bottleneck = PrimitiveBottleneck(backbone.channels, config.primitives, generator)
+        self.backbone = context.backbone
+        channels, classes, generator = context.backbone.channels, context.classes, context.generator
+        self.bottleneck = PrimitiveBottleneck(channels, config.primitives, generator)
         self.classifier = linear(5 * config.primitives.count, classes, generator)
-        self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
+        self.guide = linear(channels, classes, generator) if config.guidance else None
         self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
 
     def advance(self, step: int, steps: int) -> None:
@@ -66,7 +61,7 @@ class NoRelations(Algorithm):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         following: LossTerms = {}
         if self.second_view is None:
             features = self.backbone(example.images, generator)
@@ -79,12 +74,9 @@ class NoRelations(Algorithm):
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
-            **self.guided(self.guide, self.config.guidance, features, example.labels),
+            **self.guidance(self.config.guidance, features, example.labels),
             **following,
         }
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(z.flat())

@@ -5,16 +5,23 @@ MIRO's regulariser of the backbone can be added; the paper has it not.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, GroupSettings, LossTerms, grouped
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    Group,
+    GroupSettings,
+    LossTerms,
+    Minibatch,
+    grouped,
+)
+from parse_dg.config import Config, NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
@@ -22,7 +29,7 @@ from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors,
 from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration, ownership, spread
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import SWITCHES
+from parse_dg.model.vocabulary import SWITCHES, check_budget
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
@@ -33,27 +40,20 @@ narrow by a window from the first step on, nothing was learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BottleneckWeights:
+class BottleneckWeights(Config):
     """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated; and two additions."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
-    concentration: float = 0.1
+    concentration: NotNegative = 0.1
     """λ_conc."""
-    spread: float = 0.0
+    spread: NotNegative = 0.0
     """An addition: the weight of the variance under the heat maps, once training is well under way."""
-    ownership: float = 0.0
+    ownership: NotNegative = 0.0
     """An addition: the weight of a cross-entropy: where a primitive is, evidence for it is to be the strongest."""
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            require(value >= 0, f"bottleneck.{name}", value, "0 or more")
-
     def terms(
-        self,
-        z: PrimitiveDescriptors,
-        evidence: Callable[[], Float[Tensor, "B K H W"]],
-        progress: float,
+        self, z: PrimitiveDescriptors, evidence: Callable[[], Float[Tensor, "B K H W"]], progress: float
     ) -> LossTerms:
         """λ_bn · L_bn in its two parts, and what is added; `progress` is the share of training that is done."""
         diversity, concentration = diversity_and_concentration(z.heatmap)
@@ -71,20 +71,23 @@ class BottleneckWeights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParseConfig(StructureConfig):
+class ParseConfig(StructureConfig, AlgorithmConfig):
     """Settings of PARSE: the primitives, the structural layer, and the weights of the regularisers."""
 
-    name: ClassVar[str] = "parse"
+    name = "parse"
+    explains = True
+    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
+    reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
-    sparsity: float = 0.01
+    sparsity: NotNegative = 0.01
     """λ_sparse, on the mean ℓ1 norm of Λ."""
-    angle_repulsion: float = 0.001
+    angle_repulsion: NotNegative = 0.001
     """λ_ang, on the repulsion of the orientation angles."""
-    guidance: float = 0.0
+    guidance: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
     training alone; no score depends on it."""
-    probe: float = 0.0
+    probe: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
     equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
@@ -92,35 +95,34 @@ class ParseConfig(StructureConfig):
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
-    def __post_init__(self) -> None:
-        require(self.sparsity >= 0, "algorithm.sparsity", self.sparsity, "0 or more")
-        require(self.angle_repulsion >= 0, "algorithm.angle_repulsion", self.angle_repulsion, "0 or more")
-        require(self.guidance >= 0, "algorithm.guidance", self.guidance, "0 or more")
-        require(self.probe >= 0, "algorithm.probe", self.probe, "0 or more")
+    def check(self) -> None:
+        check_budget(self.primitives.count, self.vocabulary)
+
+    @property
+    def ablation(self) -> str:
+        return self.vocabulary.families
+
+    def for_scoring(self) -> "ParseConfig":
+        off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}
+        return replace(self, guidance=0.0, probe=0.0, **off)
+
+    def build(self, context: BuildContext) -> "Parse":
+        return Parse(self, context)
 
 
 class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
-    summary = "sparse compositions of spatial relations over learned primitives (this paper)"
-    reference = "Nguyen & Nguyen 2026"
+    config: ParseConfig
+    for_training = ("guide.", "probe.", "mutual_information.")
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: ParseConfig,
-        *,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-        columns: Int[Tensor, "M"] | None = None,
-    ):
-        super().__init__(label_smoothing)
-        self.config = config
+    def __init__(self, config: ParseConfig, context: BuildContext):
+        super().__init__(config, context)
+        backbone, classes, generator = context.backbone, context.classes, context.generator
         self.network = ParseNetwork(
             backbone,
             PrimitiveBottleneck(backbone.channels, config.primitives, generator),
-            StructuralLayer(config.primitives.count, classes, config, generator, columns),
+            StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
         self.progress = 0.0
@@ -131,6 +133,10 @@ class Parse(Algorithm):
         self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
         self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
+
+    @property
+    def parse_network(self) -> ParseNetwork:
+        return self.network
 
     def advance(self, step: int, steps: int) -> None:
         self.progress = (step - 1) / steps
@@ -143,7 +149,7 @@ class Parse(Algorithm):
         output: ParseOutput = self.network(images)
         return output.logits
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         views, move = None, None
         if self.second_view is not None:
             views, move = self.second_view(example.images, len(example.labels), generator)
@@ -154,7 +160,7 @@ class Parse(Algorithm):
             **self.config.bottleneck.terms(
                 output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
             ),
-            **self.guided(self.guide, self.config.guidance, output.features, example.labels),
+            **self.guidance(self.config.guidance, output.features, example.labels),
         }
         if move is not None and output.second is not None:
             terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)

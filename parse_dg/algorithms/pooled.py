@@ -1,30 +1,33 @@
 """The network of every baseline: backbone, global average pooling, dropout, a linear layer."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, Group, grouped
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
+from parse_dg.config import Fraction
 from parse_dg.model.linear import linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledConfig(AlgorithmConfig):
+    """The settings that all baselines share."""
+
+    dropout: Fraction = 0.0
+    """Dropout after pooling."""
 
 
 class Pooled(Algorithm):
     """Backbone → mean over the map → linear. What is minimised is left to the method."""
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        *,
-        dropout: float = 0.0,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(label_smoothing)
-        self.dropout = dropout
-        self.backbone = backbone
-        self.classifier = linear(backbone.channels, classes, generator)
+    config: PooledConfig
+
+    def __init__(self, config: PooledConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.backbone = context.backbone
+        self.classifier = linear(context.backbone.channels, context.classes, context.generator)
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(self.backbone(images).mean((2, 3)))
@@ -33,10 +36,8 @@ class Pooled(Algorithm):
     def features(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator) -> Float[Tensor, "B D"]:
         """Pooled features in training: style mixing and dropout draw from `generator`."""
         features: Tensor = self.backbone(images, generator).mean((2, 3))
-        if self.dropout:
-            keep = torch.rand(features.shape, generator=generator) >= self.dropout
-            features = features * keep.to(features.device) / (1 - self.dropout)
+        dropout = self.config.dropout
+        if dropout:
+            keep = torch.rand(features.shape, generator=generator) >= dropout
+            features = features * keep.to(features.device) / (1 - dropout)
         return features
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)

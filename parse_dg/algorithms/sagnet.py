@@ -8,16 +8,15 @@ Letters: B batch, D features.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Example, Group, LossTerms, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 
 EPS = 1e-5
@@ -25,18 +24,17 @@ EPS = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SagNetConfig:
+class SagNetConfig(PooledConfig):
     """Settings of SagNet."""
 
-    name: ClassVar[str] = "sagnet"
-    weight: float = 0.1
+    name = "sagnet"
+    summary = "content classified under mixed styles, and a style that does not tell the class"
+    reference = "Nam et al. 2021, arXiv:1910.11645"
+    weight: NotNegative = 0.1
     """Of the adversarial loss, which makes the style say nothing of the class."""
-    dropout: float = 0.0
-    """Dropout after pooling."""
 
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, "algorithm.weight", self.weight, "0 or more")
-        require(0 <= self.dropout < 1, "algorithm.dropout", self.dropout, "between 0 and 1")
+    def build(self, context: BuildContext) -> "SagNet":
+        return SagNet(self, context)
 
 
 class Exchange(NamedTuple):
@@ -57,37 +55,24 @@ class SagNet(Pooled):
     one for each: the same, but for MixStyle, dropout, and BatchNorm statistics that are not frozen.
     """
 
-    summary = "content classified under mixed styles, and a style that does not tell the class"
-    reference = "Nam et al. 2021, arXiv:1910.11645"
+    config: SagNetConfig
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        classes: int,
-        config: SagNetConfig,
-        *,
-        domains: int,
-        label_smoothing: float = 0.0,
-        generator: torch.Generator | None = None,
-    ):
-        super().__init__(
-            backbone, classes, dropout=config.dropout, label_smoothing=label_smoothing, generator=generator
-        )
-        self.config, self.domains = config, domains
-        self.style_classifier = linear(backbone.channels, classes, generator)
+    def __init__(self, config: SagNetConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.style_classifier = linear(context.backbone.channels, context.classes, context.generator)
 
     def draw(self, size: int, generator: torch.Generator) -> Exchange:
         """α of each image, uniform in [0, 1), then the permutation of partners."""
         share = torch.rand((size, 1), generator=generator)
         return Exchange(share, torch.randperm(size, generator=generator))
 
-    def losses(self, example: Example, generator: torch.Generator) -> LossTerms:
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The first turn: the classes, from content under a mixed style."""
         features = self._wide_features(example, generator)
         mixed = mix_style(features, self._drawn(features, generator))
         return {"cross_entropy": self.cross_entropy(self.classifier(mixed), example.labels)}
 
-    def turns(self, example: Example, generator: torch.Generator) -> Iterator[Turn]:
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         yield Turn(self.losses(example, generator), ("backbone", "head"))
         features = self._wide_features(example, generator)
         swapped = swap_content(features.detach(), self._drawn(features, generator))
@@ -103,7 +88,7 @@ class SagNet(Pooled):
         drawn = self.draw(len(features), generator)
         return Exchange(*(part.to(features.device, non_blocking=True) for part in drawn))
 
-    def _wide_features(self, example: Example, generator: torch.Generator) -> Float[Tensor, "B D"]:
+    def _wide_features(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "B D"]:
         """Pooled features, in float32 at least: a variance needs the digits."""
         features = self.features(example.images, generator)
         return features.to(torch.promote_types(features.dtype, torch.float32))

@@ -6,10 +6,9 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from parse_dg._version import __version__
 from parse_dg.cli import (
+    config,
     data,
     describe,
     explain,
@@ -24,16 +23,32 @@ from parse_dg.cli import (
     tables,
     train,
 )
-from parse_dg.deploy.export import ExportError
-from parse_dg.errors import InputError
-from parse_dg.experiments.compact import NotLosslessError
-from parse_dg.experiments.folder import BusyError
-from parse_dg.experiments.sweep import SweepFailedError
-from parse_dg.training.check import NonFiniteLossError
+from parse_dg.errors import BusyError, FailedError, InputError
+from parse_dg.plugins import load_plugins
 from parse_dg.wording import UNPRINTABLE
 
-PARTS = (train, runs, sweep, data, tables, describe, predict, explain, figure, measure, report, serve, export)
+PARTS = (
+    train,
+    config,
+    runs,
+    sweep,
+    data,
+    tables,
+    describe,
+    predict,
+    explain,
+    figure,
+    measure,
+    report,
+    serve,
+    export,
+)
 """The modules of the commands, in the order of the help."""
+PLUGGABLE = (
+    *("train", "sweep", "table", "evaluate", "predict", "explain", "describe", "measure", "report", "compact"),
+    *("export", "serve", "figure", "config", "info", "algorithms"),
+)
+"""The commands that take `--plugin`."""
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -45,13 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file may have a name that the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     options = build_parser().parse_args(arguments)
-    console = Console(highlight=False)
+    from rich.console import Console  # not before --help has been answered
+
     try:
-        options.command(options, console)
+        load_plugins(options.plugin)
+        options.command(options, Console(highlight=False))
     except InputError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
-    except (ExportError, NonFiniteLossError, NotLosslessError, SweepFailedError) as error:
+    except FailedError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
@@ -74,8 +91,26 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
     )
     parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
-    parser.set_defaults(resumes=False)  # a command that goes on where it was broken off sets it
+    parser.set_defaults(plugin=(), resumes=False)  # a command that goes on where it was broken off sets it
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for part in PARTS:
         part.add_commands(commands)
+    for name in PLUGGABLE:
+        _add_plugin(commands.choices[name])
     return parser
+
+
+def _add_plugin(command: argparse.ArgumentParser) -> None:
+    """`--plugin`, for a command or for those below it."""
+    below = [action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    for choices in below:
+        for inner in choices.values():
+            _add_plugin(inner)
+    if not below:
+        command.add_argument(
+            "--plugin",
+            action="append",
+            default=[],
+            metavar="MODULE",
+            help="import a plug-in first: an installed one, a module, or a .py file (docs/extend.md); repeatable",
+        )

@@ -4,26 +4,23 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.cli.options import Commands
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from parse_dg.data.report import DataReport
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.data.intake.report import DataReport
 
 KNOWN = ", ".join(DATA_SETS)
 
 
-def add(options: argparse.Namespace, console: Console) -> None:
+def add(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data add`."""
-    from parse_dg.data.library import add, manifest_path
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.data.intake.library import add, manifest_path
+    from parse_dg.data.intake.report import describe_data
 
     with progress_display(console) as progress:
         manifest = add(
@@ -38,11 +35,11 @@ def add(options: argparse.Namespace, console: Console) -> None:
     print_path(console, "added: its manifest is", manifest_path(options.name))
 
 
-def check(options: argparse.Namespace, console: Console) -> None:
+def check(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data check`: every file again, against the manifest."""
-    from parse_dg.data.library import check
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import progress_display
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.data.intake.library import check
+    from parse_dg.data.intake.report import describe_data
 
     if options.name == "blueprints":
         raise InputError("blueprints is drawn by this program: it has no files that could be missing or changed")
@@ -58,10 +55,13 @@ def check(options: argparse.Namespace, console: Console) -> None:
     console.print(f"all {manifest.files:,} files are there and unchanged (size and SHA-256)")
 
 
-def list_all(options: argparse.Namespace, console: Console) -> None:
+def list_all(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data list`."""
-    from parse_dg.data.library import added, manifest_path
-    from parse_dg.data.manifest_file import read_summary
+    from rich.markup import escape
+    from rich.table import Table
+
+    from parse_dg.data.intake.library import added, manifest_path
+    from parse_dg.data.intake.manifest_file import read_summary
 
     table = Table("name", "domains", "classes", "images", "where")
     table.add_row("blueprints", "photo, cartoon, sketch, paint", "8", "7,680", "drawn on first use")
@@ -81,11 +81,11 @@ def list_all(options: argparse.Namespace, console: Console) -> None:
     console.print("`parse-dg data add NAME PATH` adds one; any folder domain/class/image can be used by its path")
 
 
-def show(options: argparse.Namespace, console: Console) -> None:
+def show(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data show`."""
+    from parse_dg.cli.show.display import print_path, progress_display
     from parse_dg.data.benchmarks import DataConfig
-    from parse_dg.experiments.contact_sheets import write_contact_sheets
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.data.contact_sheets import write_contact_sheets
 
     config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels)
     with progress_display(console) as progress:
@@ -94,11 +94,11 @@ def show(options: argparse.Namespace, console: Console) -> None:
         print_path(console, "contact sheet:", sheet)
 
 
-def download(options: argparse.Namespace, console: Console) -> None:
+def download(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data download`."""
-    from parse_dg.data.library import download, manifest_path
-    from parse_dg.data.report import describe_data
-    from parse_dg.experiments.display import print_path, progress_display
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.data.intake.library import download, manifest_path
+    from parse_dg.data.intake.report import describe_data
 
     with progress_display(console) as progress:
         manifest = download(options.name, progress)
@@ -106,16 +106,19 @@ def download(options: argparse.Namespace, console: Console) -> None:
     print_path(console, "added: its manifest is", manifest_path(options.name))
 
 
-def remove(options: argparse.Namespace, console: Console) -> None:
+def remove(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg data remove`."""
-    from parse_dg.data.library import remove
+    from parse_dg.data.intake.library import remove
 
     remove(options.name)
     console.print(f"{options.name} is forgotten; files that lay outside the data folder are untouched")
 
 
-def print_report(console: Console, report: "DataReport") -> None:
+def print_report(console: "Console", report: "DataReport") -> None:
     """Counts by domain, then what differs and what is wrong, a line each."""
+    from rich.markup import escape
+    from rich.table import Table
+
     manifest = report.manifest
     known = any(row.published is not None for row in report.domains)
     console.print(f"{manifest.name}: {manifest.layout}", markup=False, soft_wrap=True)
@@ -137,7 +140,7 @@ def print_report(console: Console, report: "DataReport") -> None:
         console.print("the counts of every domain are the published ones")
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
     group = commands.add_parser("data", help="add, check, show and download data sets")
     hint = "`parse-dg data COMMAND --help` explains each"
@@ -169,7 +172,7 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _add_add(verbs: "Commands") -> None:
+def _add_add(verbs: Commands) -> None:
     command = verbs.add_parser(
         "add",
         help="index a folder, archives or a list under a name",

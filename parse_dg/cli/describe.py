@@ -6,30 +6,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_device
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.describe import Description
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.runs.describe import Description
 
 COUNT = 8
 
 
-def describe(options: argparse.Namespace, console: Console) -> None:
+def describe(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg describe`."""
-    from parse_dg.experiments.describe import describe_domain, describe_files
+    from parse_dg.runs.describe import describe_domain, describe_files
+    from parse_dg.runs.opened import open_run
 
     if options.images and (options.domain is not None or options.count is not None):
         raise InputError("give image files, or --domain and --count for images of the run's benchmark, not both")
+    run = open_run(options.run, device=options.device)
     if options.images:
-        found = describe_files(options.run, options.images, options.argued, options.device)
+        found = describe_files(run, options.images, options.argued)
     else:
         count = COUNT if options.count is None else options.count
-        found = describe_domain(options.run, options.domain, count, options.argued, options.device)
+        found = describe_domain(run, options.domain, count, options.argued)
     if options.format == "json":
         text = json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False)
         console.print(text, markup=False, soft_wrap=True)
@@ -42,16 +43,16 @@ def in_text(each: "Description") -> str:
     """A description, a line for each thing that is known."""
     where = [] if each.domain is None else [f"{each.domain}, image {each.index}"]
     where += [] if each.file is None else [each.file]
-    rows = [] if each.true_class is None else [("true class", each.true_class)]
-    rows.append(("predicted class", each.predicted_class))
-    generated = "generated" if each.argued_class == each.predicted_class else f"generated, for {each.argued_class}"
+    rows = [] if each.truth is None else [("true class", each.truth)]
+    rows.append(("predicted class", each.predicted))
+    generated = "generated" if each.argued == each.predicted else f"generated, for {each.argued}"
     rows.append((generated, each.sentence or "(no word)"))
     rows += [("caption of the data set", caption) for caption in each.captions]
     lines = [f"  {name}: {printable(text)}" for name, text in rows]
     return "\n".join([": ".join(map(printable, where)), *lines])
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "describe",
@@ -71,6 +72,6 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--as", dest="argued", metavar="CLASS", help="argue for this class instead of the predicted one"
     )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_device(command)
     command.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     command.set_defaults(command=describe)

@@ -3,22 +3,20 @@
 import argparse
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from parse_dg.data.domain import Benchmark
-    from parse_dg.deploy.image_batches import ImageLike
-    from parse_dg.deploy.predictor import Predictor
-    from parse_dg.explain.explanation import Reading
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.data.listing import Progress
+    from parse_dg.deploy.image_batches import ImageLike
+    from parse_dg.explain.explanation import Reading
+    from parse_dg.runs.opened import OpenedRun
 
 TOP = 10
 """How many relations a table lists."""
@@ -28,7 +26,7 @@ NUMBERED = re.compile(r"(.+):(\d{1,9})")
 """An image of the run's benchmark: `sketch:12`."""
 
 
-class Shown(NamedTuple):
+class ExplainedImage(NamedTuple):
     """An image that is explained."""
 
     name: str
@@ -37,25 +35,27 @@ class Shown(NamedTuple):
     reading: "Reading"
 
 
-def classes(options: argparse.Namespace, console: Console) -> None:
+def classes(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain classes`."""
+    from parse_dg.cli.show.explanations import print_classes
     from parse_dg.explain.classes import describe_classes
-    from parse_dg.explain.words import print_classes
 
-    predictor = open_model(options)
+    run = open_parse_run(options)
     for name in options.classes:
-        if name not in predictor.classes:
-            raise unknown("class", name, predictor.classes)
-    found = [each for each in describe_classes(predictor) if not options.classes or each.name in options.classes]
+        if name not in run.classes:
+            raise unknown("class", name, run.classes)
+    found = [
+        each for each in describe_classes(run.predictor) if not options.classes or each.name in options.classes
+    ]
     if options.format == "json":
         print_json(console, {"classes": [each.to_dict(options.top) for each in found]})
     else:
         print_classes(console, found, options.top or TOP)
 
 
-def image(options: argparse.Namespace, console: Console) -> None:
+def image(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain image`."""
-    from parse_dg.explain.words import print_explanation
+    from parse_dg.cli.show.explanations import print_explanation
 
     shown = read_shown(options)
     explanation = shown.reading.explain(options.of)
@@ -65,10 +65,10 @@ def image(options: argparse.Namespace, console: Console) -> None:
         print_explanation(console, shown.name, explanation, options.top or TOP, shown.truth)
 
 
-def contrast(options: argparse.Namespace, console: Console) -> None:
+def contrast(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain contrast`."""
+    from parse_dg.cli.show.explanations import print_contrast
     from parse_dg.explain.contrast import contrast
-    from parse_dg.explain.words import print_contrast
 
     shown = read_shown(options)
     found = contrast(shown.reading, options.this, options.that)
@@ -78,10 +78,10 @@ def contrast(options: argparse.Namespace, console: Console) -> None:
         print_contrast(console, shown.name, found, options.top or TOP)
 
 
-def counterfactual(options: argparse.Namespace, console: Console) -> None:
+def counterfactual(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain counterfactual`."""
+    from parse_dg.cli.show.explanations import print_counterfactual
     from parse_dg.explain.contrast import counterfactual
-    from parse_dg.explain.words import print_counterfactual
 
     shown = read_shown(options)
     found = counterfactual(shown.reading)
@@ -91,88 +91,77 @@ def counterfactual(options: argparse.Namespace, console: Console) -> None:
         print_counterfactual(console, shown.name, found, options.top or TOP)
 
 
-def primitive(options: argparse.Namespace, console: Console) -> None:
+def primitive(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg explain primitive`."""
+    from rich.console import Console
+
+    from parse_dg.cli.show.display import print_path, progress_display
+    from parse_dg.cli.show.explanations import print_primitives
     from parse_dg.data.splits import whole
-    from parse_dg.experiments.display import print_path, progress_display
     from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
-    from parse_dg.explain.words import print_primitives
 
-    predictor = open_model(options)
-    count = predictor.model.parse().network.structure.vocabulary.primitives
-    for k in options.primitives:
-        if not 0 <= k < count:
-            raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
-    if options.pictures:
-        require((options.top or IMAGES) <= COLUMNS, "--top", options.top, f"at most {COLUMNS} with --pictures")
-        prepare_folder(options.pictures)
-    benchmark = open_benchmark_of(options)
     with progress_display(Console(stderr=True)) as progress:
-        everything = strongest_images(predictor, map(whole, benchmark.domains), options.top or IMAGES, progress)
+        run = open_parse_run(options, progress)
+        count = run.model.parse_network().structure.vocabulary.primitives
+        for k in options.primitives:
+            if not 0 <= k < count:
+                raise InputError(f"unknown primitive {k}: valid are 0 to {count - 1}")
+        if options.pictures:
+            require((options.top or IMAGES) <= COLUMNS, "--top", options.top, f"at most {COLUMNS} with --pictures")
+            prepare_folder(options.pictures)
+        subsets = map(whole, run.benchmark.domains)
+        everything = strongest_images(run.predictor, subsets, options.top or IMAGES, progress)
     found = [each for each in everything if not options.primitives or each.primitive in options.primitives]
     if options.format == "json":
-        print_json(console, {"classes": benchmark.classes, "primitives": [each.to_dict() for each in found]})
+        print_json(console, {"classes": run.benchmark.classes, "primitives": [each.to_dict() for each in found]})
     else:
-        print_primitives(console, found, benchmark.classes)
+        print_primitives(console, found, run.benchmark.classes)
     if options.pictures:
-        write_sheets(predictor.model, found, benchmark, options.pictures)
+        write_sheets(run.model, found, run.benchmark, options.pictures)
     if options.pictures and options.format == "table":
         print_path(console, "pictures:", options.pictures)
 
 
-def open_model(options: argparse.Namespace) -> "Predictor":
-    """The model that is asked about, of PARSE, on its device."""
-    from parse_dg.deploy.predictor import load
-    from parse_dg.experiments.folder import read_config
-
+def open_parse_run(options: argparse.Namespace, progress: "Progress | None" = None) -> "OpenedRun":
+    """The run, or model file, that is asked about, of PARSE."""
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
-    if options.model:
-        read_config(options.run)
-    predictor = load(options.model or options.run, options.device)
-    predictor.model.parse()  # or an error: no other method can be explained
-    return predictor
+    run = opened(options, progress)
+    run.model.parse_network()  # or an error: no other method can be explained
+    return run
 
 
-def read_shown(options: argparse.Namespace) -> Shown:
+def read_shown(options: argparse.Namespace) -> ExplainedImage:
     """The image that is asked about, as the model reads it."""
+    from rich.console import Console
+
+    from parse_dg.cli.show.display import progress_display
     from parse_dg.explain.explanation import read_image
 
-    predictor = open_model(options)
     given = NUMBERED.fullmatch(options.image)
-    if Path(options.image).exists() or given is None:
-        return Shown(options.image, None, read_image(predictor, options.image))
-    benchmark = open_benchmark_of(options)
-    domain, number = benchmark.domain(given[1]), int(given[2])
+    with progress_display(Console(stderr=True)) as progress:  # standard output has the explanation alone
+        run = open_parse_run(options, progress)
+        if Path(options.image).exists() or given is None:
+            return ExplainedImage(options.image, None, read_image(run.predictor, options.image))
+        domain, number = run.benchmark.domain(given[1]), int(given[2])
     if number >= len(domain.labels):
         raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
     pixels: ImageLike = domain.images[number]
-    return Shown(options.image, benchmark.classes[domain.labels[number]], read_image(predictor, pixels))
+    truth = run.benchmark.classes[domain.labels[number]]
+    return ExplainedImage(options.image, truth, read_image(run.predictor, pixels))
 
 
-def open_benchmark_of(options: argparse.Namespace) -> "Benchmark":
-    """The benchmark that a run is of, with the images that it had."""
-    from parse_dg.experiments.display import open_with_display
-    from parse_dg.experiments.folder import read_config, require_same_images
-
-    config = read_config(options.run)
-    plain = replace(config, data=replace(config.data, crop_from=None))  # no crops are cut
-    benchmark = open_with_display(plain, Console(stderr=True))  # standard output has the explanation alone
-    require_same_images(options.run, benchmark)
-    return benchmark
-
-
-def named(shown: Shown) -> dict[str, Any]:
+def named(shown: ExplainedImage) -> dict[str, Any]:
     """What image it is, as JSON data."""
     return {"image": shown.name, "truth": shown.truth}
 
 
-def print_json(console: Console, data: dict[str, Any]) -> None:
+def print_json(console: "Console", data: dict[str, Any]) -> None:
     """In ASCII: valid whatever the terminal's encoding and the file's name."""
     console.out(json.dumps(data, indent=2, allow_nan=False), highlight=False)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
     group = commands.add_parser(
         "explain",
@@ -193,7 +182,7 @@ def add_commands(commands: "Commands") -> None:
     _add_primitive(verbs)
 
 
-def _add_classes(verbs: "Commands") -> None:
+def _add_classes(verbs: Commands) -> None:
     command = verbs.add_parser(
         "classes",
         help="what every class is composed of, in words",
@@ -207,7 +196,7 @@ def _add_classes(verbs: "Commands") -> None:
     command.set_defaults(command=classes)
 
 
-def _add_image(verbs: "Commands") -> None:
+def _add_image(verbs: Commands) -> None:
     command = verbs.add_parser(
         "image",
         help="the score of an image as a sum of relations",
@@ -223,7 +212,7 @@ def _add_image(verbs: "Commands") -> None:
     command.set_defaults(command=image)
 
 
-def _add_contrast(verbs: "Commands") -> None:
+def _add_contrast(verbs: Commands) -> None:
     command = verbs.add_parser(
         "contrast",
         help="why this class and not that one",
@@ -237,7 +226,7 @@ def _add_contrast(verbs: "Commands") -> None:
     command.set_defaults(command=contrast)
 
 
-def _add_counterfactual(verbs: "Commands") -> None:
+def _add_counterfactual(verbs: Commands) -> None:
     command = verbs.add_parser(
         "counterfactual",
         help="which single relation would change the prediction",
@@ -250,7 +239,7 @@ def _add_counterfactual(verbs: "Commands") -> None:
     command.set_defaults(command=counterfactual)
 
 
-def _add_primitive(verbs: "Commands") -> None:
+def _add_primitive(verbs: Commands) -> None:
     command = verbs.add_parser(
         "primitive",
         help="the images of each domain where a primitive is strongest",
@@ -290,7 +279,4 @@ def _add_common(command: argparse.ArgumentParser, top: str) -> None:
     """What all of them take."""
     command.add_argument("--top", type=int, metavar="N", help=top)
     command.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)

@@ -1,38 +1,36 @@
 """`parse-dg export`: a trained model for other programs."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.deploy.export import FORMATS, SUFFIXES, TOLERANCE
+from parse_dg.cli.options import Commands
 from parse_dg.errors import InputError
 from parse_dg.wording import plural, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from torch import Tensor
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
+FORMATS = ("onnx", "torch")
+TOLERANCE = 1e-4
 IMAGES = 32
 """On how many the exported model is compared with the original."""
 
 
-def export(options: argparse.Namespace, console: Console) -> None:
+def export(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg export`."""
-    from parse_dg.deploy.export import check_place, export_model
-    from parse_dg.deploy.model_file import load_model
+    from parse_dg.deploy.export import SUFFIXES, check_place, export_model
+    from parse_dg.runs.opened import OpenedRun
 
-    run: Path = options.run
-    beside = run / "model" if run.is_dir() else run
+    given: Path = options.run
+    beside = given / "model" if given.is_dir() else given
     path = options.out or beside.with_suffix(SUFFIXES[options.format])
-    model = load_model(run)
+    model = OpenedRun(given, device="cpu").model
     check_place(path, options.format)
     if options.heatmaps:
-        model.parse()  # or says that only PARSE has them
-    folder = run if run.is_dir() else run.parent
+        model.parse_network()  # or says that only PARSE has them
+    folder = given if given.is_dir() else given.parent
     images, what = check_images(folder, model.spec.image_size, console)
     done = export_model(model, images, path, options.format, heatmaps=options.heatmaps)
     lines = (
@@ -45,21 +43,21 @@ def export(options: argparse.Namespace, console: Console) -> None:
     console.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, str]":
+def check_images(folder: Path, size: int, console: "Console") -> "tuple[Tensor, str]":
     """Images in [0, 1] to compare on, and what they are: of the run's benchmark where it is here, else noise."""
     import torch
 
-    from parse_dg.data.augment import to_unit
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.data.augment.batches import to_unit
     from parse_dg.data.loader import load_images
     from parse_dg.data.splits import whole
-    from parse_dg.experiments.display import open_with_display
-    from parse_dg.experiments.folder import read_config
+    from parse_dg.runs.opened import OpenedRun
 
     why = f"{folder} is no run"
     if (folder / "config.json").is_file():
-        config = read_config(folder)
-        try:  # a few images: decoded when they are read
-            benchmark = open_with_display(replace(config, data=replace(config.data, store="never")), console)
+        try:
+            with progress_display(console) as progress:  # a few images: decoded when they are read
+                benchmark = OpenedRun(folder, progress=progress, store="never").benchmark
             each = -(-IMAGES // len(benchmark.domains))
             parts = [
                 load_images(whole(domain), torch.linspace(0, len(domain.labels) - 1, each).long().numpy())[0]
@@ -72,7 +70,7 @@ def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, st
     return noise, f"of noise ({printable(why)})"
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "export",

@@ -5,83 +5,75 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.evaluation.protocol import SELECTIONS
-from parse_dg.explain.figures.page import WIDTHS
+from parse_dg.cli.options import SELECTION_NAMES, Commands, add_model, opened
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.figures import Asked
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.explain.figures.examples import FigureRequest
 
-Figure = Callable[[argparse.Namespace, Console], None]
+WIDTHS = {"column": 3.3, "page": 7.0}
+"""In inches."""
+Figure = Callable[[argparse.Namespace, "Console"], None]
 
 
-def primitives(options: argparse.Namespace, console: Console) -> None:
+def primitives(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure primitives`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_primitives
+    from parse_dg.explain.figures.examples import draw_primitives
 
-    with progress_display(console) as progress:
-        said = draw_primitives(_asked(options), progress)
-    _written(console, options.out, said)
+    _draw(options, console, draw_primitives)
 
 
-def errors(options: argparse.Namespace, console: Console) -> None:
+def errors(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure errors`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_errors
+    from parse_dg.explain.figures.examples import draw_errors
 
-    with progress_display(console) as progress:
-        said = draw_errors(_asked(options), progress)
-    _written(console, options.out, said)
+    _draw(options, console, draw_errors)
 
 
-def pipeline(options: argparse.Namespace, console: Console) -> None:
+def pipeline(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure pipeline`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.figures import draw_pipeline
+    from parse_dg.explain.figures.examples import draw_pipeline
 
-    with progress_display(console) as progress:
-        said = draw_pipeline(_asked(options), options.image, progress)
-    _written(console, options.out, said)
+    _draw(options, console, lambda asked: draw_pipeline(asked, options.image))
 
 
-def against_k(options: argparse.Namespace, console: Console) -> None:
+def against_k(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg figure k`: the plot of `parse-dg table --view k`."""
-    from parse_dg.evaluation.curve import check_picture
-    from parse_dg.evaluation.estimate import find_spread
-    from parse_dg.experiments.show_view import curve, view_tables
+    from parse_dg.cli.show.views import curve, view_tables
+    from parse_dg.tables.curve import check_picture
+    from parse_dg.tables.estimate import find_spread
 
     check_picture(options.out)
     curve(view_tables(options.runs, "k", (), options.selection, find_spread(options.spread)), options.out)
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
 
 
-def _asked(options: argparse.Namespace) -> "Asked":
-    from parse_dg.experiments.figures import Asked
+def _draw(options: argparse.Namespace, console: "Console", draw: "Callable[[FigureRequest], str]") -> None:
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.figures.examples import FigureRequest
 
-    return Asked(
-        folder=options.run,
-        path=options.out,
-        width=options.width,
-        model_file=options.model,
-        device=options.device,
-        classes=getattr(options, "classes", ()),
-        primitives=getattr(options, "primitives", ()),
-        domains=getattr(options, "domains", ()),
-    )
+    with progress_display(console) as progress:
+        asked = FigureRequest(
+            run=opened(options, progress),
+            path=options.out,
+            width=options.width,
+            classes=getattr(options, "classes", ()),
+            primitives=getattr(options, "primitives", ()),
+            domains=getattr(options, "domains", ()),
+        )
+        said = draw(asked)
+    _written(console, options.out, said)
 
 
-def _written(console: Console, path: Path, said: str) -> None:
+def _written(console: "Console", path: Path, said: str) -> None:
     console.print(
         f"{printable(said)}\nwritten to {printable(str(path))}", markup=False, emoji=False, soft_wrap=True
     )
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file, with a command of its own for every figure."""
     command = commands.add_parser(
         "figure",
@@ -105,7 +97,7 @@ def add_commands(commands: "Commands") -> None:
     _add_k(figures)
 
 
-def _add_primitives(figures: "Commands") -> None:
+def _add_primitives(figures: Commands) -> None:
     figure = _add(figures, "primitives", primitives, "heat maps of primitives over classes and domains")
     _add_classes(figure, "default: some, evenly spread")
     _add_numbers(figure, "default: those that the classes' compositions rest on most")
@@ -114,13 +106,13 @@ def _add_primitives(figures: "Commands") -> None:
     )
 
 
-def _add_errors(figures: "Commands") -> None:
+def _add_errors(figures: Commands) -> None:
     figure = _add(figures, "errors", errors, "target images classified right and wrong, and what collapsed in them")
     _add_classes(figure, "default: those with most wrong images")
     _add_numbers(figure, "whose heat maps are shown; default: those that a class rests on most")
 
 
-def _add_pipeline(figures: "Commands") -> None:
+def _add_pipeline(figures: Commands) -> None:
     figure = _add(figures, "pipeline", pipeline, "one image on its way through the network, in the model's numbers")
     figure.add_argument(
         "image",
@@ -131,7 +123,7 @@ def _add_pipeline(figures: "Commands") -> None:
     )
 
 
-def _add_k(figures: "Commands") -> None:
+def _add_k(figures: Commands) -> None:
     figure = figures.add_parser("k", help="accuracy against the number of primitives")
     figure.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="run folders, or folders that have runs below them"
@@ -140,14 +132,14 @@ def _add_k(figures: "Commands") -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{', '.join(SELECTIONS)} (default: training-domain)",
+        help=f"{SELECTION_NAMES} (default: training-domain)",
     )
     figure.add_argument("--spread", default="se", metavar="NAME", help="what the bars are: se or std (default: se)")
     _add_out(figure, "k")
     figure.set_defaults(command=against_k)
 
 
-def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.ArgumentParser:
+def _add(figures: Commands, name: str, draw: Figure, what: str) -> argparse.ArgumentParser:
     figure = figures.add_parser(name, help=what, description=f"Draw {what}.")
     figure.add_argument("run", type=Path, metavar="RUN", help="the folder of a run of parse")
     _add_out(figure, name)
@@ -155,10 +147,7 @@ def _add(figures: "Commands", name: str, draw: Figure, what: str) -> argparse.Ar
     figure.add_argument(
         "--width", choices=tuple(WIDTHS), default="page", help=f"how wide: {widths} (default: page)"
     )
-    figure.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    figure.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(figure)
     figure.set_defaults(command=draw)
     return figure
 

@@ -5,34 +5,26 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.explain.measures.collapse import WITHIN
-from parse_dg.explain.measures.structure_use import SWAPS
+from parse_dg.cli.options import Commands, add_model, opened
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
 
 FORMATS = ("table", "json", "csv", "markdown")
 
 
-def measure(options: argparse.Namespace, console: Console) -> None:
+def measure(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg measure`."""
+    from rich.console import Console
+
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.cli.show.measures import measure_tables, measures_csv
     from parse_dg.cli.tables import show
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.measure import measure_run
-    from parse_dg.experiments.measure_tables import measure_tables, measures_csv
+    from parse_dg.explain.measures.measure import measure_run
 
     with progress_display(Console(stderr=True)) as progress:
-        found = measure_run(
-            options.run,
-            options.model,
-            options.device,
-            progress,
-            within=options.within,
-            swaps=options.swaps,
-            parts=options.parts,
-        )
+        run = opened(options, progress)
+        found = measure_run(run, within=options.within, swaps=options.swaps, parts=options.parts)
     if options.format == "json":
         text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         console.print(text, markup=False, emoji=False, soft_wrap=True)
@@ -40,7 +32,7 @@ def measure(options: argparse.Namespace, console: Console) -> None:
     show(console, options.format, measure_tables(found), lambda: measures_csv(found))
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "measure",
@@ -69,12 +61,12 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--within",
         type=float,
-        default=WITHIN,
+        default=0.5,
         metavar="CELLS",
-        help=f"how far apart primitives that coincide may be, in cells of the heat map (default: {WITHIN:g})",
+        help="how far apart primitives that coincide may be, in cells of the heat map (default: %(default)s)",
     )
     command.add_argument(
-        "--swaps", type=int, default=SWAPS, metavar="N", help=f"how often geometry is swapped (default: {SWAPS})"
+        "--swaps", type=int, default=5, metavar="N", help="how often geometry is swapped (default: %(default)s)"
     )
     command.add_argument(
         "--parts",
@@ -83,8 +75,5 @@ def add_commands(commands: "Commands") -> None:
         help="parts marked in the photographs of a run on cub-dg: the folder of CUB-200-2011, with images.txt, "
         "bounding_boxes.txt, parts/ and images/",
     )
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)
     command.set_defaults(command=measure)

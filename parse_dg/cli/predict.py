@@ -8,24 +8,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
-from parse_dg.data.images import ImageError
-from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
-from parse_dg.deploy.model_file import Model
-from parse_dg.deploy.predictor import BATCH, TOP, Prediction, Predictor, load
 from parse_dg.errors import InputError
-from parse_dg.experiments.folder import read_config
-from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures.explanation import explanation_figure, require_matplotlib
-from parse_dg.explain.prediction_writers import Answer, Shown, write_csv, write_jsonl, write_tables
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from parse_dg.cli.show.predictions import PredictedImage
+    from parse_dg.data.images import ImageError
+    from parse_dg.deploy.image_batches import LoadedImage
+    from parse_dg.deploy.model_file import Model
+    from parse_dg.deploy.predictor import Prediction, Predictor
 
 FORMATS = ("table", "jsonl", "csv")
 RELATIONS = 5
@@ -39,21 +35,19 @@ class Tally:
     def __init__(self) -> None:
         self.predicted = self.unreadable = 0
 
-    def refuse(self, error: ImageError) -> None:
+    def refuse(self, error: "ImageError") -> None:
         """Told of every image that cannot be read."""
         self.unreadable += 1
         print(f"parse-dg: {error}", file=sys.stderr)
 
 
-def predict(options: argparse.Namespace, console: Console) -> None:
+def predict(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg predict`."""
     require(options.top >= 1, "--top", options.top, "at least 1")
     require(options.batch >= 1, "--batch", options.batch, "at least 1")
-    if options.model:
-        read_config(options.run)  # what stands first is a run, not the first of the images
-    predictor = load(options.model or options.run, options.device)
+    predictor = opened(options).predictor
     if options.explain or options.pictures:
-        predictor.model.parse()  # or an error: no other method can be explained
+        predictor.model.parse_network()  # or an error: no other method can be explained
     if options.pictures:
         _prepare_pictures(options.pictures, options.images)
     tally = Tally()
@@ -71,9 +65,11 @@ def predict(options: argparse.Namespace, console: Console) -> None:
         raise InputError("no image was given: expected files, folders, or - and a path a line on standard input")
 
 
-def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
+def _write(options: argparse.Namespace, predictor: "Predictor", tally: Tally, console: "Console") -> None:
     """Predict and print image after image."""
-    shown = Shown(
+    from parse_dg.cli.show.predictions import OutputFields, write_csv, write_jsonl, write_tables
+
+    shown = OutputFields(
         classes=min(options.top, len(predictor.classes)),
         relations=RELATIONS if options.explain else 0,
         pictures=options.pictures is not None,
@@ -89,20 +85,25 @@ def _write(options: argparse.Namespace, predictor: Predictor, tally: Tally, cons
                 write_tables(answers, shown, predictor, console)
 
 
-def _answers(options: argparse.Namespace, predictor: Predictor, tally: Tally) -> Iterator[Answer]:
+def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) -> Iterator["PredictedImage"]:
+    from parse_dg.cli.show.predictions import PredictedImage
+    from parse_dg.deploy.image_batches import load_batches
+
     images = _files(options.images, tally)
     for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse):
         for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)
             else:
-                yield Answer(prediction)
+                yield PredictedImage(prediction)
             tally.predicted += 1
         sys.stdout.flush()
 
 
 def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
     """The files given and those of folders given; for `-` those of standard input, whatever bytes a name has."""
+    from parse_dg.deploy.image_batches import find_images
+
     for path in given:
         if path != "-":
             yield from find_images(Path(path), tally.refuse)
@@ -112,8 +113,16 @@ def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
                 yield Path(os.fsdecode(name))
 
 
-def _explained(model: Model, image: LoadedImage, prediction: Prediction, options: argparse.Namespace) -> Answer:
-    explanation = explain(model, image.pixels, prediction.class_name)
+def _explained(
+    model: "Model", image: "LoadedImage", prediction: "Prediction", options: argparse.Namespace
+) -> "PredictedImage":
+    import torch
+
+    from parse_dg.cli.show.predictions import PredictedImage
+    from parse_dg.explain.explanation import explain
+    from parse_dg.explain.figures.explanation import explanation_figure
+
+    explanation = explain(model, image.pixels, prediction.predicted)
     picture = None
     if options.pictures:
         stem = re.sub(r"[^\w.-]+", "_", Path(str(image.file)).stem, flags=re.ASCII)[:80]
@@ -122,11 +131,13 @@ def _explained(model: Model, image: LoadedImage, prediction: Prediction, options
         explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, writing)
         writing.replace(picture)
     strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
-    return Answer(prediction, strongest if options.explain else (), picture)
+    return PredictedImage(prediction, strongest if options.explain else (), picture)
 
 
 def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
     """Raise before any image is read if pictures cannot be drawn, or have no place."""
+    from parse_dg.explain.figures.explanation import require_matplotlib
+
     require_matplotlib()
     for each in images:
         if Path(each).is_dir() and folder.resolve().is_relative_to(Path(each).resolve()):
@@ -139,8 +150,11 @@ def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
         raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
 
 
-def _counter(console: Console) -> Progress:
+def _counter(console: "Console") -> "Progress":
     """A count on standard error, unless the answers themselves are seen there."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     messages = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
@@ -153,7 +167,7 @@ def _counter(console: Console) -> Progress:
     )
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "predict",
@@ -176,7 +190,7 @@ def add_commands(commands: "Commands") -> None:
         help="an image file, a folder (with all below it, by name), or - for a path a line on standard input",
     )
     command.add_argument(
-        "--top", type=int, default=TOP, metavar="K", help=f"how many classes to name (default: {TOP})"
+        "--top", type=int, default=3, metavar="K", help="how many classes to name (default: %(default)s)"
     )
     command.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     command.add_argument(
@@ -185,11 +199,8 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--pictures", type=Path, metavar="FOLDER", help="draw an explanation of each image there (models of PARSE)"
     )
+    add_model(command)
     command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
-    command.add_argument(
-        "--batch", type=int, default=BATCH, metavar="N", help=f"images predicted at once (default: {BATCH})"
+        "--batch", type=int, default=128, metavar="N", help="images predicted at once (default: %(default)s)"
     )
     command.set_defaults(command=predict)

@@ -4,39 +4,31 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from parse_dg.experiments.report import IMAGES
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
 
 
-def report(options: argparse.Namespace, console: Console) -> None:
+def report(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg report`."""
-    from parse_dg.experiments.display import progress_display
-    from parse_dg.experiments.report import gather_report
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.report.gather import gather_report
     from parse_dg.explain.report.page import check_place, write_report
 
     path = options.out or options.run / "report.html"
     with progress_display(console) as progress:
         if options.out or options.run.is_dir():
             check_place(path)
-        gathered = gather_report(
-            options.run,
-            images=options.images,
-            model_file=options.model,
-            device_name=options.device,
-            progress=progress,
-        )
+        gathered = gather_report(opened(options, progress), images=options.images)
     size = write_report(path, gathered)
     for note in gathered.notes:
         console.print(printable(note), markup=False, soft_wrap=True)
     console.print(f"written to {path}: {size:,} bytes, to be opened in a browser", markup=False, soft_wrap=True)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "report",
@@ -54,13 +46,10 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--images",
         type=int,
-        default=IMAGES,
+        default=12,
         metavar="N",
         help="shown of each kind: right and wrong, of the target and of the source domains "
-        f"(default: {IMAGES}; about 20 to 50 kB each)",
+        "(default: %(default)s; about 20 to 50 kB each)",
     )
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)
     command.set_defaults(command=report)

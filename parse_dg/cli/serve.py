@@ -7,37 +7,32 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
-from parse_dg.serve.limits import MEBIBYTE, Limits
+from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
 
-DEFAULT = Limits()
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
 WARNING = "other machines can reach this service, and there is no authentication: whoever reaches it may ask"
 RATE = 20.0
 """Uploads a second and client, unless something else is asked for, where other machines can reach the service."""
 
 
-def serve(options: argparse.Namespace, console: Console) -> None:
+def serve(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg serve`."""
     _require_packages()
-    from parse_dg.deploy.predictor import load
-    from parse_dg.experiments.folder import read_config
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
-    if options.model:
-        read_config(options.run)  # or says that this is no run
+    asked = opened(options)
     held = bind(options.host, options.port)
     with held:
         limits = _limits(options, shared=not bound_to_this_machine(held))
         path = options.model or options.run
-        predictor = load(path, options.device)
+        predictor = asked.predictor
         if not bound_to_this_machine(held):
             print(f"parse-dg: warning: {WARNING}", file=sys.stderr)
 
@@ -57,10 +52,10 @@ def _require_packages() -> None:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
 
 
-def _limits(options: argparse.Namespace, shared: bool) -> Limits:
+def _limits(options: argparse.Namespace, shared: bool) -> ServiceLimits:
     rate = options.rate if options.rate is not None else RATE if shared else 0.0
     require(0 < options.max_upload <= 1024, "--max-upload", options.max_upload, "more than 0 and at most 1024")
-    return Limits(
+    return ServiceLimits(
         max_bytes=ceil(options.max_upload * MEBIBYTE),
         max_pixels=options.max_pixels,
         rate=rate,
@@ -70,7 +65,7 @@ def _limits(options: argparse.Namespace, shared: bool) -> Limits:
     )
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "serve",
@@ -90,12 +85,9 @@ def add_commands(commands: "Commands") -> None:
         "  curl -F image=@drawing.png 'http://127.0.0.1:8000/predict?top=1'",
     )
     command.add_argument("run", type=Path, metavar="RUN", help="the run's folder, or a model file")
-    command.add_argument(
-        "--model", type=Path, metavar="FILE", help="another model file, such as RUN/compact.safetensors"
-    )
     command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     command.add_argument("--port", type=int, default=8000, metavar="N", help="0: a free one (default: 8000)")
-    command.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
+    add_model(command)
     _add_limits(command)
     command.set_defaults(command=serve)
 
@@ -105,16 +97,16 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--max-upload",
         type=float,
-        default=DEFAULT.max_bytes / MEBIBYTE,
+        default=ServiceLimits.max_bytes / MEBIBYTE,
         metavar="MB",
-        help=f"of one upload, in MiB (default: {DEFAULT.max_bytes / MEBIBYTE:g})",
+        help=f"of one upload, in MiB (default: {ServiceLimits.max_bytes / MEBIBYTE:g})",
     )
     limits.add_argument(
         "--max-pixels",
         type=int,
-        default=DEFAULT.max_pixels,
+        default=ServiceLimits.max_pixels,
         metavar="N",
-        help=f"of one image (default: {DEFAULT.max_pixels:,})",
+        help=f"of one image (default: {ServiceLimits.max_pixels:,})",
     )
     limits.add_argument(
         "--rate",
@@ -126,22 +118,22 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--timeout",
         type=float,
-        default=DEFAULT.timeout,
+        default=ServiceLimits.timeout,
         metavar="S",
-        help=f"seconds in which a request must have arrived (default: {DEFAULT.timeout:g})",
+        help=f"seconds in which a request must have arrived (default: {ServiceLimits.timeout:g})",
     )
     limits.add_argument(
         "--max-batch",
         type=int,
-        default=DEFAULT.max_batch,
+        default=ServiceLimits.max_batch,
         metavar="N",
-        help=f"images in one pass of the network (default: {DEFAULT.max_batch})",
+        help=f"images in one pass of the network (default: {ServiceLimits.max_batch})",
     )
     limits.add_argument(
         "--max-wait",
         type=float,
-        default=1000 * DEFAULT.max_wait,
+        default=1000 * ServiceLimits.max_wait,
         metavar="MS",
         help="milliseconds that an image waits for others that are being decoded "
-        f"(default: {1000 * DEFAULT.max_wait:g})",
+        f"(default: {1000 * ServiceLimits.max_wait:g})",
     )

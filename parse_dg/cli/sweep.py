@@ -7,21 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from parse_dg.cli.options import Commands
 from parse_dg.cli.tables import show_runs
 from parse_dg.cli.train import parse_settings
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
-    from parse_dg.experiments.jobs import Job, Launcher
-    from parse_dg.experiments.local import Place
-    from parse_dg.experiments.sweep_config import SweepConfig
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.sweeps.config import SweepConfig
+    from parse_dg.sweeps.jobs import Job, Launcher
+    from parse_dg.sweeps.launchers.local import DeviceSlot
 
 MEASURED_STEPS = 5
 """How many steps `--measure` times of each kind of run."""
@@ -37,11 +34,11 @@ ONLY = {
 """Options that not every launcher has."""
 
 
-def sweep(options: argparse.Namespace, console: Console) -> None:
+def sweep(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg sweep`."""
-    from parse_dg.experiments.plan import plan_jobs
-    from parse_dg.experiments.sweep import SweepFailedError, run_sweep
-    from parse_dg.experiments.sweep_display import print_report, sweep_display
+    from parse_dg.cli.show.sweep import print_report, sweep_display
+    from parse_dg.sweeps.loop import SweepFailedError, run_sweep
+    from parse_dg.sweeps.plan import plan_jobs
 
     if options.list:
         list_presets(console)
@@ -71,9 +68,9 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
 
 def configure(options: argparse.Namespace) -> "SweepConfig":
     """The file or the preset, then the options."""
-    from parse_dg.experiments.presets import preset_sweep
-    from parse_dg.experiments.sweep_config import override
-    from parse_dg.experiments.sweep_file import read_sweep_file
+    from parse_dg.sweeps.config import override
+    from parse_dg.sweeps.file import read_sweep_file
+    from parse_dg.sweeps.presets import preset_sweep
 
     chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
     if options.out is not None:
@@ -85,8 +82,8 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise if options do not go together, before anything is done."""
-    from parse_dg.experiments.presets import PRESETS
-    from parse_dg.training.tracking import require_trackers
+    from parse_dg.runs.tracking import require_trackers
+    from parse_dg.sweeps.presets import PRESETS
 
     if (options.file is None) == (options.preset is None):
         raise InputError(f"give a file or --preset NAME, one of {', '.join(PRESETS)}; --list says what they are")
@@ -110,19 +107,19 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
-def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[Place, ...]":
+def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[DeviceSlot, ...]":
     """Where jobs run if they run on this machine."""
-    from parse_dg.experiments.local import local_places
+    from parse_dg.sweeps.launchers.local import local_places
 
     if options.launcher != "local":
         return ()
     return local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
 
 
-def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
+def show_plan(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], slots: int) -> None:
     """What there is to run, what is finished already, what the rest will cost and how that is known."""
-    from parse_dg.experiments.cost import estimate_cost
-    from parse_dg.experiments.sweep_display import print_plan
+    from parse_dg.cli.show.sweep import print_plan
+    from parse_dg.sweeps.cost import estimate_cost
 
     print_plan(console, jobs)
 
@@ -139,11 +136,11 @@ def show_plan(options: argparse.Namespace, console: Console, jobs: Sequence["Job
 
 
 def build_launcher(
-    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[Place]", out: Path
+    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[DeviceSlot]", out: Path
 ) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":
-        from parse_dg.experiments.cluster import RayLauncher
+        from parse_dg.sweeps.launchers.cluster import RayLauncher
 
         gpus = options.gpus_per_run
         if gpus is None:
@@ -151,14 +148,14 @@ def build_launcher(
         return RayLauncher(
             options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
         )
-    from parse_dg.experiments.local import LocalLauncher
+    from parse_dg.sweeps.launchers.local import LocalLauncher
 
     return LocalLauncher(places, out / ".sweep", track=options.track)
 
 
-def write_script(options: argparse.Namespace, console: Console, jobs: Sequence["Job"], out: Path) -> None:
+def write_script(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], out: Path) -> None:
     """Scripts for SLURM, which the user looks through and hands in."""
-    from parse_dg.experiments.slurm import write_slurm
+    from parse_dg.sweeps.launchers.slurm import write_slurm
 
     gpus = options.gpus_per_run
     if gpus is None:
@@ -188,17 +185,17 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
 
 def has_gpu() -> bool:
     """Whether this machine has one."""
-    from parse_dg.experiments.local import visible_gpus
+    from parse_dg.devices import visible_gpus
 
     return bool(visible_gpus())
 
 
 def show_results(
-    options: argparse.Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig"
+    options: argparse.Namespace, console: "Console", jobs: "Sequence[Job]", chosen: "SweepConfig"
 ) -> None:
     """The table that the preset is for, or that of the methods."""
-    from parse_dg.experiments.display import compact_with_display
-    from parse_dg.experiments.presets import find_preset
+    from parse_dg.cli.show.display import compact_with_display
+    from parse_dg.sweeps.presets import find_preset
 
     view = find_preset(options.preset).view if options.preset else "main"
     folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
@@ -228,9 +225,12 @@ def _can_plot() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def list_presets(console: Console) -> None:
+def list_presets(console: "Console") -> None:
     """`parse-dg sweep --list`."""
-    from parse_dg.experiments.presets import PRESETS
+    from rich.markup import escape
+    from rich.table import Table
+
+    from parse_dg.sweeps.presets import PRESETS
 
     table = Table()
     for heading in ("preset", "what it makes", "the paper's data sets"):
@@ -241,7 +241,7 @@ def list_presets(console: Console) -> None:
     console.print("Run one with `parse-dg sweep --preset NAME`, on any other data with --data.", markup=False)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "sweep",

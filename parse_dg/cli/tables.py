@@ -5,21 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
-from parse_dg.data.catalogue import DATA_SETS
+from parse_dg.cli.options import SELECTION_NAMES, Commands
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.evaluation.protocol import SELECTIONS
 
 if TYPE_CHECKING:
-    from parse_dg.evaluation.published import Published
-    from parse_dg.evaluation.selection_tables import SelectionTables
-    from parse_dg.evaluation.text_table import TextTable
+    from rich.console import Console
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from parse_dg.tables.published import Published
+    from parse_dg.tables.selection_tables import SelectionTables
+    from parse_dg.tables.text_table import TextTable
 
 VIEWS = ("main", "ablation", "k", "compaction")
 FORMATS = ("text", "markdown", "csv", "latex", "html")
@@ -27,7 +22,7 @@ COMMANDS_SHOWN = 12
 """In the terminal; every other form has them all."""
 
 
-def table(options: argparse.Namespace, console: Console) -> None:
+def table(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg table`."""
     known = find_published(options.compare) if options.compare or options.published else None
     if sum(map(bool, (options.runs, options.domainbed, options.published))) != 1:
@@ -58,7 +53,7 @@ def table(options: argparse.Namespace, console: Console) -> None:
 
 def show_runs(
     folders: Sequence[Path],
-    console: Console,
+    console: "Console",
     *,
     view: str = "main",
     by: Sequence[str] = (),
@@ -69,8 +64,8 @@ def show_runs(
     style: str = "text",
 ) -> None:
     """The tables of runs, as `parse-dg table` shows them; a folder may be a run, or have runs below it."""
-    from parse_dg.evaluation.estimate import find_spread
-    from parse_dg.experiments.show_view import compaction_tables, compared, curve, view_tables
+    from parse_dg.cli.show.views import compaction_tables, compared, curve, view_tables
+    from parse_dg.tables.estimate import find_spread
 
     known = find_published(compare) if compare else None
     if view == "compaction":
@@ -84,7 +79,7 @@ def show_runs(
     if plot and view != "k":
         raise InputError(f"--plot draws accuracy against K: it goes with --view k, found --view {view}")
     if plot:
-        from parse_dg.evaluation.curve import check_picture
+        from parse_dg.tables.curve import check_picture
 
         check_picture(plot)
     seen = view_tables(folders, view, by, selection, find_spread(spread))
@@ -97,7 +92,7 @@ def show_runs(
 
 def find_published(sources: str | None) -> "Published":
     """The published figures of the sources that were asked for."""
-    from parse_dg.evaluation.published import published
+    from parse_dg.tables.published import published
 
     if sources is None:
         return published()
@@ -110,16 +105,16 @@ def domainbed(options: argparse.Namespace) -> "SelectionTables":
     """The tables of DomainBed's output."""
     from dataclasses import replace
 
-    from parse_dg.evaluation.domainbed import domainbed_tables, read_sweep
-    from parse_dg.evaluation.estimate import find_spread
+    from parse_dg.tables.domainbed import domainbed_tables, read_sweep
+    from parse_dg.tables.estimate import find_spread
 
     tables = domainbed_tables(read_sweep(options.domainbed), options.selection)
     return replace(tables, spread=find_spread(options.spread))
 
 
-def show_tables(console: Console, style: str, tables: "SelectionTables", known: "Published | None") -> None:
+def show_tables(console: "Console", style: str, tables: "SelectionTables", known: "Published | None") -> None:
     """Tables of ours, with published figures below where those are asked for."""
-    from parse_dg.evaluation.comparison import compare, compare_csv
+    from parse_dg.tables.comparison import compare, compare_csv
 
     if known is None:
         show(console, style, tables.text(), tables.csv)
@@ -127,9 +122,9 @@ def show_tables(console: Console, style: str, tables: "SelectionTables", known: 
         show(console, style, compare(tables, known), lambda: compare_csv(tables, known))
 
 
-def show_published(options: argparse.Namespace, known: "Published", console: Console) -> None:
+def show_published(options: argparse.Namespace, known: "Published", console: "Console") -> None:
     """`parse-dg table --published`."""
-    from parse_dg.evaluation.comparison import published_csv, published_tables
+    from parse_dg.tables.comparison import published_csv, published_tables
 
     tables = published_tables(known, options.published)
     if not tables:
@@ -137,9 +132,9 @@ def show_published(options: argparse.Namespace, known: "Published", console: Con
     show(console, options.format, tables, lambda: published_csv(known, options.published))
 
 
-def show(console: Console, style: str, tables: Sequence["TextTable"], as_csv: Callable[[], str]) -> None:
+def show(console: "Console", style: str, tables: Sequence["TextTable"], as_csv: Callable[[], str]) -> None:
     """Tables in the form that was asked for."""
-    from parse_dg.evaluation.html_table import html_page
+    from parse_dg.tables.html_table import html_page
 
     match style:
         case "markdown":
@@ -155,9 +150,13 @@ def show(console: Console, style: str, tables: Sequence["TextTable"], as_csv: Ca
                 print_table(console, each)
 
 
-def print_table(console: Console, text: "TextTable") -> None:
+def print_table(console: "Console", text: "TextTable") -> None:
     """A table of text, with its title above, its notes below, and commands on lines of their own."""
-    from parse_dg.evaluation.text_table import TO_FILL
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    from parse_dg.tables.text_table import TO_FILL
 
     shown = Table(title=escape(text.title), title_justify="left")
     for number, heading in enumerate(text.header):
@@ -176,12 +175,12 @@ def print_table(console: Console, text: "TextTable") -> None:
         _print(console, f"  and {len(text.commands) - COMMANDS_SHOWN} more: --format markdown lists them all")
 
 
-def _print(console: Console, text: str) -> None:
+def _print(console: "Console", text: str) -> None:
     """Text as it is, on lines as long as they are."""
     console.print(text, markup=False, emoji=False, soft_wrap=True)
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "table",
@@ -230,7 +229,7 @@ def add_commands(commands: "Commands") -> None:
         "--selection",
         default="training-domain",
         metavar="NAME",
-        help=f"{', '.join(SELECTIONS)} (default: training-domain)",
+        help=f"{SELECTION_NAMES} (default: training-domain)",
     )
     command.add_argument(
         "--spread",

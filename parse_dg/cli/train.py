@@ -4,23 +4,18 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from parse_dg.algorithms import ALGORITHMS
-from parse_dg.config import change, from_dict, require
-from parse_dg.data.library import added, domain_names, find_path
+from parse_dg.cli.options import Commands
+from parse_dg.config import require
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.keeper import EVERY
-from parse_dg.experiments.protocols import PROTOCOLS, apply_protocol
-from parse_dg.experiments.recipes import RECIPES, build_config, default_recipe
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from rich.console import Console
 
-DEFAULTS = {
+    from parse_dg.runs.config import RunConfig
+
+DEFAULTS: dict[str, Any] = {
     "algorithm": "parse",
     "data": "blueprints",
     "target": None,
@@ -31,12 +26,16 @@ DEFAULTS = {
 """The options of `parse-dg train` that make a configuration."""
 
 
-def train(options: argparse.Namespace, console: Console) -> None:
+def train(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg train`."""
-    from parse_dg.experiments.display import default_folder, print_result, run_with_display
+    from parse_dg.cli.show.display import print_result, run_with_display
+    from parse_dg.runs.tracking import require_trackers
+    from parse_dg.runs.train import default_folder
     from parse_dg.training.launch import form_team
-    from parse_dg.training.tracking import require_trackers
 
+    if options.dry_run:
+        preview(options, console)
+        return
     track = require_trackers(options.track)
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
     config = configure(options)
@@ -49,27 +48,37 @@ def train(options: argparse.Namespace, console: Console) -> None:
             print_result(console, result, folder)
 
 
-def configure(options: argparse.Namespace) -> RunConfig:
-    """The recipe for the data, then the options, then the protocol; or `--config`. Then every `--set`."""
-    changes = parse_settings(options.set)
-    if "data.benchmark" in changes:
-        changes["data.benchmark"] = data_name(str(changes["data.benchmark"]))
+def preview(options: argparse.Namespace, console: "Console") -> None:
+    """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
+    from parse_dg.cli.show.config import print_settings
+    from parse_dg.cli.show.preview import print_preview
+    from parse_dg.runs.preview import preview_run
+    from parse_dg.runs.train import default_folder
+    from parse_dg.sweeps.cost import estimate_cost
+    from parse_dg.sweeps.jobs import Job
+
+    config = configure(options)
+    folder = options.out or default_folder(config)
+    found = preview_run(config, folder)
+    print_settings(console, config)
+    print_preview(console, found, folder, estimate_cost([Job(config, folder)], below=Path("runs")))
+
+
+def configure(options: argparse.Namespace) -> "RunConfig":
+    """The configuration that the options ask for, or that of `--config`; then every `--set`."""
+    from parse_dg.runs.train import change_run, configure
+
+    settings = parse_settings(options.set)
     if options.config is not None:
         _require_alone(options)
-        return change(read_configuration(options.config), changes)
-    recipe = options.recipe or default_recipe(options.data)
-    settings: dict[str, object] = {"data.benchmark": data_name(options.data), "seed": options.seed}
-    if options.target is not None:
-        settings["data.target"] = options.target
-    elif options.data != "blueprints":
-        names = ", ".join(domain_names(options.data))
-        raise InputError(f"which domain is held out? Give --target, one of {names}")
-    config = change(build_config(recipe, options.algorithm, options.data), settings)
-    return change(apply_protocol(options.protocol, config), changes)
+        return change_run(read_configuration(options.config), settings)
+    return configure(**{name: getattr(options, name) for name in DEFAULTS}, settings=settings)
 
 
-def read_configuration(source: str) -> RunConfig:
+def read_configuration(source: str) -> "RunConfig":
     """The configuration in a file, or in standard input for `-`, exactly as it is there."""
+    from parse_dg.runs.folder import parse_config
+
     name = "standard input" if source == "-" else source
     try:
         data = json.loads(sys.stdin.read() if source == "-" else Path(source).read_text())
@@ -77,10 +86,7 @@ def read_configuration(source: str) -> RunConfig:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not valid JSON: {error}") from error
-    try:
-        return from_dict(RunConfig, data)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+    return parse_config(data, name)
 
 
 def _require_alone(options: argparse.Namespace) -> None:
@@ -90,12 +96,6 @@ def _require_alone(options: argparse.Namespace) -> None:
             raise InputError(f"--config is a whole configuration: give --set instead of --{name} to change it")
     if options.out is None:
         raise InputError("--config needs --out FOLDER, where the run is to be written")
-
-
-def data_name(data: str) -> str:
-    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
-    path = None if data in ("blueprints", *added()) else find_path(data)
-    return data if path is None else str(path)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, object]:
@@ -109,7 +109,7 @@ def parse_settings(pairs: list[str]) -> dict[str, object]:
     return settings
 
 
-def add_commands(commands: "Commands") -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
     command = commands.add_parser(
         "train",
@@ -121,13 +121,14 @@ def add_commands(commands: "Commands") -> None:
         "records its accuracy on the way; nothing is chosen by it.",
         epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
         "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
-        "model, result.json says which number is the result. The fields of `--set` are those of config.json.",
+        "model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.",
     )
     command.add_argument(
         "--algorithm",
         default=DEFAULTS["algorithm"],
         metavar="NAME",
-        help=f"{', '.join(ALGORITHMS)} (default: parse)",
+        help="erm, dann, cdann, group_dro, mixup, sagnet, coral, gvrt, miro, erm_plus_plus, no_relations, parse "
+        "(default: parse)",
     )
     command.add_argument(
         "--data",
@@ -149,13 +150,14 @@ def add_commands(commands: "Commands") -> None:
     command.add_argument(
         "--recipe",
         metavar="NAME",
-        help=f"{', '.join(RECIPES)} (default: blueprints for blueprints, pretrained for anything else)",
+        help="blueprints, pretrained, fine_grained, domainbed, paper (default: blueprints for blueprints, "
+        "fine_grained for cub-dg, pretrained for anything else)",
     )
     command.add_argument(
         "--protocol",
         default=DEFAULTS["protocol"],
         metavar="NAME",
-        help=f"{', '.join(PROTOCOLS)}: how long, checked how often, scored on which images (default: parse)",
+        help="parse, domainbed, swad: how long, checked how often, scored on which images (default: parse)",
     )
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
@@ -164,6 +166,11 @@ def add_commands(commands: "Commands") -> None:
         "--config",
         metavar="FILE",
         help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
+    )
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the configuration, the images of each split, the steps and the expected cost; write nothing",
     )
     _add_how(command)
     command.set_defaults(command=train, resumes=True)
@@ -182,7 +189,7 @@ def _add_how(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--checkpoint-every",
         type=float,
-        default=EVERY,
+        default=60.0,
         metavar="SECONDS",
         help="how often it is written where the run stands, 0: after every step (default: 60)",
     )

@@ -1,58 +1,75 @@
 """From a configuration to a benchmark: the embedded one, one that was added, or anybody's folder or list."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
-from parse_dg.config import check_choices, require
-from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.blueprints_store import open_blueprints
-from parse_dg.data.cub_dg import read_extras
+from parse_dg.config import Config, Rule
+from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
-from parse_dg.data.library import open_manifest
+from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
+from parse_dg.data.public.cub_dg import read_extras
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError
+from parse_dg.registry import Registry
 
 log = logging.getLogger(__name__)
 
+Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]
+
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Config):
     """Which benchmark, which domain is held out, at what size."""
 
-    benchmark: str = "blueprints"
-    """`blueprints`, the name of a data set that was added, or the path of a folder domain/class/image or a list."""
+    benchmark: Annotated[str, Rule("a name or a path", lambda value: bool(value.strip()))] = "blueprints"
+    """`blueprints`, the name of a data set that was added or registered (docs/extend.md), or the path of a folder
+    domain/class/image or a list."""
     target: str = "sketch"
     """The domain that is held out."""
-    image_size: int = 224
+    image_size: Side = 224
     """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
-    crop_from: int | None = None
+    crop_from: Side | None = None
     """Side of the images training crops are cut from; none: image_size."""
     store: Literal["auto", "always", "never"] = "auto"
     """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
     fit (`auto`)."""
     blueprints: BlueprintsConfig = field(default_factory=BlueprintsConfig)
 
-    def __post_init__(self) -> None:
-        check_choices(self, "data")
-        require(bool(self.benchmark.strip()), "data.benchmark", self.benchmark, "a name or a path")
-        require(1 <= self.image_size <= 4096, "data.image_size", self.image_size, "from 1 to 4096")
-        larger = self.crop_from is None or self.image_size <= self.crop_from <= 4096
-        require(larger, "data.crop_from", self.crop_from, "from data.image_size to 4096, or none")
+    def check(self) -> None:
+        larger = self.crop_from is None or self.image_size <= self.crop_from
+        self.require(larger, "crop_from", "from data.image_size to 4096, or none")
 
 
-def open_benchmark(config: DataConfig, progress: Progress | None = None) -> Benchmark:
-    """The benchmark that `config` names, made or decoded first if need be."""
-    if config.benchmark == "blueprints":
-        return _blueprints(config, progress)
+def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = None) -> Benchmark:
+    """The benchmark that `config` names, or that has this name or path; made or decoded first if need be."""
+    if not isinstance(config, DataConfig):
+        config = DataConfig(benchmark=str(config))
+    if config.benchmark in GENERATED_DATA_SETS:
+        return GENERATED_DATA_SETS[config.benchmark](config, progress)
     return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
+
+
+def outline(config: DataConfig) -> Benchmark:
+    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels (but a
+    plug-in's is made).
+    """
+    if config.benchmark == "blueprints":
+        labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
+        blank = np.broadcast_to(np.uint8(0), (len(labels), SIZE, SIZE, 3))
+        return Benchmark("blueprints", CLASSES, tuple(Domain(name, blank, labels) for name in DOMAINS), "")
+    if config.benchmark in GENERATED_DATA_SETS:
+        return open_benchmark(config)
+    return _from_manifest(open_manifest(config.benchmark, keep=False), replace(config, store="never"), None)
 
 
 def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
@@ -62,6 +79,29 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
         for name, part in stored.domains.items()
     )
     return Benchmark("blueprints", stored.classes, domains, stored.fingerprint)
+
+
+GENERATED_DATA_SETS: Registry[Callable[[DataConfig, Progress | None], Benchmark]] = Registry(
+    "data set", "data.benchmark"
+)
+"""The data sets that are made, not read, by name."""
+GENERATED_DATA_SETS.add("blueprints", _blueprints)
+register_data_set = GENERATED_DATA_SETS.register
+
+
+def find_domains(name: str) -> tuple[str, ...]:
+    """The domains of a data set; only one that a plug-in makes is made for it."""
+    if name == "blueprints":
+        return DOMAINS
+    if name in GENERATED_DATA_SETS:
+        return tuple(domain.name for domain in open_benchmark(DataConfig(benchmark=name)).domains)
+    return domain_names(name)
+
+
+def benchmark_name(name: str) -> str:
+    """A data set's name as it is, a path made absolute: a run is repeated from wherever one stands."""
+    path = None if name in (*GENERATED_DATA_SETS, *added()) else find_path(name)
+    return name if path is None else str(path)
 
 
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:

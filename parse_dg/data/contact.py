@@ -1,6 +1,5 @@
 """A contact sheet: some images of every class of a domain on one page, to see at a glance what is in it."""
 
-import tempfile
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.errors import InputError
+from parse_dg.files import whole_file, writing
 from parse_dg.wording import plural
 
 ROWS = 12
@@ -128,19 +128,8 @@ def _paste(
 
 
 def _save(sheet: Image.Image, path: Path) -> None:
-    """Writes a PNG under another name first, so that nobody sees half of it."""
-    try:
+    """Write a PNG, and the folders above it."""
+    with writing(f"the contact sheet {path}", "choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                sheet.save(file, "PNG")
-                temporary.chmod(0o644)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise InputError(
-            f"cannot write the contact sheet {path} ({error.strerror}): choose another place"
-        ) from error
+        with whole_file(path, shared=True) as temporary:
+            sheet.save(temporary, "PNG")

@@ -1,7 +1,8 @@
 """A benchmark in memory: named domains over one set of classes, each a row of images that can be read by number."""
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 from PIL import Image
 
+from parse_dg.config import require
 from parse_dg.data.images import ImageError, open_bytes, read_file, to_square
 from parse_dg.errors import unknown
 
@@ -107,6 +109,26 @@ class Benchmark:
     domains: tuple[Domain, ...]
     fingerprint: str
     """SHA-256 of every image and label, in order."""
+
+    @classmethod
+    def from_arrays(
+        cls, name: str, classes: Sequence[str], domains: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    ) -> "Benchmark":
+        """A benchmark of arrays: of every domain the images, N × S × S × 3 of uint8, and the class of each."""
+        digest = hashlib.sha256(json.dumps([*classes, *domains]).encode())
+        made = []
+        for domain, (images, labels) in domains.items():
+            square = images.ndim == 4 and images.shape[1] == images.shape[2] and images.shape[3] == 3
+            found, expected = f"{images.shape} of {images.dtype}", "N × S × S × 3 of uint8"
+            require(square and images.dtype == np.uint8, f"images of {domain}", found, expected)
+            labels = labels.astype(np.int64)
+            fits = labels.shape == images.shape[:1] and np.isin(labels, np.arange(len(classes))).all()
+            require(bool(fits), f"labels of {domain}", labels, f"a number below {len(classes)} for each image")
+            digest.update(np.ascontiguousarray(images).tobytes() + labels.tobytes())
+            made.append(Domain(domain, images, labels))
+        sizes = {domain.images.shape[1] for domain in made}
+        require(len(sizes) == 1, f"images of {name}", sizes, "of one size in all domains")
+        return cls(name, tuple(classes), tuple(made), digest.hexdigest())
 
     @property
     def image_size(self) -> int:

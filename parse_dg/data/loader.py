@@ -14,12 +14,13 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from parse_dg.data.augment import AugmentDraws
+from parse_dg.data.augment.batches import AugmentDraws
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.domain import Images
 from parse_dg.data.parallel import default_workers, map_ahead
-from parse_dg.data.sampling import Plan, Sampler, State, copied
+from parse_dg.data.sampling import Plan, Sampler, SamplerState, copied
 from parse_dg.data.splits import Subset
-from parse_dg.data.transforms import transform_image
+from parse_dg.devices import pinned
 
 CPU = torch.device("cpu")
 ALL = slice(None)
@@ -29,7 +30,7 @@ AHEAD = 3
 
 @runtime_checkable
 class Words(Protocol):
-    """What turns sentences into numbers."""
+    """A tokenizer: sentences → numbers."""
 
     def encode(self, sentences: Sequence[str]) -> Int[Tensor, "B T"]:
         """The numbers of each sentence's words, padded to the longest."""
@@ -78,7 +79,7 @@ class TrainingBatches:
         self._upload = _Upload(device)
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
-        self._pending: deque[tuple[Future[_Uploaded], State]] = deque()
+        self._pending: deque[tuple[Future[_Uploaded], SamplerState]] = deque()
         self._state = sampler.state()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -94,7 +95,7 @@ class TrainingBatches:
         self._state = after
         return batch
 
-    def state(self) -> State:
+    def state(self) -> SamplerState:
         """What to restore to get the batch after the last one given, whatever has been read ahead."""
         return copied(self._state)
 
@@ -124,14 +125,14 @@ class TrainingBatches:
                 read_into(training_images(source), indices, images[part].numpy())
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
         domains = torch.arange(len(sources)).repeat_interleave(per_domain)
-        draws = drawn._replace(uniform=self._pinned(drawn.uniform))
+        draws = drawn._replace(uniform=pinned(drawn.uniform, self.device))
         captions = self._read_captions(chosen, plan)
         return Batch(
             images.permute(0, 3, 1, 2),
-            self._pinned(labels),
-            self._pinned(domains),
+            pinned(labels, self.device),
+            pinned(domains, self.device),
             None if per_image else draws,
-            None if captions is None else self._pinned(captions),
+            None if captions is None else pinned(captions, self.device),
         )
 
     def _read_captions(self, chosen: Sequence[Int[np.ndarray, "_"]], plan: Plan) -> Tensor | None:
@@ -159,9 +160,6 @@ class TrainingBatches:
 
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
         return torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
-
-    def _pinned(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
 
 class _Uploaded(NamedTuple):

@@ -16,7 +16,7 @@ from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class ManifestImage(NamedTuple):
@@ -36,7 +36,7 @@ class ManifestImage(NamedTuple):
     """The SHA-256 of the file, in hexadecimal digits."""
 
 
-class Duplicates(NamedTuple):
+class DuplicateGroup(NamedTuple):
     """Several files with the very same bytes."""
 
     images: tuple[ManifestImage, ...]
@@ -80,13 +80,13 @@ class Manifest:
         return {name: found[number] for number, name in enumerate(self.classes)}
 
     @property
-    def duplicates(self) -> tuple[Duplicates, ...]:
+    def duplicates(self) -> tuple[DuplicateGroup, ...]:
         """Groups of files with the same content, in the order of their first; a file is no duplicate of itself."""
         groups: dict[str, list[ManifestImage]] = defaultdict(list)
         for image in self.images:
             groups[image.digest].append(image)
         return tuple(
-            Duplicates(tuple(group), len({i.domain for i in group}) > 1, len({i.label for i in group}) > 1)
+            DuplicateGroup(tuple(group), len({i.domain for i in group}) > 1, len({i.label for i in group}) > 1)
             for group in groups.values()
             if len({image.path for image in group}) > 1
         )
@@ -197,14 +197,14 @@ def _hash(domains: Sequence[str], classes: Sequence[str], rows: Iterable[str]) -
 
 
 def _each(
-    function: Callable[[Item], Result],
+    function: Callable[[Item], T],
     items: Sequence[Item],
     what: str,
     progress: Progress | None,
     workers: int | None,
-) -> list[Result]:
+) -> list[T]:
     """The function of every item, in order, by threads: Pillow and the hash let each other run."""
-    results: list[Result] = []
+    results: list[T] = []
     for result in map_ahead(function, items, workers):
         results.append(result)
         if progress:

@@ -1,4 +1,4 @@
-"""Which images come next and how they will be augmented: everything random about a batch, before anything is read.
+"""The sampler: which images are in a batch and how they are augmented; all randomness, before anything is read.
 
 A plan is small and made in order; reading and augmenting are functions of it and may run ahead. What it takes to
 go on from a plan is a few tensors, so that a run can be continued in the middle of an epoch, exactly.
@@ -13,17 +13,17 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import check_choices, require
-from parse_dg.data.augment import AugmentConfig, AugmentDraws, draw_augment
+from parse_dg.config import Config, require
+from parse_dg.data.augment.batches import AugmentConfig, AugmentDraws, draw_augment
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line
 
-State = dict[str, Tensor]
+SamplerState = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingConfig:
+class SamplingConfig(Config):
     """How the images of a source domain are drawn; every batch has as many of each domain."""
 
     replacement: bool = False
@@ -32,17 +32,14 @@ class SamplingConfig:
     """`images`: every image equally often. `classes`: every class of a domain equally often. Then, without
     replacement, a pass shows every image of the largest class once, and those of the others as often as needed."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "sampling")
-
 
 class Plan(NamedTuple):
-    """A batch before its images are read."""
+    """A batch before its images are read: indices and augmentation draws."""
 
     positions: tuple[Int[Tensor, "n"], ...]
     """For each source domain: which images of its subset, and in what order."""
     draws: AugmentDraws
-    after: State
+    after: SamplerState
     """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""
     captions: tuple[Int[Tensor, "n"], ...] | None = None
     """For each source domain, where captions are wanted: which of its sentences comes with each image."""
@@ -79,11 +76,11 @@ class Sampler:
         captions = self._choose_captions(self._captions, positions) if self._captions else None
         return Plan(positions, draws, self._views(), captions)
 
-    def state(self) -> State:
+    def state(self) -> SamplerState:
         """All it takes to go on from here, in copies: it belongs to whoever asked for it."""
         return copied(self._views())
 
-    def _views(self) -> State:
+    def _views(self) -> SamplerState:
         """The state for the moment: queues are views of a whole pass, and not to be kept."""
         queues = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return {**queues, "order": self._order.get_state(), "draws": self._draws.get_state()}
@@ -127,7 +124,7 @@ def captions_of(source: Subset) -> list[tuple[str, ...]]:
     return found
 
 
-def copied(state: State) -> State:
+def copied(state: SamplerState) -> SamplerState:
     """A state that shares no memory with another."""
     return {name: part.clone() for name, part in state.items()}
 

@@ -9,12 +9,12 @@ lists of its own, and the target is scored on its test list, so that no photo is
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Rule, Whole, require
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.errors import InputError, unknown
 
@@ -23,13 +23,14 @@ Scheme = Literal["holdout20", "gvrt-split"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitConfig:
+class SplitConfig(Config):
     """Which images train, validate and test."""
 
     scheme: Scheme = "holdout20"
-    holdout: float = 0.2
+    """`holdout20`: DomainBed's hold-out of every domain. `gvrt-split`: the lists that come with CUB-DG."""
+    holdout: Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)] = 0.2
     """The fraction of each domain that `holdout20` holds out."""
-    seed: int | None = None
+    seed: Whole | None = None
     """Of the hold-out; none: the run's seed."""
     target_images: Literal["all", "in"] = "all"
     """`all`: the target is scored on every image. `in`: on the 80% that its own hold-out leaves, as in DomainBed.
@@ -37,14 +38,11 @@ class SplitConfig:
     validation_domain: str | None = None
     """A source domain that is not trained on: leave-one-domain-out selection scores its `in` images."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "split")
-        require(0 < self.holdout < 1, "split.holdout", self.holdout, "between 0 and 1")
-        require(self.seed is None or self.seed >= 0, "split.seed", self.seed, "0 or more, or none")
+    def check(self) -> None:
         if self.scheme == "gvrt-split":
             for name, value in (("target_images", "all"), ("validation_domain", None), ("seed", None)):
-                found, expected = getattr(self, name), f"{value or 'none'}, as gvrt-split has lists of its own"
-                require(found == value, f"split.{name}", found, expected)
+                expected = f"{value or 'none'}, as gvrt-split has lists of its own"
+                self.require(getattr(self, name) == value, name, expected)
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,18 @@ build that is interrupted goes on with the next domain; a lock lets one process 
 """
 
 import errno
-import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import PIL
-from filelock import FileLock, Timeout
 from jaxtyping import UInt8
 
-from parse_dg.data.cache import cache_folder, cannot_write, free_bytes, make_folder
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
+from parse_dg.files import cache_folder, cannot_write, free_bytes, locked, make_folder, whole_file, write_json
 
 RESERVE = 2**30
 """Bytes of disk that a store leaves free."""
@@ -74,10 +69,15 @@ def open_store(manifest: Manifest, size: int, progress: Progress | None = None) 
     """The images of every domain at size × size, decoded first if need be; `NoRoomError` if they do not fit."""
     folder = store_folder(manifest, size)
     files = image_files(manifest)
+
+    def wait() -> None:
+        if progress:
+            progress("waiting for another process that decodes the same images", 0, 1)
+
     try:
         if not (folder / "index.json").exists():
             make_folder(folder, "PARSE_DG_CACHE")
-            with _locked(folder, progress):
+            with locked(folder.with_name(f"{folder.name}.lock"), wait):
                 if not (folder / "index.json").exists():
                     _build(folder, manifest, files, size, progress)
     except OSError as error:
@@ -90,36 +90,29 @@ def open_store(manifest: Manifest, size: int, progress: Progress | None = None) 
 
 def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None) -> None:
     missing = [(n, each) for n, each in enumerate(files) if not (folder / f"{n}.npy").exists()]
-    _remove_leftovers(folder)
+    for leftover in folder.glob("*.writing"):  # of an interrupted build
+        leftover.unlink(missing_ok=True)
     _require_room(folder, store_bytes(sum(len(each.paths) for _, each in missing), size))
     total, done = len(manifest.images), len(manifest.images) - sum(len(each.paths) for _, each in missing)
-    try:
-        for number, each in missing:
-            _write_domain(folder / f"{number}.npy", each, size, progress, done, total)
-            done += len(each.paths)
-        index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
-        index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
-        (folder / "index.json.making").write_text(json.dumps(index, indent=2) + "\n")
-        (folder / "index.json.making").rename(folder / "index.json")
-    finally:
-        _remove_leftovers(folder)
+    for number, each in missing:
+        _write_domain(folder / f"{number}.npy", each, size, progress, done, total)
+        done += len(each.paths)
+    index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
+    index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
+    write_json(folder / "index.json", index)
 
 
 def _write_domain(
     path: Path, files: ImageFiles, size: int, progress: Progress | None, before: int, total: int
 ) -> None:
     """Written from beginning to end, not through a map: a full disk is then an error and not a crash."""
-    making = path.with_name(f"{path.name}.making")
     header = {"descr": "|u1", "fortran_order": False, "shape": (len(files.paths), size, size, 3)}
-    with making.open("wb") as file:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for done, image in enumerate(map_ahead(lambda i: files.decode(i, size), range(len(files.paths))), 1):
             file.write(image.tobytes())
             if progress:
                 progress(f"decoding to {size} pixels, {gigabytes(store_bytes(total, size))}", before + done, total)
-        file.flush()
-        os.fsync(file.fileno())
-    making.rename(path)
 
 
 def _map(path: Path, count: int, size: int) -> Stored:
@@ -140,25 +133,3 @@ def _require_room(folder: Path, needed: int) -> None:
     if needed > max(0, free - RESERVE):  # nothing needs no room
         found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
         raise NoRoomError(folder.parent, needed, found)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """What an interrupted build left; only called while holding the lock."""
-    for path in folder.glob("*.making"):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
-    """Alone with the folder; waits, and says so, while another process builds."""
-    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if progress:
-            progress("waiting for another process that decodes the same images", 0, 1)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -13,15 +13,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import require
-from parse_dg.deploy.cost import Cost, cost, count_parameters, structural_operations
-from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, build_model
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
+from parse_dg.deploy.model_file import COLUMNS, Model, build_model
 from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
-FOR_TRAINING = ("guide.", "probe.", "mutual_information.")
-"""Parts of the algorithm that only its loss uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +35,8 @@ class Compaction:
     model_parameters_before: int
     """Of the whole model, with the running statistics of batch normalisation."""
     model_parameters_after: int
-    cost_before: Cost
-    cost_after: Cost
+    cost_before: ModelCost
+    cost_after: ModelCost
     active_per_class: tuple[int, ...]
     """How many applications each class uses, after compaction."""
 
@@ -50,36 +47,24 @@ class Compaction:
 
 
 def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
-    """A model with only the active applications; an ordinary model in every other respect.
+    """A model with only the active applications, on the CPU; an ordinary model in every other respect.
 
     A threshold at which some class would keep no application of its own is refused: its score would be made of
     other classes' relations.
     """
     require(0 <= threshold < 1, "threshold", threshold, "at least 0 and below 1")
-    composition = model.parse().network.structure.composition
+    composition = model.parse_network().structure.composition
     with torch.no_grad():
         active = composition.active()
         kept = active.weights.amax(0) > threshold
         _require_every_class(model.spec.classes, active, kept, threshold)
         columns = active.columns[kept]
-        state = {n: v for n, v in model.algorithm.state_dict().items() if not n.startswith(FOR_TRAINING)}
-        state[COLUMNS] = composition.columns[columns].clone()
-        state[LAMBDA] = composition.weight[:, columns].clone()
-        small = build_model(_only_scoring(model.spec), state)
+        for_training = model.algorithm.for_training
+        state = {n: v.cpu() for n, v in model.algorithm.state_dict().items() if not n.startswith(for_training)}
+        state[COLUMNS] = composition.columns[columns].cpu().clone()
+        state[LAMBDA] = composition.weight[:, columns].cpu().clone()
+        small = build_model(replace(model.spec, algorithm=model.spec.algorithm.for_scoring()), state)
     return small, _report(model, small, threshold)
-
-
-def _only_scoring(spec: ModelSpec) -> ModelSpec:
-    """The same model without what trained it and no score depends on."""
-    assert isinstance(spec.algorithm, ParseConfig)
-    scoring = replace(
-        spec.algorithm,
-        guidance=0.0,
-        probe=0.0,
-        equivariance=replace(spec.algorithm.equivariance, weight=0.0),
-        miro=replace(spec.algorithm.miro, weight=0.0),
-    )
-    return replace(spec, algorithm=scoring)
 
 
 def _require_every_class(
@@ -95,9 +80,9 @@ def _require_every_class(
 
 
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
-    before, after = (m.parse().network.structure.composition for m in (full, small))
+    before, after = (m.parse_network().structure.composition for m in (full, small))
     cost_before = cost(full)
-    cost_after = Cost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
+    cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():
         support = after.active().weights > 0
     return Compaction(

@@ -18,7 +18,7 @@ NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class ModelCost:
     """Operations on one image of the model's size."""
 
     features: int
@@ -33,10 +33,10 @@ class Cost:
         return (self.features + self.structure) / 1e9
 
 
-def cost(model: Model) -> Cost:
+def cost(model: Model) -> ModelCost:
     """The cost of a model of PARSE, full or compact."""
-    network = model.parse().network
-    return Cost(
+    network = model.parse_network()
+    return ModelCost(
         features=feature_operations(network, model.spec.image_size),
         structure=structural_operations(*network.structure.composition.weight.shape),
     )

@@ -19,7 +19,6 @@ remains the format of which nothing is executed.
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,11 +32,11 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from parse_dg._version import __version__
-from parse_dg.algorithms.parse import Parse
-from parse_dg.data.augment import normalise
+from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import FailedError, InputError, unknown
+from parse_dg.files import require_writable, whole_file, writing
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
@@ -55,13 +54,13 @@ Outputs = dict[str, Tensor]
 Runner = Callable[[Tensor], Outputs]
 
 
-class ExportError(RuntimeError):
+class ExportError(FailedError):
     """The model cannot be expressed in the format, or does not say there what the original says."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written, and how exact it is."""
+    """An exported model, and its largest difference from the original."""
 
     path: Path
     size: int
@@ -83,9 +82,8 @@ class Exportable(nn.Module):
 
     def forward(self, images: Float[Tensor, "B 3 S S"]) -> Outputs:
         normalised = normalise(images, self.mean, self.std)
-        if isinstance(self.algorithm, Parse):
-            return self._structured(self.algorithm.network, normalised)
-        return {"logits": self.algorithm(normalised)}
+        network = self.algorithm.parse_network
+        return {"logits": self.algorithm(normalised)} if network is None else self._structured(network, normalised)
 
     def _structured(self, network: ParseNetwork, images: Tensor) -> Outputs:
         """The network's own pass, but never part by part: how many images there will be is not known."""
@@ -100,10 +98,7 @@ def check_place(path: Path, kind: Format) -> None:
     """Raise unless a file of this format can be written there, and its packages are installed."""
     if kind not in FORMATS:
         raise unknown("format", kind, FORMATS)
-    named = path.suffix == SUFFIXES[kind] and not path.is_dir()
-    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        expected = f"expected a {SUFFIXES[kind]} file in a folder that is there and can be written"
-        raise InputError(f"cannot write the exported model to {path}: {expected}")
+    require_writable(path, "the exported model", (SUFFIXES[kind],))
     if kind == "onnx":
         try:
             import onnxruntime  # noqa: F401
@@ -128,19 +123,13 @@ def export_model(
     if images.shape[2:] != (size, size):
         raise InputError(f"images must have the model's size {size} × {size}, found {tuple(images.shape[2:])}")
     expected = _original(model, images, heatmaps)
-    small = compact(model)[0] if isinstance(model.algorithm, Parse) else model
+    small = compact(model)[0] if model.explains else model
     program = _trace(Exportable(small, heatmaps).eval(), size)
-    metadata = describe(model, expected)
-    temporary = path.with_name(f"{path.name}.writing")
+    metadata = export_metadata(model, expected)
     write, read = (_write_onnx, _read_onnx) if kind == "onnx" else (_write_torch, _read_torch)
-    try:
+    with writing(path), whole_file(path) as temporary:
         write(program, tuple(expected), metadata, temporary)
         difference = _compare(read(temporary), images, expected)
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return Exported(
         path=path,
         size=path.stat().st_size,
@@ -150,7 +139,7 @@ def export_model(
     )
 
 
-def describe(model: Model, outputs: Outputs) -> dict[str, str]:
+def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
     """What the file says of itself; whatever is no text is JSON."""
     size = model.spec.image_size
     return {
@@ -169,7 +158,7 @@ def _original(model: Model, images: Tensor, heatmaps: bool) -> Outputs:
     normalised = model.normalise(images)
     if not heatmaps:
         return {"logits": model.algorithm(normalised)}
-    output = model.parse().network(normalised)
+    output = model.parse_network()(normalised)
     z = output.descriptors
     return {"logits": output.logits, "heatmaps": z.heatmap, "centres": z.centre}
 

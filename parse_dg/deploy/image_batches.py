@@ -14,15 +14,16 @@ from jaxtyping import Shaped, UInt8
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from parse_dg.data.folders import EXTENSIONS
 from parse_dg.data.images import ImageError, decode, to_square
+from parse_dg.data.intake.folders import EXTENSIONS
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line, printable
 
 ImageLike = str | os.PathLike[str] | Image.Image | Shaped[np.ndarray, "..."] | Tensor
-"""A file, a Pillow image, or RGB values from 0 to 255 (uint8): an array H × W × 3 or a tensor 3 × H × W."""
-Images = ImageLike | Iterable[ImageLike]
+"""A file, a Pillow image, or RGB as an array H × W × 3 or a tensor 3 × H × W: uint8, or floats in [0, 1], which are
+rounded to the 256 levels of a file."""
+ImageInput = ImageLike | Iterable[ImageLike]
 """One image, or many: also an array N × H × W × 3 or a tensor N × 3 × H × W, or a generator."""
 Unreadable = Callable[[ImageError], None]
 """Is told of an image that cannot be read, and raises if the others are not wanted either."""
@@ -45,7 +46,7 @@ class LoadedImage(NamedTuple):
     pixels: UInt8[np.ndarray, "S S 3"]
 
 
-def load_batches(images: Images, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
+def load_batches(images: ImageInput, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
     """The images at size × size, in the order given, `batch` at a time; without those that cannot be read."""
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
@@ -67,7 +68,7 @@ def load_batches(images: Images, size: int, batch: int, unreadable: Unreadable) 
         yield waiting
 
 
-def each_image(images: Images) -> Iterable[object]:
+def each_image(images: ImageInput) -> Iterable[object]:
     """The images one by one, where a single one may have been given."""
     if isinstance(images, str | os.PathLike | Image.Image):
         return [images]
@@ -84,21 +85,23 @@ def load_image(position: int, image: object, size: int) -> LoadedImage:
     if isinstance(image, Image.Image):
         return LoadedImage(position, None, to_square(_upright(position, image), size))
     if isinstance(image, Tensor) and image.ndim == 3:
-        values, channels, expected = image.detach().cpu().permute(1, 2, 0).numpy(), image.shape[0], "3 × H × W"
+        plain = image.detach().cpu().permute(1, 2, 0)
+        values = plain.double().numpy() if plain.is_floating_point() else plain.numpy()
+        expected = "3 × H × W"
     elif isinstance(image, np.ndarray) and image.ndim == 3:
-        values, channels, expected = image, image.shape[2], "H × W × 3"
+        values, expected = image, "H × W × 3"
     else:
         shape = f" of shape {tuple(image.shape)}" if isinstance(image, np.ndarray | Tensor) else ""
         raise InputError(
             f"image {position} is a {type(image).__name__}{shape}: expected a path, a Pillow image, an "
             "array H × W × 3 or a tensor 3 × H × W"
         )
-    if channels != 3 or values.dtype != np.uint8 or not values.size:
+    if values.shape[2] != 3 or not values.size or (values.dtype != np.uint8 and values.dtype.kind != "f"):
         raise InputError(
-            f"image {position} is {values.dtype} of shape {tuple(image.shape)}: expected uint8 of shape "
-            f"{expected}, RGB values from 0 to 255"
+            f"image {position} is {image.dtype} of shape {tuple(image.shape)}: expected RGB of shape {expected}, "
+            "uint8 from 0 to 255 or floats from 0 to 1"
         )
-    return LoadedImage(position, None, to_square(Image.fromarray(values), size))
+    return LoadedImage(position, None, to_square(Image.fromarray(_levels(position, values)), size))
 
 
 def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
@@ -123,6 +126,19 @@ def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
                 yield Path(place, name)
     if not found:
         unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(ENDINGS)})"))
+
+
+def _levels(position: int, values: Shaped[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
+    """RGB values as the 256 levels of a file."""
+    if values.dtype == np.uint8:
+        return values
+    low, high = float(values.min()), float(values.max())
+    if not (low >= 0 and high <= 1):  # also where one is not a number
+        raise InputError(
+            f"image {position} has floats from {low:g} to {high:g}: expected 0 to 1, not normalised; or uint8 from "
+            "0 to 255"
+        )
+    return np.rint(255 * values.astype(np.float64)).astype(np.uint8)
 
 
 def _upright(position: int, image: Image.Image) -> Image.Image:

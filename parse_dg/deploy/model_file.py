@@ -1,25 +1,25 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from parse_dg.algorithms import Algorithm, AlgorithmConfig, build_algorithm
-from parse_dg.algorithms.gvrt import read_vocabulary
-from parse_dg.algorithms.parse import Parse
-from parse_dg.config import from_dict, require, to_dict
-from parse_dg.data.augment import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
+from parse_dg.config import Config, Positive, from_dict, to_dict
+from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.errors import InputError
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.files import whole_file
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.network import ParseNetwork
+from parse_dg.plugins import load_plugins, with_needs, without_needs
 
 FORMAT = 1
 """Raised when an older reader could no longer understand the file."""
@@ -30,8 +30,8 @@ COLUMNS = "network.structure.composition.columns"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """All it takes to build the network before its weights are filled in."""
+class ModelSpec(Config):
+    """What the network is built from, before its weights are loaded."""
 
     backbone: BackboneConfig
     algorithm: AlgorithmConfig
@@ -40,14 +40,10 @@ class ModelSpec:
     """Side of the images it was trained on, in pixels; RGB."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     """What is taken off red, green and blue, which lie in [0, 1], before the network sees them."""
-    std: tuple[float, float, float] = IMAGENET_STD
+    std: tuple[Positive, Positive, Positive] = IMAGENET_STD
     """What they are then divided by."""
     domains: int = 3
     """How many source domains it was trained on: some methods have a part that tells them apart."""
-
-    def __post_init__(self) -> None:
-        ok = all(map(math.isfinite, self.mean)) and all(0 < share < math.inf for share in self.std)
-        require(ok, "mean and std", (self.mean, self.std), "finite numbers, those of std positive")
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Model:
     """A trained classifier in evaluation mode, and what it was built from."""
 
     spec: ModelSpec
-    algorithm: Algorithm
+    algorithm: Algorithm = field(repr=False)
 
     @property
     def compact(self) -> bool:
@@ -71,39 +67,44 @@ class Model:
         weight = next(self.algorithm.parameters())
         return self.normalise(to_unit(images.to(weight.device)).to(weight.dtype))
 
-    def parse(self) -> Parse:
-        """The algorithm, if it is PARSE: only PARSE can be compacted and explained."""
-        if not isinstance(self.algorithm, Parse):
+    @property
+    def explains(self) -> bool:
+        """Whether it can be explained, and compacted."""
+        return self.algorithm.parse_network is not None
+
+    def parse_network(self) -> ParseNetwork:
+        """The network, if it is one of PARSE: no other can be compacted and explained."""
+        if self.algorithm.parse_network is None:
             raise InputError(f"this needs a model of parse, found one of {self.spec.algorithm.name}")
-        return self.algorithm
+        return self.algorithm.parse_network
 
 
 def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     """The network of `spec` with the weights of `state`, in evaluation mode on the CPU."""
-    backbone = build_backbone(replace(spec.backbone, weights=None), MixStyleConfig(stages=()))
-    algorithm = build_algorithm(
+    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()))
+    context = BuildContext(
         backbone,
         len(spec.classes),
-        spec.algorithm,
         columns=state.get(COLUMNS),
         domains=spec.domains,
-        vocabulary=read_vocabulary(spec.algorithm, state),
+        vocabulary=spec.algorithm.read_vocabulary(state),
     )
+    algorithm = spec.algorithm.build(context)
     algorithm.load_state_dict(state)
     return Model(spec, algorithm.eval())
 
 
 def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
-    """Write the model under a temporary name, then rename: the file is whole or not there."""
+    """Write the model, whole or not at all."""
     # One entry only: the order of several would change from one writing to the next.
-    metadata = {METADATA: json.dumps({"format": FORMAT, "model": to_dict(spec)}, sort_keys=True)}
-    temporary = path.with_name(f"{path.name}.writing")
-    save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
-    temporary.replace(path)
+    metadata = {METADATA: json.dumps({"format": FORMAT, "model": with_needs(to_dict(spec))}, sort_keys=True)}
+    with whole_file(path) as temporary:
+        save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
 
 
-def load_model(path: str | Path) -> Model:
-    """The model of a `.safetensors` file, or of a run's folder."""
+def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
+    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first."""
+    load_plugins(plugins)
     path = Path(path)
     if path.is_dir():
         path = path / "model.safetensors"
@@ -133,22 +134,8 @@ def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
         raise InputError(f"{path} has a damaged description: {error}") from error
     if found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
+    model = without_needs(model, path)
     try:
         return from_dict(ModelSpec, model)
     except (InputError, TypeError) as error:
         raise InputError(f"{path} describes no model this version knows: {error}") from error
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"a device of type {device.type}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
-    return device

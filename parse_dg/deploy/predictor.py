@@ -1,9 +1,10 @@
 """A trained model of any method that is asked about images: `parse_dg.load("RUN").predict(images)`."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.data.images import ImageError
-from parse_dg.deploy.image_batches import Images, LoadedImage, load_batches
-from parse_dg.deploy.model_file import Model, load_model, pick_device
+from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
+from parse_dg.wording import plural
 
 TOP = 3
 """How many classes are named, unless more or fewer are asked for."""
@@ -22,6 +25,14 @@ BATCH = 128
 """As in evaluation: the same images in the same batches give the same bits."""
 
 _log = logging.getLogger(__name__)
+
+
+class ClassProbability(NamedTuple):
+    """A class and how probable it is."""
+
+    name: str
+    probability: float
+    """Softmax of the logits over all classes, in [0, 1]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,12 +43,12 @@ class Prediction:
     """Of the image among those that were given, from 0."""
     file: Path | None
     """Where the image was read from; None if it was given as pixels."""
-    class_name: str
+    predicted: str
     """The predicted class."""
     probability: float
-    """Of the predicted class: softmax of the logits, in [0, 1]."""
-    top: tuple[tuple[str, float], ...]
-    """The most probable classes, each with its probability; the predicted one is the first."""
+    """Of the predicted class."""
+    top: tuple[ClassProbability, ...]
+    """The most probable classes; the predicted one is the first."""
     logits: Float[Tensor, "C"] = field(repr=False)
     """Of every class, in the order of `Predictor.classes`: float32, on the CPU."""
 
@@ -51,6 +62,11 @@ class Predictor:
         self.device = pick_device(device)
         model.algorithm.to(self.device).eval()
 
+    def __repr__(self) -> str:
+        method, size = self.model.spec.algorithm.name, self.image_size
+        classes = plural(len(self.classes), "class")
+        return f"Predictor({method}, {classes}, images of {size} × {size}, {self.device})"
+
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the logits."""
@@ -62,18 +78,18 @@ class Predictor:
         return self.model.spec.image_size
 
     def predict(
-        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+        self, images: ImageInput, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
     ) -> list[Prediction]:
         """What the model says of each image, in the order given; images may be of any size.
 
-        Images are paths, Pillow images, arrays H × W × 3 or tensors 3 × H × W of uint8, mixed as one likes, or a
-        whole batch N × H × W × 3 (array) or N × 3 × H × W (tensor). One that cannot be read raises an `ImageError`
-        that names it; with `skip_unreadable` it is logged as a warning and left out.
+        Images are paths, Pillow images, arrays H × W × 3 or tensors 3 × H × W, mixed as one likes, or a whole batch
+        N × H × W × 3 (array) or N × 3 × H × W (tensor); RGB as uint8, or as floats in [0, 1]. One that cannot be
+        read raises an `ImageError` that names it; with `skip_unreadable` it is logged as a warning and left out.
         """
         return list(self.stream(images, top=top, batch=batch, skip_unreadable=skip_unreadable))
 
     def stream(
-        self, images: Images, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
+        self, images: ImageInput, *, top: int = TOP, batch: int = BATCH, skip_unreadable: bool = False
     ) -> Iterator[Prediction]:
         """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
         require(top >= 1, "top", top, "at least 1")
@@ -92,14 +108,14 @@ class Predictor:
         order = logits.argsort(dim=1, descending=True, stable=True)[:, :top]  # of equal ones the first, as argmax
         found = []
         for image, row, ranks, shares in zip(batch, logits, order, probabilities, strict=True):
-            best = tuple((self.classes[c], p) for c, p in zip(ranks.tolist(), shares[ranks].tolist(), strict=True))
-            name, probability = best[0]
+            pairs = zip(ranks.tolist(), shares[ranks].tolist(), strict=True)
+            best = tuple(ClassProbability(self.classes[c], probability) for c, probability in pairs)
             found.append(
                 Prediction(
                     position=image.position,
                     file=image.file,
-                    class_name=name,
-                    probability=probability,
+                    predicted=best[0].name,
+                    probability=best[0].probability,
                     top=best,
                     logits=row,
                 )
@@ -107,9 +123,9 @@ class Predictor:
         return found
 
 
-def load(path: str | Path, device: str = "auto") -> Predictor:
-    """The model of a run's folder, or of a `.safetensors` file, ready to predict."""
-    return Predictor(load_model(path), device)
+def load(path: str | Path, device: str = "auto", *, plugins: Iterable[str] = ()) -> Predictor:
+    """The model of a run's folder, or of a `.safetensors` file, ready to predict; `plugins` are imported first."""
+    return Predictor(load_model(path, plugins), device)
 
 
 def _refuse(error: ImageError) -> None:

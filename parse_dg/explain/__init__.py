@@ -1,1 +1,5 @@
 """Why a model said what it said, as data and as pictures."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,26 +9,15 @@ import torch
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import unknown
-from parse_dg.explain.explanation import model_of, name_applications, plain
-from parse_dg.model.vocabulary import FAMILY
+from parse_dg.explain.explanation import Application, model_of, name_applications
 
 
 @dataclass(frozen=True)
-class Term:
+class Term(Application):
     """One relation that a class asks for."""
 
-    name: str
-    """As in the vocabulary: `above(p3, p11)`."""
-    words: str
-    """As one would say it: "p3 above p11"."""
-    predicate: str
-    primitives: tuple[int, ...]
     weight: float
     """w, the share of the class's composition: the most the relation can add to the score."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -44,8 +33,7 @@ class ClassComposition:
         """The share of the weight on presence, binary, ternary and quaternary relations, where it is not 0."""
         shares: dict[str, float] = {}
         for term in self.terms:
-            family = FAMILY[term.predicate]
-            shares[family] = shares.get(family, 0.0) + term.weight
+            shares[term.family] = shares.get(term.family, 0.0) + term.weight
         return shares
 
     def sentences(self, top: int | None = None) -> tuple[str, ...]:
@@ -72,12 +60,12 @@ class ClassComposition:
 def describe_classes(model: Model | Predictor) -> tuple[ClassComposition, ...]:
     """The compositions of all classes, in their order."""
     model = model_of(model)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     applications = name_applications(structure, active.applications)
     compositions = []
     for name, weights in zip(model.spec.classes, active.weights.tolist(), strict=True):
-        used = [Term(*found, weight) for found, weight in zip(applications, weights, strict=True) if weight > 0]
+        used = [Term(**vars(of), weight=w) for of, w in zip(applications, weights, strict=True) if w > 0]
         compositions.append(ClassComposition(name, tuple(sorted(used, key=lambda term: -term.weight))))
     return tuple(compositions)
 

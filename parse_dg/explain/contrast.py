@@ -10,19 +10,13 @@ from math import fsum
 from typing import Any, NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import Reading, by_class, plain
+from parse_dg.explain.explanation import Application, Reading, by_class, plain
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Application):
     """What one relation adds to the score of one class more than to that of another."""
 
-    name: str
-    """As in the vocabulary: `above(p3, p11)`."""
-    words: str
-    """As one would say it: "p3 above p11"."""
-    predicate: str
-    primitives: tuple[int, ...]
     weight_this: float
     """w in the class that is argued for; 0 where it does not use the relation."""
     weight_that: float
@@ -96,15 +90,9 @@ class Strongest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(Application):
     """One relation that alone decides: with another satisfaction, another class would be predicted."""
 
-    name: str
-    """As in the vocabulary: `above(p3, p11)`."""
-    words: str
-    """As one would say it: "p3 above p11"."""
-    predicate: str
-    primitives: tuple[int, ...]
     before: float
     """a in the image."""
     after: float
@@ -156,7 +144,11 @@ def contrast(reading: Reading, this: str | None = None, that: str | None = None)
     scores = reading.scores
     columns = (reading.weights[first], reading.weights[second], reading.satisfaction)
     found = zip(reading.applications, *(column.tolist() for column in columns), strict=True)
-    differences = [Difference(*application, *numbers) for application, *numbers in found if max(numbers[:2]) > 0]
+    differences = [
+        Difference(**vars(application), weight_this=one, weight_that=other, satisfaction=held)
+        for application, one, other, held in found
+        if max(one, other) > 0
+    ]
     return Contrast(
         this=this,
         that=that,
@@ -203,7 +195,7 @@ def _flips(reading: Reading, after: float) -> Iterator[Flip]:
         # must bring the winner ahead.
         if result[winner] > result[predicted] and moved[winner, column] > moved[predicted, column]:
             yield Flip(
-                **reading.applications[column]._asdict(),
+                **vars(reading.applications[column]),
                 before=float(satisfaction[column]),
                 after=after,
                 predicted=reading.classes[winner],

@@ -5,8 +5,8 @@ Letters: B images, C classes, n applications that some class uses.
 """
 
 from dataclasses import dataclass
-from math import acos, cos, degrees, fsum, pi
-from typing import Any, NamedTuple
+from math import fsum
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int, UInt8
@@ -16,15 +16,16 @@ from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError, unknown
+from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.predicate import Family, Mark
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer
-from parse_dg.model.vocabulary import application_name
 
 
 @dataclass(frozen=True)
-class Relation:
-    """One active application in one class's score for one image."""
+class Application:
+    """One column of the vocabulary, named."""
 
     name: str
     """As in the vocabulary: `above(p3, p11)`."""
@@ -32,6 +33,26 @@ class Relation:
     """As one would say it: "p3 above p11"."""
     predicate: str
     primitives: tuple[int, ...]
+
+    @property
+    def family(self) -> Family:
+        """Presence, binary, ternary or quaternary."""
+        return PREDICATES[self.predicate].family
+
+    @property
+    def marks(self) -> list[Mark]:
+        """What is to be drawn of it, at which primitives: `("arrow", 3, 11)`."""
+        return PREDICATES[self.predicate].draw(self.primitives)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return plain(self)
+
+
+@dataclass(frozen=True)
+class Relation(Application):
+    """One active application in one class's score for one image."""
+
     weight: float
     """w, the share of the class's composition; the shares of a class sum to one."""
     satisfaction: float
@@ -48,7 +69,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Place:
+class PrimitivePosition:
     """Where one primitive is in one image, in the grid's units: x and y in [-1, 1], x to the right, y downwards."""
 
     primitive: int
@@ -90,7 +111,7 @@ class Explanation:
     """Of this one image: B = 1."""
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[PrimitivePosition, ...]:
         """Where every primitive is, in their order."""
         return places_of(self.descriptors)
 
@@ -115,15 +136,6 @@ class Explanation:
             "rest": plain(self.weaker(top)),
             "primitives": places,
         }
-
-
-class Application(NamedTuple):
-    """One column of the vocabulary, named."""
-
-    name: str
-    words: str
-    predicate: str
-    primitives: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +178,7 @@ class Reading:
         explained = self.predicted if of is None else of
         weights = self.weights[self.number(explained)]
         found = zip(self.applications, weights.tolist(), self.satisfaction.tolist(), strict=True)
-        relations = [Relation(*application, weight, held) for application, weight, held in found if weight > 0]
+        relations = [Relation(**vars(of), weight=w, satisfaction=held) for of, w, held in found if w > 0]
         return Explanation(
             predicted=self.predicted,
             scores=by_class(self.classes, self.scores),
@@ -179,7 +191,7 @@ class Reading:
 
 def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -> Explanation:
     """Explain the score of class `of` (default: the predicted one) on one image: a path, a Pillow image, an array
-    H × W × 3 or a tensor 3 × H × W of uint8, of any size.
+    H × W × 3 or a tensor 3 × H × W, uint8 or floats in [0, 1], of any size.
     """
     return read_image(model, image).explain(of)
 
@@ -194,7 +206,7 @@ def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
 def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> tuple[Reading, ...]:
     """The readings of some RGB images, values 0 to 255 and of the model's size, in one pass of the network."""
     model = model_of(model)
-    network = model.parse().network
+    network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
     if not output.logits.isfinite().all():
@@ -226,7 +238,7 @@ def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> 
     """The names of ascending columns of the vocabulary, and what they say."""
     return tuple(
         Application(
-            application_name(part.predicate, angle, tuple(primitives)),
+            PREDICATES[part.predicate].application(angle, tuple(primitives)),
             in_words(structure.predicates, part.predicate, angle, tuple(primitives)),
             part.predicate,
             tuple(primitives),
@@ -236,54 +248,19 @@ def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> 
     )
 
 
-def places_of(z: PrimitiveDescriptors) -> tuple[Place, ...]:
+def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     """Where the primitives of one image (B = 1) are, in their order."""
     found = zip(z.centre[0].tolist(), z.extent[0].tolist(), z.presence[0].tolist(), strict=True)
     return tuple(
-        Place(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
+        PrimitivePosition(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
         for k, ((x, y), (width, height), presence) in enumerate(found)
     )
 
 
-def in_words(predicates: Predicates, predicate: str, angle: int, primitives: tuple[int, ...]) -> str:
+def in_words(predicates: Predicates, name: str, angle: int, primitives: tuple[int, ...]) -> str:
     """A relation as one would say it, with its learned target angle where it has one."""
-    p = [f"p{i}" for i in primitives]
-    target = ""
-    if predicate in predicates.target_angle:
-        target = f"{target_degrees(predicates, predicate, angle):.0f}°"
-    match predicate:
-        case "has":
-            return f"{p[0]} is there"
-        case "above":
-            return f"{p[0]} above {p[1]}"
-        case "left":
-            return f"{p[0]} left of {p[1]}"
-        case "h_align":
-            return f"{p[0]} level with {p[1]}"
-        case "v_align":
-            return f"{p[0]} straight above or below {p[1]}"
-        case "near":
-            return f"{p[0]} near {p[1]}"
-        case "contains":
-            return f"{p[0]} around {p[1]}"
-        case "tri":
-            return f"{p[1]} and {p[2]} seen from {p[0]} about {target} apart"
-        case "turn":
-            return f"{p[0]}→{p[1]}→{p[2]} turns by about {target}"
-        case "orient":
-            return f"{p[0]}→{p[1]} at about {target} to {p[2]}→{p[3]}"
-        case _:
-            return f"{p[0]}–{p[1]} as long as {p[2]}–{p[3]}"
-
-
-def target_degrees(predicates: Predicates, predicate: str, angle: int) -> float:
-    """A learned target angle as an angle that edges can have, 0 to 180 degrees.
-
-    Training leaves targets free: orient looks at the cosine alone, which an angle beyond 180° shares with one
-    below; the others come closest to a target out of reach at the nearer end.
-    """
-    target = predicates.target_angle[predicate][angle].item()
-    return degrees(acos(cos(target)) if predicate == "orient" else min(max(target, 0.0), pi))
+    targets = predicates.target_angle
+    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None)
 
 
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:

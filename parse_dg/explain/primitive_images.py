@@ -72,7 +72,7 @@ class PrimitiveImages:
         return plain(self) | {"images": [image.to_dict() for image in self.images]}
 
 
-class Found(NamedTuple):
+class PrimitiveEvidence(NamedTuple):
     """All primitives in some images."""
 
     evidence: Float[Tensor, "B K"]
@@ -87,7 +87,7 @@ def strongest_images(
     require(top >= 1, "top", top, "at least 1")
     model = model_of(model)
     read = [(subset, _read(model, subset, progress)) for subset in subsets]
-    count = model.parse().network.structure.vocabulary.primitives
+    count = model.parse_network().structure.vocabulary.primitives
     return tuple(_strongest(subset, k, numbers[:, k], top) for k in range(count) for subset, numbers in read)
 
 
@@ -125,9 +125,9 @@ def _read(model: Model, subset: Subset, progress: Progress | None) -> Float[np.n
 
 
 @torch.no_grad()
-def find_primitives(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> Found:
+def find_primitives(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> PrimitiveEvidence:
     """The primitives in some images, on the model's device; no relation is looked at."""
-    network = model.parse().network
+    network = model.parse_network()
     features = network.backbone(model.prepare(images))
     evidence = network.bottleneck.evidence(features).amax((2, 3))
-    return Found(evidence, network.bottleneck(features))
+    return PrimitiveEvidence(evidence, network.bottleneck(features))

@@ -14,7 +14,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
-from parse_dg.explain.explanation import Reading, Relation, places_of
+from parse_dg.explain.explanation import Application, Reading, Relation, places_of
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""
@@ -47,7 +47,7 @@ def parse_case(
         "image": data_uri(pixels),
         "truth": truth,
         "predicted": reading.predicted,
-        "classes": [
+        "top": [
             {"name": reading.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
             for c in ranked
             if c in named
@@ -67,8 +67,8 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
         "title": title,
         "image": data_uri(pixels),
         "truth": truth,
-        "predicted": prediction.class_name,
-        "classes": [
+        "predicted": prediction.predicted,
+        "top": [
             {"name": name, "probability": _short(probability), "score": None}
             for name, probability in prediction.top
         ],
@@ -76,6 +76,11 @@ def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str
         "places": [],
         "heatmaps": None,
     }
+
+
+def drawing_of(relation: Application) -> dict[str, Any]:
+    """What the viewer draws of a relation, in the colour of its family."""
+    return {"family": relation.family, "marks": [list(mark) for mark in relation.marks]}
 
 
 def data_uri(pixels: Pixels) -> str:
@@ -110,7 +115,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
     order = used[contributions[used].argsort(descending=True, stable=True)]
     rest = order[RELATIONS:]
     shown = [
-        Relation(**reading.applications[c]._asdict(), weight=float(weights[c]), satisfaction=float(held))
+        Relation(**vars(reading.applications[c]), weight=float(weights[c]), satisfaction=float(held))
         for c, held in zip(order[:RELATIONS].tolist(), reading.satisfaction[order[:RELATIONS]], strict=True)
     ]
     numbers = ("weight", "satisfaction", "contribution")
@@ -118,6 +123,7 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         "score": _short(float(contributions.sum())),
         "relations": [
             {field: _short(value) if field in numbers else value for field, value in each.to_dict().items()}
+            | drawing_of(each)
             for each in shown
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},

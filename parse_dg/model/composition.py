@@ -3,65 +3,53 @@
 Letters: C classes, M columns of the vocabulary, n of them that some class uses.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, NotNegative, Positive, Rule, Whole
 from parse_dg.model.host import HostCopy
+from parse_dg.model.predicate import FAMILIES
 from parse_dg.model.restricted import Lambda, restricted_sparsemax
 from parse_dg.model.sparsemax import LimitedSupport, Support, find_limited_support, find_support, sparsemax
 from parse_dg.model.vocabulary import Block, Vocabulary
 
 PRESENCE_SPREAD = 0.2
 """start=presence: by how much of their mean the weights of a class differ at the start (standard deviation)."""
+SHARES = Rule("four shares, 0 or more, the first positive", lambda shares: min(shares) >= 0 < shares[0])
 BEGIN_WITH = 8
 """Training begins with this many times relations_per_class, and comes down to it over its first half."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompositionConfig:
+class CompositionConfig(Config):
     """Where Λ starts and how scores become logits. The paper leaves both open (docs/paper_map.md)."""
 
     logit_scale: Literal["learnable", "fixed", "none"] = "learnable"
-    """Scores lie in [0, 1]; cross-entropy needs a factor. `none` is the literal text."""
-    scale_start: float = 15.0
+    """The factor of the logits: scores lie in [0, 1], and cross-entropy needs one. `none` is the literal text."""
+    scale_start: Positive = 15.0
+    """The factor at the start; if it is `fixed`, for good."""
     start: Literal["presence", "simplex", "normal", "zeros"] = "simplex"
     """`presence`: every class on the presence of every primitive, nearly equally weighted; relations are for
     selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `normal`:
     N(0, std²). `zeros`: all applications equally weighted."""
-    start_mass: tuple[float, float, float, float] = (0.3, 0.3, 0.2, 0.2)
+    start_mass: Annotated[tuple[float, float, float, float], SHARES] = (0.3, 0.3, 0.2, 0.2)
     """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
-    start_entries: int = 8
+    start_entries: Count = 8
     """simplex: how many applications of each predicate a class starts with."""
-    start_margin: float = 0.02
+    start_margin: Positive = 0.02
     """presence, simplex: how far below the support every other application starts."""
-    start_std: float = 0.01
+    start_std: NotNegative = 0.01
     """normal: the standard deviation."""
-    select_every: int = 0
+    select_every: Whole = 0
     """An addition to the paper: every so many steps Λ is given the gradient of *all* class weights, also of those
     that are zero, so that a class can take up any application (selection.py). 0: only what has weight learns."""
-    relations_per_class: int | None = None
+    relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
     with more and comes down to it half-way."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "composition")
-        scale_ok = 0 < self.scale_start < math.inf
-        require(scale_ok, "composition.scale_start", self.scale_start, "positive and finite")
-        require(self.start_entries >= 1, "composition.start_entries", self.start_entries, "at least 1")
-        require(self.start_margin > 0, "composition.start_margin", self.start_margin, "positive")
-        require(self.start_std >= 0, "composition.start_std", self.start_std, "0 or more")
-        require(self.select_every >= 0, "composition.select_every", self.select_every, "0 or more")
-        limit = self.relations_per_class
-        require(limit is None or limit >= 1, "composition.relations_per_class", limit, "at least 1, or none")
-        mass = self.start_mass
-        ok = len(mass) == 4 and all(0 <= share < math.inf for share in mass) and mass[0] > 0
-        require(ok, "composition.start_mass", self.start_mass, "four shares, 0 or more, the first positive")
 
 
 class ActiveWeights(NamedTuple):
@@ -76,7 +64,7 @@ class ActiveWeights(NamedTuple):
     """The mean ℓ1 norm of Λ: what the sparsity regulariser of appendix B weighs. None if nobody wants it."""
 
 
-class _Known(NamedTuple):
+class _CachedWeights(NamedTuple):
     """The active weights of some Λ, which is held so that its memory is not given to another."""
 
     weight: Lambda
@@ -129,7 +117,7 @@ class Composition(nn.Module):
         self.weight = nn.Parameter(start)
         self.limit = config.relations_per_class
         """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
-        self._last: _Known | None = None
+        self._last: _CachedWeights | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
@@ -159,7 +147,7 @@ class Composition(nn.Module):
         weights, l1 = restricted_sparsemax(self.weight, columns, pending.support, self.penalised)
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
-            self._last = _Known(self.weight.detach(), self.weight._version, self.penalised, found)
+            self._last = _CachedWeights(self.weight.detach(), self.weight._version, self.penalised, found)
         return found
 
     def _known(self) -> ActiveWeights | None:
@@ -229,7 +217,7 @@ def _simplex_start(
 ) -> Lambda:
     """Rows that are their own sparsemax: the support sums to one, the rest lies `start_margin` below zero."""
     start = torch.full((classes, vocabulary.size), -config.start_margin)
-    mass = dict(zip(("presence", "binary", "ternary", "quaternary"), config.start_mass, strict=True))
+    mass = dict(zip(FAMILIES, config.start_mass, strict=True))
     for row in start:
         torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
         drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}

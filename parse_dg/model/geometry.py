@@ -13,6 +13,8 @@ Vector = tuple[Tensor, Tensor]
 
 MIN_LENGTH = 1e-4
 """Edges are treated as at least this long where something is divided by their length."""
+MIN_VARIANCE = 1e-6
+"""The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
 
 
 def grid_axis(cells: int, device: torch.device, dtype: torch.dtype) -> Float[Tensor, "cells"]:

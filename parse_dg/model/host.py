@@ -1,4 +1,4 @@
-"""Reading a number from the device without making anybody wait for it."""
+"""Asynchronous copies from the device to the CPU."""
 
 import torch
 from torch import Tensor

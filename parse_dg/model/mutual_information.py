@@ -12,15 +12,15 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import require
-from parse_dg.model.backbone import Backbone
+from parse_dg.config import Config, NotNegative
+from parse_dg.model.backbones.backbone import Backbone
 
 START = 0.1
 """The variance of every channel at the start."""
@@ -30,18 +30,13 @@ AnyRegulariser = TypeVar("AnyRegulariser", bound="MutualInformation")  # beartyp
 
 
 @dataclass(frozen=True, kw_only=True)
-class MutualInformationConfig:
+class MutualInformationConfig(Config):
     """How strongly a student is held to its teacher."""
 
-    section: ClassVar[str] = "algorithm.miro"
-    weight: float = 0.0
+    weight: NotNegative = 0.0
     """Of the regulariser in the loss; 0 leaves it out. The authors' are 0.01 and 0.1."""
-    rate_factor: float = 10.0
+    rate_factor: NotNegative = 10.0
     """The learning rate of the variances, times that of the backbone."""
-
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, f"{self.section}.weight", self.weight, "0 or more")
-        require(self.rate_factor >= 0, f"{self.section}.rate_factor", self.rate_factor, "0 or more")
 
 
 def variance(raw: Float[Tensor, "1 C 1 1"]) -> Float[Tensor, "1 C 1 1"]:

@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors
 from parse_dg.model.second_view import with_views
 from parse_dg.model.structure import StructuralLayer, StructuralOutput
 
 
 class ParseOutput(NamedTuple):
-    """What the network says of a batch, and what it says it from."""
+    """Logits of a batch, and what they are computed from."""
 
     logits: Float[Tensor, "B C"]
     features: Float[Tensor, "B D H W"]

@@ -3,21 +3,17 @@
 Letters: B images, K primitives, C channels, H W cells of the feature map.
 """
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import require
+from parse_dg.config import Config, Count, Fraction, Positive, at_least
 from parse_dg.model import fused
-from parse_dg.model.geometry import grid_axis
-
-MIN_VARIANCE = 1e-6
-"""The variance under a heat map is at least this before its root is taken, so that gradients stay finite."""
+from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
 MIN_WINDOW = 0.01
 """Within a window of so many cells the peak is alone, whatever the map; a far smaller one would overflow."""
@@ -48,28 +44,21 @@ class PrimitiveDescriptors(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrimitivesConfig:
+class PrimitivesConfig(Config):
     """How features become primitives."""
 
-    count: int = 16
+    count: Count = 16
     """K, the number of primitives."""
     presence_bias: float = -3.0
     """Start of the projection's bias. At 0 the maximum over a whole map starts near certainty and presence
     carries no information."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
-    window: float | None = None
+    window: Annotated[float, at_least(MIN_WINDOW)] | None = None
     """An addition: the radius, in cells at the end of training, of the window around a map's peak under which its
     mean is taken. None: the mean of the whole map, as in the paper."""
-    window_from: float = 0.5
+    window_from: Fraction = 0.5
     """The share of training after which the window begins to close in; half of the rest later it has."""
-
-    def __post_init__(self) -> None:
-        require(self.count >= 1, "primitives.count", self.count, "at least 1")
-        require(self.temperature > 0, "primitives.temperature", self.temperature, "a positive number")
-        ok = self.window is None or MIN_WINDOW <= self.window < math.inf
-        require(ok, "primitives.window", self.window, f"{MIN_WINDOW} cells or more, or none")
-        require(0 <= self.window_from < 1, "primitives.window_from", self.window_from, "0 or more and below 1")
 
     def focus(self, progress: float) -> float:
         """The focus when this share of training is done: 0, then linear, then 1/(2r²) for a window of radius r."""
@@ -79,13 +68,13 @@ class PrimitivesConfig:
         return min(max(closed, 0.0), 1.0) / (2 * self.window**2)
 
 
-def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
+def to_descriptors(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
     """Heat maps H → descriptors: spatial softmax, its mean and spread, and the maximum as presence."""
     if fused.usable(evidence):
         from parse_dg.model.fused import primitives as on_cuda
 
         if on_cuda.fits(evidence):
-            return PrimitiveDescriptors(*on_cuda.describe(evidence, temperature))
+            return PrimitiveDescriptors(*on_cuda.to_descriptors(evidence, temperature))
     heatmap = (evidence / temperature).flatten(2).softmax(-1).view_as(evidence)
     x = grid_axis(evidence.shape[3], evidence.device, evidence.dtype)
     y = grid_axis(evidence.shape[2], evidence.device, evidence.dtype)
@@ -103,7 +92,7 @@ def describe(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDesc
 
 
 def focused(evidence: Heatmap, temperature: Float[Tensor, ""], focus: Float[Tensor, ""]) -> Heatmap:
-    """H - T·f·d², of which `describe` makes H̃ ∝ exp(H/T - f·d²), d the distance in cells from the peak of H.
+    """H - T·f·d², of which `to_descriptors` makes H̃ ∝ exp(H/T - f·d²), d the distance in cells from the peak of H.
 
     A local soft-argmax: the mean of a map with several peaks lies at its highest, not between them. At the peak
     nothing changes, so that presence is what it was. No gradient goes through where the peak is, and T has that of
@@ -118,7 +107,7 @@ def focused(evidence: Heatmap, temperature: Float[Tensor, ""], focus: Float[Tens
 
 
 class PrimitiveBottleneck(nn.Module):
-    """g_cb, a 1×1 convolution to K heat maps, followed by `describe`; computed in float32 or wider.
+    """g_cb, a 1×1 convolution to K heat maps, followed by `to_descriptors`; computed in float32 or wider.
 
     With a window, maps are `focused` in between.
     """
@@ -147,7 +136,7 @@ class PrimitiveBottleneck(nn.Module):
             temperature = self.log_temperature.exp()
             if self.config.window is not None:
                 evidence = focused(evidence, temperature, self.focus)
-            return describe(evidence, temperature)
+            return to_descriptors(evidence, temperature)
 
     def advance(self, progress: float) -> None:
         """Close the window in as far as belongs to the share of training, from 0 to 1, that is done."""
@@ -158,7 +147,7 @@ class PrimitiveBottleneck(nn.Module):
         """softmax(H/T), as if there were no window."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
-            return describe(evidence, self.log_temperature.exp()).heatmap
+            return to_descriptors(evidence, self.log_temperature.exp()).heatmap
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

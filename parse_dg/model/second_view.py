@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import require
+from parse_dg.config import Config, NotNegative
 from parse_dg.model.primitives import PrimitiveDescriptors
 
 TURN = math.radians(25)
@@ -33,16 +33,13 @@ ORDERS = tuple(permutations(range(3)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class EquivarianceConfig:
+class EquivarianceConfig(Config):
     """How strongly primitives are asked to follow what they mark."""
 
-    weight: float = 0.0
+    weight: NotNegative = 0.0
     """On the distance, in the second view, between where primitives are and where they should have gone."""
     restyle: bool = True
     """Whether the second view is also in another style: colours, contrast, sharpness."""
-
-    def __post_init__(self) -> None:
-        require(self.weight >= 0, "equivariance.weight", self.weight, "0 or more")
 
 
 class Move(NamedTuple):

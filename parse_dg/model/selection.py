@@ -25,7 +25,7 @@ AT_ONCE = {"cpu": 2**18, "cuda": 2**24}
 many as stay in its cache, on a GPU all there usually are."""
 
 
-def looking(
+def reach_all_weights(
     scores: Float[Tensor, "B C"],
     weight: Float[Tensor, "C M"],
     used: Bool[Tensor, "C M"],
@@ -37,11 +37,11 @@ def looking(
     `used` says which weights are not; `evaluate(first, last)` gives the activations of the columns of Λ from
     `first` to before `last`; `steps` is how many steps this look stands for.
     """
-    result: Tensor = _Looking.apply(scores, weight, used, evaluate, steps)  # type: ignore[no-untyped-call]
+    result: Tensor = _ReachAllWeights.apply(scores, weight, used, evaluate, steps)  # type: ignore[no-untyped-call]
     return result
 
 
-class _Looking(torch.autograd.Function):
+class _ReachAllWeights(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, scores: Tensor, weight: Tensor, used: Tensor, evaluate: Callable[[int, int], Tensor], steps: int

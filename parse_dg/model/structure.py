@@ -8,11 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from parse_dg.config import Config
 from parse_dg.model import fused
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig, PendingSupport
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives, presence_shares
+from parse_dg.model.predicate import Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig, presence_shares
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.selection import looking
+from parse_dg.model.selection import reach_all_weights
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 
 AT_ONCE = 2**20
@@ -22,7 +24,7 @@ PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructureConfig:
+class StructureConfig(Config):
     """The structural scoring layer: which relations, of which shape, composed how."""
 
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
@@ -43,7 +45,7 @@ class StructuralOutput(NamedTuple):
     """The mean ℓ1 norm of Λ, if the composition is penalised."""
 
 
-class _Chosen(NamedTuple):
+class _CachedColumns(NamedTuple):
     """Columns, looked up: a model that is used and not trained asks for the same ones again and again."""
 
     columns: Int[Tensor, "n"]
@@ -66,7 +68,10 @@ class StructuralLayer(nn.Module):
         self.vocabulary = Vocabulary(primitives, config.vocabulary)
         self.predicates = Predicates(self.vocabulary, config.predicates)
         self.composition = Composition(classes, self.vocabulary, config.composition, generator, columns)
-        self._chosen: _Chosen | None = None
+        others = (block.start for block in self.vocabulary.blocks if block.predicate not in fused.PREDICATES)
+        self._without_kernel = next(others, self.vocabulary.size)
+        """From this column on, predicates are evaluated by the plain code, on CUDA too."""
+        self._chosen: _CachedColumns | None = None
 
     def forward(
         self, z: PrimitiveDescriptors, support: PendingSupport | None = None, look: int = 0
@@ -95,22 +100,30 @@ class StructuralLayer(nn.Module):
             with torch.autocast(seen.centre.device.type, enabled=False):
                 return self.evaluate(seen, columns[first:last])
 
-        return looking(scores, weight, used, evaluate, steps)
+        return reach_all_weights(scores, weight, used, evaluate, steps)
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""
-        if fused.usable(z.centre):
-            from parse_dg.model.fused.predicates import evaluate
+        if not fused.usable(z.centre):
+            return self._plain(z, columns)
+        from parse_dg.model.fused.predicates import evaluate
 
+        if self._without_kernel == self.vocabulary.size:
             return evaluate(self.predicates, self.vocabulary, z, columns)
+        known = int((columns < self._without_kernel).sum())
+        parts = [evaluate(self.predicates, self.vocabulary, z, columns[:known])]
+        parts += [self._plain(z, columns[known:])] if known < len(columns) else []
+        return torch.cat(parts, 1)
+
+    def _plain(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
         chosen = self._choose(columns, z.centre.dtype)
         activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
         return activations.T
 
-    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _Chosen:
+    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _CachedColumns:
         if self._chosen is None or self._chosen.columns is not columns or self._chosen.shares.dtype != dtype:
             parts = tuple(self.vocabulary.applications(columns))
-            self._chosen = _Chosen(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
+            self._chosen = _CachedColumns(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
         return self._chosen
 
     def _score(
@@ -121,7 +134,8 @@ class StructuralLayer(nn.Module):
         The fused kernels keep nothing but the activations, so they need no parts.
         """
         images = z.centre.shape[0]
-        if images * len(columns) <= AT_ONCE or fused.usable(z.centre):
+        kept = fused.usable(z.centre) and self._without_kernel == self.vocabulary.size
+        if kept or images * len(columns) <= AT_ONCE:
             return self.evaluate(z, columns) @ weights.T
         size = max(1, PART // images)
         scores = z.centre.new_zeros(images, len(weights))

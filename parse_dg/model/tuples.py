@@ -2,9 +2,6 @@
 
 The tuples of a predicate stand in a fixed order; the *rank* of a tuple is its place in it. A tuple is computed from
 its rank, so that some can be had where there would be too many to list.
-
-tri(i, j, k) has its angle at i; turn(i, j, k) turns at j; orient and eqdist(i, j, k, l) compare the edges i→j and
-k→l.
 """
 
 import hashlib
@@ -21,53 +18,53 @@ Enumeration = Literal["distinct", "paper"]
 Ranks = Int[Tensor, "T"]
 Tuples = Int[Tensor, "T arity"]
 
+Symmetry = Literal["none", "full", "apex", "reversal", "edges", "lengths"]
+"""What leaves a predicate's value as it is. `none`: nothing, every order is another application. `full`: any other
+order. `apex`: any other order of all but the first, as of the angle at i in (i, j, k). `reversal`: (k, j, i) for
+(i, j, k). `edges`, of i→j and k→l: their exchange, and both reversed. `lengths`: either edge reversed, too."""
 
-def count(predicate: str, K: int, enumeration: Enumeration) -> int:
-    """How many tuples of K primitives a predicate has."""
+ARITIES = {"reversal": 3, "edges": 4, "lengths": 4}
+"""How many primitives some symmetries are about; the others are about any number."""
+
+
+def count(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration) -> int:
+    """How many tuples of K primitives there are."""
     distinct = enumeration == "distinct"
-    match predicate:
-        case "has":
-            return K
-        case "above" | "left" | "contains":
-            return perm(K, 2)
-        case "h_align" | "v_align" | "near":
-            return comb(K, 2) if distinct else perm(K, 2)
-        case "tri" | "turn":
-            return K * comb(K - 1, 2) if distinct else perm(K, 3)
-        case "orient":
+    match symmetry:
+        case "full" if distinct:
+            return comb(K, arity)
+        case "apex" | "reversal" if distinct:
+            return K * comb(K - 1, arity - 1)
+        case "edges":
             return 2 * comb(comb(K, 2), 2) if distinct else comb(perm(K, 2), 2)
-        case "eqdist":
+        case "lengths":
             return comb(comb(K, 2), 2) if distinct else comb(K, 3)
         case _:
-            raise AssertionError(predicate)
+            return perm(K, arity)
 
 
-def unrank(predicate: str, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:
+def unrank(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:
     """The tuples of the given ranks, each in [0, count)."""
     distinct = enumeration == "distinct"
-    match predicate:
-        case "has":
-            return ranks.unsqueeze(1)
-        case "above" | "left" | "contains":
-            return _permutations(K, 2, ranks)
-        case "h_align" | "v_align" | "near":  # symmetric
-            return _combinations(K, 2, ranks) if distinct else _permutations(K, 2, ranks)
-        case "tri":  # symmetric in the two outer primitives
-            return _apex_first(K, ranks) if distinct else _permutations(K, 3, ranks)
-        case "turn":  # a chain and its reverse turn alike
-            return _apex_first(K, ranks)[:, [1, 0, 2]] if distinct else _permutations(K, 3, ranks)
-        case "orient" if distinct:  # all pairs of undirected edges, then all again with the second edge reversed
+    match symmetry:
+        case "full" if distinct:
+            return _combinations(K, arity, ranks)
+        case "apex" if distinct:
+            return _apex_first(K, arity, ranks)
+        case "reversal" if distinct:
+            return _apex_first(K, arity, ranks)[:, [1, 0, 2]]
+        case "edges" if distinct:  # all pairs of undirected edges, then all again with the second edge reversed
             pairs = comb(comb(K, 2), 2)
             rows = _edge_pairs(_combinations, K, comb(K, 2), ranks % max(1, pairs))
             return torch.where((ranks < pairs).unsqueeze(1), rows, rows[:, [0, 1, 3, 2]])
-        case "orient":
+        case "edges":
             return _edge_pairs(_permutations, K, perm(K, 2), ranks)
-        case "eqdist" if distinct:
+        case "lengths" if distinct:
             return _edge_pairs(_combinations, K, comb(K, 2), ranks)
-        case "eqdist":  # the published count has one column a triple: the two legs of its chain
+        case "lengths":  # the published count has one column a triple: the two legs of its chain
             return _combinations(K, 3, ranks)[:, [0, 1, 1, 2]]
         case _:
-            raise AssertionError(predicate)
+            return _permutations(K, arity, ranks)
 
 
 def draw_ranks(total: int, some: int, about: str) -> Ranks:
@@ -113,10 +110,10 @@ def _combinations(n: int, size: int, ranks: Ranks) -> Tuples:
     return torch.stack(places, 1)
 
 
-def _apex_first(K: int, ranks: Ranks) -> Tuples:
-    """(apex, j, k) with j < k."""
-    each = max(1, comb(K - 1, 2))
-    return _then(ranks // each, _combinations(K - 1, 2, ranks % each))
+def _apex_first(K: int, size: int, ranks: Ranks) -> Tuples:
+    """(apex, j, k, …) with j < k < …"""
+    each = max(1, comb(K - 1, size - 1))
+    return _then(ranks // each, _combinations(K - 1, size - 1, ranks % each))
 
 
 def _then(first: Ranks, others: Int[Tensor, "T some"]) -> Tuples:

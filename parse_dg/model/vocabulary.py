@@ -17,26 +17,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import check_choices, require
-from parse_dg.model.tuples import Enumeration, Tuples, count, draw_ranks, unrank
-
-Family = Literal["presence", "binary", "ternary", "quaternary"]
-FAMILY: dict[str, Family] = {
-    "has": "presence",
-    "above": "binary",
-    "left": "binary",
-    "h_align": "binary",
-    "v_align": "binary",
-    "near": "binary",
-    "contains": "binary",
-    "tri": "ternary",
-    "turn": "ternary",
-    "orient": "quaternary",
-    "eqdist": "quaternary",
-}
-"""Every predicate, in the order of its columns, and the family it is switched with."""
-
-PREDICATES = tuple(FAMILY)
+from parse_dg.config import Config, Count, Whole, require
+from parse_dg.model.paper_predicates import PAPER, PREDICATES
+from parse_dg.model.predicate import Family
+from parse_dg.model.tuples import Enumeration, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
     "none": ("presence",),
@@ -49,35 +33,43 @@ SWITCHES: dict[str, tuple[Family, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyConfig:
+class VocabularyConfig(Config):
     """Which applications are enumerated."""
 
     enumeration: Enumeration = "distinct"
+    """`distinct`: every value once. `paper`: the published number of applications, with many exact copies."""
     families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all"] = "all"
     """`none` leaves presence alone."""
-    triangle_angles: int = 3
+    triangle_angles: Count = 3
     """n, target angles of tri."""
-    turning_angles: int = 1
+    turning_angles: Count = 1
     """ℓ, target angles of turn."""
-    orientation_angles: int = 4
+    orientation_angles: Count = 4
     """m, target angles of orient."""
-    budget: int | None = None
+    budget: Count | None = None
     """At most so many applications of each predicate: all of them where they fit, else tuples of primitives that
     are drawn, each with every target angle. None: no limit."""
-    draw: int = 0
+    draw: Whole = 0
     """Where a budget leaves some out, another number draws others."""
+    predicates: tuple[str, ...] = ()
+    """Predicates beside the paper's eleven, by the names they were registered with (docs/extend.md). Their columns
+    follow, and `families` switches them by how many primitives they bind."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "vocabulary")
-        require(self.budget is None or self.budget >= 1, "vocabulary.budget", self.budget, "none or at least 1")
-        require(self.draw >= 0, "vocabulary.draw", self.draw, "at least 0")
-        for name in ("triangle_angles", "turning_angles", "orientation_angles"):
-            require(getattr(self, name) >= 1, f"vocabulary.{name}", getattr(self, name), "at least 1")
+    def check(self) -> None:
+        for name in self.predicates:
+            expected = f"registered: {name!r} is in no plug-in that was named (--plugin MODULE)"
+            self.require(name in PREDICATES, "predicates", expected)
+        once = len(set(self.known)) == len(self.known)
+        self.require(once, "predicates", "names other than the paper's, each once")
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every predicate, in the order of its columns, whether its family is switched on or not."""
+        return (*(predicate.name for predicate in PAPER), *self.predicates)
 
     def angles(self, predicate: str) -> int:
         """How many target angles a predicate has; 1 for those without."""
-        counts = {"tri": self.triangle_angles, "turn": self.turning_angles, "orient": self.orientation_angles}
-        return counts.get(predicate, 1)
+        return PREDICATES[predicate].count_angles(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +84,7 @@ class Block:
     @property
     def family(self) -> Family:
         """The family the predicate belongs to."""
-        return FAMILY[self.predicate]
+        return PREDICATES[self.predicate].family
 
     @property
     def size(self) -> int:
@@ -113,10 +105,10 @@ class Vocabulary:
 
     def __init__(self, primitives: int, config: VocabularyConfig):
         self.primitives, self.config = primitives, config
-        _check_budget(primitives, config)
+        check_budget(primitives, config)
         blocks, start = [], 0
-        for predicate, family in FAMILY.items():
-            if family in SWITCHES[config.families]:
+        for predicate in config.known:
+            if PREDICATES[predicate].family in SWITCHES[config.families]:
                 tuples = choose_tuples(predicate, primitives, config)
                 blocks.append(Block(predicate, config.angles(predicate), tuples, start))
                 start += blocks[-1].size
@@ -145,33 +137,27 @@ class Vocabulary:
     def names(self, columns: Int[Tensor, "n"]) -> list[str]:
         """The readable names of ascending columns: `above(p3, p11)`, `orient[2](p0→p4, p7→p9)`."""
         return [
-            application_name(part.predicate, int(angle), tuple(primitives))
+            PREDICATES[part.predicate].application(angle, tuple(primitives))
             for part in self.applications(columns)
             for angle, primitives in zip(part.angle.tolist(), part.primitives.T.tolist(), strict=True)
         ]
 
 
-def _check_budget(K: int, config: VocabularyConfig) -> None:
+def check_budget(K: int, config: VocabularyConfig) -> None:
+    """Raise if a budget has no room for so many primitives."""
     if config.budget is not None:
-        least = max(K, *map(config.angles, PREDICATES))
+        least = max(K, *map(config.angles, config.known))
         room = f"at least {least}, for the presence of {K} primitives and for every target angle"
         require(config.budget >= least, "vocabulary.budget", config.budget, room)
 
 
-def application_name(predicate: str, angle: int, primitives: tuple[int, ...]) -> str:
-    """The readable name of one application; the number in brackets is the target angle's."""
-    p = [f"p{i}" for i in primitives]
-    inside = f"{p[0]}→{p[1]}, {p[2]}→{p[3]}" if FAMILY[predicate] == "quaternary" else ", ".join(p)
-    with_angle = f"[{angle}]" if predicate in ("tri", "turn", "orient") else ""
-    return f"{predicate.replace('_', '-')}{with_angle}({inside})"
-
-
-def choose_tuples(predicate: str, K: int, config: VocabularyConfig) -> Tuples:
+def choose_tuples(name: str, K: int, config: VocabularyConfig) -> Tuples:
     """The primitives a predicate is applied to, one row an application: all there are, or as many as may be."""
-    total = count(predicate, K, config.enumeration)
-    room = total if config.budget is None else config.budget // config.angles(predicate)
+    predicate = PREDICATES[name]
+    total = predicate.count(K, config.enumeration)
+    room = total if config.budget is None else config.budget // config.angles(name)
     if total <= room:
         ranks = torch.arange(total)
     else:
-        ranks = draw_ranks(total, room, f"{predicate} of {K} {config.enumeration} {config.draw}")
-    return unrank(predicate, K, config.enumeration, ranks)
+        ranks = draw_ranks(total, room, f"{name} of {K} {config.enumeration} {config.draw}")
+    return predicate.unrank(K, config.enumeration, ranks)

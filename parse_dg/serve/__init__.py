@@ -5,3 +5,7 @@ The way of an upload: `protocol` (bytes → a request, in bounded time and space
 predicted (`batcher`: several images, one pass of the network). `server` starts all this. It needs the extra
 `parse-dg[serve]`.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

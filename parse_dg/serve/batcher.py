@@ -16,20 +16,20 @@ import torch
 from jaxtyping import UInt8
 
 from parse_dg.deploy.image_batches import LoadedImage
-from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.deploy.predictor import ClassProbability, Prediction, Predictor
 from parse_dg.explain.explanation import Reading, read_images
 
-Pixels = UInt8[np.ndarray, "S S 3"]
-Found = Prediction | Reading
+SquarePixels = UInt8[np.ndarray, "S S 3"]
+ModelAnswer = Prediction | Reading
 """What the model says of one image: a reading, where relations were asked for by one of its batch."""
 
 
-class Job(NamedTuple):
+class QueuedImage(NamedTuple):
     """One image that waits for its answer."""
 
-    pixels: Pixels
+    pixels: SquarePixels
     relations: bool
-    answer: asyncio.Future[Found]
+    answer: asyncio.Future[ModelAnswer]
 
 
 class Batcher:
@@ -43,7 +43,7 @@ class Batcher:
         self.images = self.batches = 0
         """What has been predicted so far."""
         self._coming = 0
-        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._jobs: asyncio.Queue[QueuedImage] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._task: asyncio.Task[None] | None = None
 
@@ -67,9 +67,9 @@ class Batcher:
         finally:
             self._coming -= 1
 
-    async def predict(self, pixels: Pixels, *, relations: bool = False) -> Found:
+    async def predict(self, pixels: SquarePixels, *, relations: bool = False) -> ModelAnswer:
         """What the model says of one image; a `Reading` if `relations` are asked for."""
-        job = Job(pixels, relations, asyncio.get_running_loop().create_future())
+        job = QueuedImage(pixels, relations, asyncio.get_running_loop().create_future())
         self._jobs.put_nowait(job)
         return await job.answer
 
@@ -89,7 +89,7 @@ class Batcher:
                 else:
                     job.answer.set_result(answer)
 
-    async def _gather(self) -> list[Job]:
+    async def _gather(self) -> list[QueuedImage]:
         jobs = [await self._jobs.get()]
         deadline = asyncio.get_running_loop().time() + self.max_wait
         while len(jobs) < self.max_batch and (self._coming or not self._jobs.empty()):
@@ -101,7 +101,7 @@ class Batcher:
         return jobs
 
 
-def predict_jobs(predictor: Predictor, jobs: Sequence[Job]) -> list[Found | Exception]:
+def predict_jobs(predictor: Predictor, jobs: Sequence[QueuedImage]) -> list[ModelAnswer | Exception]:
     """What the model says of each, or why it failed; if all together fail, each is tried alone."""
     try:
         return [*predict_pixels(predictor, [j.pixels for j in jobs], relations=any(j.relations for j in jobs))]
@@ -111,7 +111,9 @@ def predict_jobs(predictor: Predictor, jobs: Sequence[Job]) -> list[Found | Exce
         return [answer for job in jobs for answer in predict_jobs(predictor, [job])]
 
 
-def predict_pixels(predictor: Predictor, pixels: Sequence[Pixels], *, relations: bool) -> Sequence[Found]:
+def predict_pixels(
+    predictor: Predictor, pixels: Sequence[SquarePixels], *, relations: bool
+) -> Sequence[ModelAnswer]:
     """One pass of the network over some images."""
     if not relations:
         batch = [LoadedImage(position, None, each) for position, each in enumerate(pixels)]
@@ -119,10 +121,12 @@ def predict_pixels(predictor: Predictor, pixels: Sequence[Pixels], *, relations:
     return read_images(predictor.model, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
 
 
-def ranked(found: Found) -> list[tuple[str, float]]:
+def ranked(found: ModelAnswer) -> list[ClassProbability]:
     """Every class with its probability, the most probable first; of equal ones the first, as argmax has it."""
     if isinstance(found, Prediction):
         return [*found.top]
     logits = found.logits.float()
     shares = logits.softmax(0).tolist()
-    return [(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()]
+    return [
+        ClassProbability(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()
+    ]

@@ -13,7 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from parse_dg.serve.limits import Limits, RefusedError, Share
+from parse_dg.serve.limits import BudgetShare, RefusedError, ServiceLimits
 from parse_dg.wording import UNPRINTABLE
 
 FIELD = "image"
@@ -37,7 +37,7 @@ class Upload(NamedTuple):
     data: bytes
 
 
-async def read_upload(request: Request, limits: Limits, memory: Share) -> Upload:
+async def read_upload(request: Request, limits: ServiceLimits, memory: BudgetShare) -> Upload:
     """The image of a request; a `RefusedError` as soon as it is clear that there is none to be had."""
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary", b"") if kind == b"multipart/form-data" else None
@@ -60,17 +60,17 @@ async def read_upload(request: Request, limits: Limits, memory: Share) -> Upload
     return upload
 
 
-def _check_length(announced: str | None, limits: Limits) -> None:
+def _check_length(announced: str | None, limits: ServiceLimits) -> None:
     """Refuses before anything is read. The HTTP parser has made sure that it is a number."""
     if announced is not None and int(announced) > limits.max_bytes:
         raise _too_long(limits)
 
 
-def _too_long(limits: Limits) -> RefusedError:
+def _too_long(limits: ServiceLimits) -> RefusedError:
     return RefusedError(413, f"the upload is too long: at most {limits.max_bytes:,} bytes are taken")
 
 
-async def _read(stream: AsyncIterator[bytes], limits: Limits, memory: Share) -> bytes:
+async def _read(stream: AsyncIterator[bytes], limits: ServiceLimits, memory: BudgetShare) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(limits.timeout):

@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class Guard:
-    """An ASGI application around another."""
+    """ASGI middleware: checks every request, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, rate: RateLimiter, hosts: Collection[str] | None) -> None:
         """`hosts`: the names under which it may be addressed besides this machine's own; None for any name."""

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import ceil, isfinite
+from math import ceil
+from typing import Annotated
 
-from parse_dg.config import require
-from parse_dg.data.images import MAX_PIXELS
+from parse_dg.config import Config, Count, NotNegative, Positive, Rule
 
 MEBIBYTE = 2**20
 CLIENTS = 4096
@@ -17,35 +17,30 @@ CLIENTS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ServiceLimits(Config):
     """Everything that bounds what the service takes on."""
 
-    max_bytes: int = 10 * MEBIBYTE
+    max_bytes: Count = 10 * MEBIBYTE
     """Of one upload, all of the request's body."""
-    max_pixels: int = 25_000_000
+    max_pixels: Count = 25_000_000
     """Of one image; what claims more is refused before any pixel is decoded."""
-    rate: float = 0.0
+    rate: NotNegative = 0.0
     """Uploads a second from one address; 0 for any number."""
-    max_batch: int = 32
+    max_batch: Count = 32
     """Images in one pass of the network."""
-    max_wait: float = 0.005
+    max_wait: Annotated[float, Rule("0 to 10 seconds", lambda value: 0 <= value <= 10)] = 0.005
     """Seconds that an image waits for others that are being decoded; never for ones that may come."""
-    timeout: float = 30.0
+    timeout: Positive = 30.0
     """Seconds in which a request's headers, and then its body, must have arrived."""
-    connections: int = 256
+    connections: Count = 256
     """Open at once; further ones are told to come back."""
-    grace: float = 10.0
+    grace: Positive = 10.0
     """Seconds in which the service finishes what it began when it is told to stop."""
 
-    def __post_init__(self) -> None:
-        require(self.max_bytes >= 1, "max_bytes", self.max_bytes, "at least 1")
-        require(1 <= self.max_pixels <= MAX_PIXELS, "max_pixels", self.max_pixels, f"1 to {MAX_PIXELS:,}")
-        require(self.rate >= 0 and isfinite(self.rate), "rate", self.rate, "0 or more")
-        require(self.max_batch >= 1, "max_batch", self.max_batch, "at least 1")
-        require(0 <= self.max_wait <= 10, "max_wait", self.max_wait, "0 to 10 seconds")
-        require(self.timeout > 0 and isfinite(self.timeout), "timeout", self.timeout, "more than 0")
-        require(self.connections >= 1, "connections", self.connections, "at least 1")
-        require(self.grace > 0 and isfinite(self.grace), "grace", self.grace, "more than 0")
+    def check(self) -> None:
+        from parse_dg.data.images import MAX_PIXELS  # the defaults are shown by --help, which imports no numpy
+
+        self.require(self.max_pixels <= MAX_PIXELS, "max_pixels", f"1 to {MAX_PIXELS:,}")
 
     @property
     def queue(self) -> int:
@@ -136,9 +131,9 @@ class Budget:
             raise overloaded(self.refusal)
 
     @contextmanager
-    def holding(self) -> Iterator["Share"]:
+    def holding(self) -> Iterator["BudgetShare"]:
         """A share, empty at first, that is given back at the end."""
-        share = Share(self)
+        share = BudgetShare(self)
         try:
             yield share
         finally:
@@ -146,7 +141,7 @@ class Budget:
 
 
 @dataclass
-class Share:
+class BudgetShare:
     """What one request holds of a budget."""
 
     budget: Budget

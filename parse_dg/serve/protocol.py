@@ -12,13 +12,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from parse_dg.serve.guard import error_body
-from parse_dg.serve.limits import Limits
+from parse_dg.serve.limits import ServiceLimits
 
 
 class BoundedProtocol(H11Protocol):
     """One connection."""
 
-    limits = Limits()
+    limits = ServiceLimits()
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -90,6 +90,6 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
 
-def bounded(limits: Limits) -> type[BoundedProtocol]:
+def bounded(limits: ServiceLimits) -> type[BoundedProtocol]:
     """The protocol with these limits, as uvicorn takes it."""
     return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})

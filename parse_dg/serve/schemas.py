@@ -5,20 +5,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """All answers: nothing that is not described."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ClassShare(Answer):
+class ClassShare(ResponseModel):
     """A class and how probable it is."""
 
     name: str = Field(examples=["house"])
     probability: float = Field(ge=0, le=1, description="softmax of the logits over all classes", examples=[0.93])
 
 
-class PlaceData(Answer):
+class PlaceData(ResponseModel):
     """Where a primitive is, in the grid's units: x and y in [-1, 1], x to the right, y downwards."""
 
     primitive: int = Field(examples=[3])
@@ -29,7 +29,7 @@ class PlaceData(Answer):
     presence: float = Field(description="in [0, 1]", examples=[0.98])
 
 
-class RelationData(Answer):
+class RelationData(ResponseModel):
     """One relation in a class's score."""
 
     name: str = Field(examples=["above(p3, p11)"])
@@ -47,7 +47,7 @@ class PlacedRelation(RelationData):
     places: list[PlaceData]
 
 
-class RestData(Answer):
+class RestData(ResponseModel):
     """What the relations that are not listed come to together."""
 
     count: int = Field(examples=[0])
@@ -55,7 +55,7 @@ class RestData(Answer):
     contribution: float = Field(examples=[0.0])
 
 
-class ExplanationData(Answer):
+class ExplanationData(ResponseModel):
     """The score of one class as a sum of relations."""
 
     predicted: str = Field(examples=["house"])
@@ -67,19 +67,19 @@ class ExplanationData(Answer):
     primitives: list[PlaceData]
 
 
-class PredictionData(Answer):
+class PredictionData(ResponseModel):
     """What the model says of the image."""
 
     predicted: str = Field(description="the most probable class", examples=["house"])
     probability: float = Field(ge=0, le=1, description="of the predicted class", examples=[0.93])
-    classes: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
+    top: list[ClassShare] = Field(description="the most probable ones, as many as were asked for")
     probability_is: str = Field(examples=["softmax of the model's logits over all 8 classes"])
     model: str = Field(description="the model's file, below its run's name", examples=["seed0/model.safetensors"])
     method: str = Field(description="how it was trained", examples=["parse"])
     explanation: ExplanationData | None = Field(description="null unless it was asked for")
 
 
-class CaseClass(Answer):
+class CaseClass(ResponseModel):
     """A class in a case."""
 
     name: str = Field(examples=["house"])
@@ -87,29 +87,38 @@ class CaseClass(Answer):
     score: float | None = Field(description="before the logit scale; null unless the method is parse")
 
 
-class CaseRest(Answer):
+class CaseRest(ResponseModel):
     """Relations that are not listed one by one."""
 
     count: int
     contribution: float
 
 
-class CaseExplanation(Answer):
+class DrawnRelation(RelationData):
+    """One relation, with what the viewer draws of it."""
+
+    family: str = Field(description="presence, binary, ternary or quaternary", examples=["binary"])
+    marks: list[list[str | int]] = Field(
+        description="what to draw: its kind, then the primitives", examples=[[["arrow", 3, 11]]]
+    )
+
+
+class CaseExplanation(ResponseModel):
     """The score of one class as a sum: the largest relations, and the rest."""
 
     score: float
-    relations: list[RelationData]
+    relations: list[DrawnRelation]
     rest: CaseRest
 
 
-class HeatMaps(Answer):
+class HeatMaps(ResponseModel):
     """The heat maps of all primitives, each scaled to its own maximum."""
 
     shape: list[int] = Field(description="primitives, rows, columns", examples=[[16, 8, 8]])
     values: str = Field(description="base64 of one byte for each value, row by row")
 
 
-class CaseData(Answer):
+class CaseData(ResponseModel):
     """All that the page's viewer shows of an image."""
 
     title: str = Field(examples=["drawing.png"])
@@ -118,20 +127,20 @@ class CaseData(Answer):
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
-    classes: list[CaseClass]
+    top: list[CaseClass]
     explanations: dict[str, CaseExplanation] = Field(description="by class; empty unless the method is parse")
     places: list[PlaceData]
     heatmaps: HeatMaps | None
 
 
-class QueueData(Answer):
+class QueueData(ResponseModel):
     """How busy the service is."""
 
     waiting: int = Field(description="images that are decoded, wait or are predicted right now")
     limit: int = Field(description="as many at most; further ones are answered with 503")
 
 
-class HealthData(Answer):
+class HealthData(ResponseModel):
     """That the service is well, and what it is."""
 
     status: str = Field(examples=["ok"])
@@ -148,7 +157,7 @@ class HealthData(Answer):
     queue: QueueData
 
 
-class ErrorData(Answer):
+class ErrorData(ResponseModel):
     """Why there is no answer, in one line."""
 
     error: str = Field(examples=["the image cannot be read: it is cut short"])

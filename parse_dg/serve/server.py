@@ -16,7 +16,7 @@ from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
 from parse_dg.serve.app import build_app
 from parse_dg.serve.guard import HEAD_BYTES, is_loopback
-from parse_dg.serve.limits import Limits
+from parse_dg.serve.limits import ServiceLimits
 from parse_dg.serve.protocol import bounded
 from parse_dg.serve.service import Service
 
@@ -82,7 +82,12 @@ def model_name(path: Path) -> str:
 
 
 def build_server(
-    predictor: Predictor, name: str, held: socket.socket, limits: Limits, ready: Callable[[], None], host: str = ""
+    predictor: Predictor,
+    name: str,
+    held: socket.socket,
+    limits: ServiceLimits,
+    ready: Callable[[], None],
+    host: str = "",
 ) -> Server:
     """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too."""
     service = Service(predictor, name, limits)

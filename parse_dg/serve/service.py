@@ -11,32 +11,31 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from parse_dg._version import __version__
-from parse_dg.algorithms.parse import Parse
 from parse_dg.data.parallel import default_workers
 from parse_dg.deploy.predictor import Prediction, Predictor
 from parse_dg.explain.explanation import Reading
 from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
-from parse_dg.serve.batcher import Batcher, Found, ranked
+from parse_dg.serve.batcher import Batcher, ModelAnswer, ranked
 from parse_dg.serve.body import Upload, read_upload
-from parse_dg.serve.decoding import Decoded, decode_upload
-from parse_dg.serve.limits import Budget, Limits, RefusedError
+from parse_dg.serve.decoding import DecodedImage, decode_upload
+from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits
 from parse_dg.wording import plural
 
 T = TypeVar("T")
 
 
-class Asked(NamedTuple):
+class PredictedUpload(NamedTuple):
     """One image and what the model says of it."""
 
     upload_name: str
-    decoded: Decoded
-    found: Found
+    decoded: DecodedImage
+    found: ModelAnswer
 
 
 class Service:
     """Answers what can be asked of a model."""
 
-    def __init__(self, predictor: Predictor, name: str, limits: Limits) -> None:
+    def __init__(self, predictor: Predictor, name: str, limits: ServiceLimits) -> None:
         """`name` is what the model is called in answers."""
         self.predictor = predictor
         self.name = name
@@ -55,7 +54,7 @@ class Service:
     @property
     def explains(self) -> bool:
         """Whether it can say why: only PARSE can."""
-        return isinstance(self.predictor.model.algorithm, Parse)
+        return self.predictor.model.explains
 
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""
@@ -80,9 +79,9 @@ class Service:
             assert isinstance(asked.found, Reading)
             explanation = await self._in_thread(explanation_data, asked.found, of)
         return {
-            "predicted": classes[0][0],
-            "probability": classes[0][1],
-            "classes": [{"name": name, "probability": share} for name, share in classes[:top]],
+            "predicted": classes[0].name,
+            "probability": classes[0].probability,
+            "top": [each._asdict() for each in classes[:top]],
             "probability_is": f"softmax of the model's logits over all {plural(len(classes), 'class')}",
             "model": self.name,
             "method": self.method,
@@ -116,7 +115,7 @@ class Service:
         if name is not None and name not in self.predictor.classes:
             raise RefusedError(400, f"unknown class {name[:60]!r}: GET /health lists the classes of the model")
 
-    async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> Asked:
+    async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> PredictedUpload:
         self.queue.check()  # before anything is read
         with self.queue.holding() as place:
             with self.memory.holding() as held:
@@ -126,7 +125,7 @@ class Service:
                 with self.batcher.coming():
                     decoded = await self._in_thread(partial(decode_upload, shown=shown), upload.data, size, pixels)
             found = await self.batcher.predict(decoded.pixels, relations=relations)
-            return Asked(upload.name, decoded, found)
+            return PredictedUpload(upload.name, decoded, found)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
@@ -137,7 +136,7 @@ def explanation_data(reading: Reading, of: str | None) -> dict[str, Any]:
     return reading.explain(of).to_dict()
 
 
-def case_data(asked: Asked, of: str | None) -> dict[str, Any]:
+def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
     """What the viewer shows."""
     title, shown = asked.upload_name or "image", asked.decoded.shown
     assert shown is not None

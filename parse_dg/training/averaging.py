@@ -1,4 +1,4 @@
-"""Averages of the weights a run goes through, for any method.
+"""Weight averaging for any method: EMA, a simple mean, SWAD.
 
 `ema` and `sma` keep a second network beside the one that trains, and it is the second that is scored and kept; it
 only follows, so that the first is what it would be without it (`also_plain`).
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -18,11 +18,13 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from parse_dg.algorithms.base import Algorithm
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, Count, Fraction, NotNegative
+from parse_dg.jsonable import Jsonable
 from parse_dg.training.checkpoint import Checkpoint
 from parse_dg.training.loss_valley import LossValley
 
-Kind = Literal["none", "ema", "sma", "swad"]
+R = TypeVar("R", bound="AveragingReport")
+AveragingKind = Literal["none", "ema", "sma", "swad"]
 
 SCORED: dict[str, str] = {
     "none": "those of the step",
@@ -36,37 +38,66 @@ SCHEDULED = "bottleneck.focus"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AveragingConfig:
+class AveragingConfig(Config):
     """What is averaged; every setting but `kind` belongs to one kind."""
 
-    kind: Kind = "none"
-    decay: float = 0.99
+    kind: AveragingKind = "none"
+    """`ema`: exponential moving average. `sma`: simple mean, as in ERM++. `swad`: dense mean of a loss valley."""
+    decay: Fraction = 0.99
     """`ema`: how much of the average a step leaves as it was."""
-    start: int = 600
+    start: Count = 600
     """`sma`: the first step that is averaged; before it, the average is a copy (ERM++: 600)."""
-    n_converge: int = 3
+    n_converge: Count = 3
     """`swad`: the loss has stopped falling when the oldest of this many checks has the lowest."""
-    n_tolerance: int = 6
+    n_tolerance: Count = 6
     """`swad`: the valley is left when the loss of this many checks is above the threshold."""
-    tolerance_ratio: float = 0.3
+    tolerance_ratio: NotNegative = 0.3
     """`swad`: how far above the mean loss at its beginning the threshold lies; SWAD's authors take 0.2 on VLCS."""
-    statistics_batches: int = 500
+    statistics_batches: Count = 500
     """`swad`: over how many batches BatchNorm statistics that are not frozen are estimated for the average."""
     also_plain: bool = False
     """`ema`, `sma`: checks also score the weights of the step themselves, and the best of them by their own
     validation are kept beside the averaged ones: the result of the same run without averaging, at no further
     training."""
 
-    def __post_init__(self) -> None:
-        check_choices(self, "averaging")
-        require(0 <= self.decay < 1, "averaging.decay", self.decay, "0 or more and below 1")
-        for name in ("start", "n_converge", "n_tolerance", "statistics_batches"):
-            require(getattr(self, name) >= 1, f"averaging.{name}", getattr(self, name), "at least 1")
-        ok = self.tolerance_ratio >= 0
-        require(ok, "averaging.tolerance_ratio", self.tolerance_ratio, "0 or more")
-        ok = not self.also_plain or self.kind in ("ema", "sma")
+    def check(self) -> None:
+        fits = not self.also_plain or self.kind in ("ema", "sma")
         hint = f"false with averaging.kind={self.kind}: only ema and sma leave training as it is without them"
-        require(ok, "averaging.also_plain", self.also_plain, hint)
+        self.require(fits, "also_plain", hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragingReport(Jsonable):
+    """What was averaged."""
+
+    kind: str
+    checks_score: str
+    """Whose weights checks are of, in words."""
+    decay: float | None = None
+    start: int | None = None
+
+    @classmethod
+    def from_dict(cls: type[R], data: Any, where: str = "") -> R:
+        """SWAD has a report of its own."""
+        if cls is AveragingReport and isinstance(data, dict) and data.get("kind") == "swad":
+            return ValleyReport.from_dict(data, where)  # type: ignore[return-value]
+        return super().from_dict(data, where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValleyReport(AveragingReport):
+    """The loss valley that SWAD averaged, and which steps that are."""
+
+    converged: bool
+    converge_step: int | None
+    threshold: float | None
+    left: bool
+    last_step: int
+    start_step: int | None
+    end_step: int | None
+    segments: int
+    segment_multiplicity: tuple[int, ...]
+    """How often each segment was averaged."""
 
 
 class Averaging(ABC):
@@ -92,8 +123,8 @@ class Averaging(ABC):
         """The run has ended: whether `algorithm` now holds weights that no check has scored."""
         return False
 
-    def report(self) -> dict[str, Any] | None:
-        """What was averaged, as plain data; None: nothing."""
+    def report(self) -> AveragingReport | None:
+        """What was averaged; None: nothing."""
         return None
 
     def state(self) -> Checkpoint:
@@ -159,9 +190,10 @@ class MovingAverage(Averaging):
     def restore(self, saved: Checkpoint) -> None:
         self.network.load_state_dict(saved.tensors)
 
-    def report(self) -> dict[str, Any]:
-        own = {"decay": self.config.decay} if self.config.kind == "ema" else {"start": self.config.start}
-        return {"kind": self.config.kind, "checks_score": SCORED[self.config.kind], **own}
+    def report(self) -> AveragingReport:
+        if self.config.kind == "ema":
+            return AveragingReport(kind="ema", checks_score=SCORED["ema"], decay=self.config.decay)
+        return AveragingReport(kind="sma", checks_score=SCORED["sma"], start=self.config.start)
 
 
 class ValleyAverage(Averaging):
@@ -228,20 +260,20 @@ class ValleyAverage(Averaging):
                 self.average = [mean.clone() for mean in self.kept[number]]
             towards(self.average, self.kept[number], 1 / self.averaged)
 
-    def report(self) -> dict[str, Any]:
-        return {
-            "kind": "swad",
-            "checks_score": SCORED["swad"],
-            "converged": self.valley.lowest is not None,
-            "converge_step": self.valley.converge_step,
-            "threshold": self.valley.threshold,
-            "left": self.valley.left,
-            "last_step": self.valley.next_start - 1,
-            "start_step": self.valley.start_step,
-            "end_step": self.valley.end_step,
-            "segments": len(self.valley.entered),
-            "segment_multiplicity": self.valley.multiplicity,
-        }
+    def report(self) -> ValleyReport:
+        return ValleyReport(
+            kind="swad",
+            checks_score=SCORED["swad"],
+            converged=self.valley.lowest is not None,
+            converge_step=self.valley.converge_step,
+            threshold=self.valley.threshold,
+            left=self.valley.left,
+            last_step=self.valley.next_start - 1,
+            start_step=self.valley.start_step,
+            end_step=self.valley.end_step,
+            segments=len(self.valley.entered),
+            segment_multiplicity=tuple(self.valley.multiplicity),
+        )
 
 
 def build_averaging(algorithm: Algorithm, config: AveragingConfig) -> Averaging:

@@ -1,18 +1,21 @@
-"""A look at a model in training: what was found on the source domains, the best of such, and who is told."""
+"""Validation during training: accuracy on held-out source images, the best check, and its observers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from parse_dg.evaluation.accuracy import Accuracy
+from parse_dg.errors import FailedError
+from parse_dg.training.accuracy import Accuracy
 
-State = dict[str, torch.Tensor]
+StateDict = dict[str, torch.Tensor]
 
 
-class Check(NamedTuple):
-    """A look at the model on the held-out images of each source domain."""
+@dataclass(frozen=True)
+class Check:
+    """Validation at one step: loss terms, and accuracy on the held-out images of each source domain."""
 
     step: int
     losses: dict[str, float]
@@ -21,7 +24,7 @@ class Check(NamedTuple):
     """By source domain."""
     rates: dict[str, float]
     """The learning rate of each group at this step."""
-    scores: dict[str, Accuracy] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    scores: dict[str, Accuracy] = field(default_factory=dict)
     """Of other named images, recorded and not used."""
 
     @property
@@ -46,12 +49,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def check_to_data(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
-    return {
-        **check._asdict(),
-        "validation": {name: list(value) for name, value in check.validation.items()},
-        "scores": {name: list(value) for name, value in check.scores.items()},
-    }
+    """A check as a checkpoint keeps it."""
+    parts = ("validation", "scores")
+    scored = {part: {name: list(astuple(a)) for name, a in getattr(check, part).items()} for part in parts}
+    return asdict(check) | scored
 
 
 def check_from_data(data: Mapping[str, Any]) -> Check:
@@ -63,13 +64,13 @@ def check_from_data(data: Mapping[str, Any]) -> Check:
 
 
 class Best(NamedTuple):
-    """The check that was best on validation, and the weights it saw."""
+    """The check with the best validation accuracy, and its weights."""
 
     check: Check
-    state: State
+    state: StateDict
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(FailedError):
     """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
 
     def __init__(self, step: int, losses: dict[str, float], best: Best | None):

@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: written whole, verified when it is read, the one before kept until then.
+"""Checkpoints: written whole, verified when read, the one before kept until then.
 
 A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing
 in it is executed when it is read. A damaged one is named, and the one before it is used.
@@ -7,7 +7,6 @@ in it is executed when it is read. A damaged one is named, and the one before it
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.errors import InputError
+from parse_dg.files import sync, whole_file, writing
 
 FORMAT = 1
 METADATA = "parse_dg_checkpoint"
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """Everything it takes to go on."""
+    """The state of a run: tensors, and plain data beside them."""
 
     tensors: dict[str, Tensor]
     data: dict[str, Any]
@@ -55,22 +55,14 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     data = json.dumps(checkpoint.data)  # a loss may be no number: Python reads its own NaN
     header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, data)}
-    writing = folder / f"{CURRENT}.writing"
-    try:
-        save_file(tensors, writing, {METADATA: json.dumps(header)})
-        with writing.open("rb") as file:
-            os.fsync(file.fileno())
-        if (folder / CURRENT).exists():
-            (folder / CURRENT).replace(folder / PREVIOUS)
-        writing.replace(folder / CURRENT)
-        _sync_names(folder)
-    except (OSError, SafetensorError) as error:
-        writing.unlink(missing_ok=True)
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(
-            f"cannot write the checkpoint to {folder} ({reason}): what was saved before is kept; "
-            "make room, and start the same command again"
-        ) from error
+    advice = "what was saved before is kept; make room, and start the same command again"
+    with writing(f"the checkpoint to {folder}", advice, also=SafetensorError):
+        with whole_file(folder / CURRENT) as temporary:
+            save_file(tensors, temporary, {METADATA: json.dumps(header)})
+            sync(temporary)
+            if (folder / CURRENT).exists():
+                (folder / CURRENT).replace(folder / PREVIOUS)
+        sync(folder)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
@@ -90,15 +82,6 @@ def remove_checkpoints(folder: Path) -> None:
     """A finished run needs none."""
     for name in (CURRENT, PREVIOUS, f"{CURRENT}.writing"):
         (folder / name).unlink(missing_ok=True)
-
-
-def _sync_names(folder: Path) -> None:
-    """The new names survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Adam with a rate for each group of parameters, SGD for those that ask for it, and how rates change over a run."""
+"""Adam with a learning rate for each parameter group, SGD for those that ask for it, and the schedule."""
 
 import math
 from dataclasses import dataclass
@@ -8,44 +8,31 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.base import Algorithm, GroupSettings
-from parse_dg.config import check_choices, require
+from parse_dg.config import Config, NotNegative, Positive, Whole
 from parse_dg.training.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig:
-    """Rates, decay and schedule."""
+class OptimizerConfig(Config):
+    """Learning rates, weight decay and schedule."""
 
-    backbone_rate: float = 5e-5
-    """Right for a pretrained backbone; a random one wants more."""
-    head_rate: float = 1e-3
-    composition_rate: float = 1e-3
-    """Of Λ. Where classes select (composition.select_every) Λ descends by SGD: a weight moves by this times the
-    gradient of the mean over the images of its class, in scores."""
-    weight_decay: float = 0.0
+    backbone_rate: NotNegative = 5e-5
+    """Learning rate of the backbone: right for a pretrained one; a random one wants more."""
+    head_rate: NotNegative = 1e-3
+    """Learning rate of everything behind the backbone, except Λ."""
+    composition_rate: NotNegative = 1e-3
+    """Learning rate of Λ. Where classes select (algorithm.composition.select_every) Λ descends by SGD: a weight
+    moves by this times the gradient of the mean over the images of its class, in scores."""
+    weight_decay: NotNegative = 0.0
     """ℓ2, on backbone and head; Λ has its own penalty."""
     schedule: Literal["constant", "cosine"] = "constant"
     """`cosine` falls towards zero, which it would reach one step after the last."""
-    warmup_steps: int = 0
+    warmup_steps: Whole = 0
     """Rates grow linearly over this many first steps."""
-    composition_warmup_steps: int = 0
+    composition_warmup_steps: Whole = 0
     """The same for Λ alone: which relations a class keeps is decided once primitives have begun to form."""
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """The gradient's norm is cut to this."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "optimizer")
-        for name in (
-            "backbone_rate",
-            "head_rate",
-            "composition_rate",
-            "weight_decay",
-            "warmup_steps",
-            "composition_warmup_steps",
-        ):
-            require(getattr(self, name) >= 0, f"optimizer.{name}", getattr(self, name), "0 or more")
-        ok = self.clip_norm is None or self.clip_norm > 0
-        require(ok, "optimizer.clip_norm", self.clip_norm, "positive, or none")
 
 
 class Descent(torch.optim.Adam):

@@ -1,4 +1,4 @@
-"""A backbone's work on CUDA, recorded once and replayed: a step no longer waits for Python to launch it.
+"""The backbone as CUDA graphs, recorded once and replayed: a step no longer waits for Python to launch it.
 
 Hundreds of small kernels take the CPU about as long to launch as the GPU to run. A recording (a CUDA graph) is
 launched at once, which leaves the CPU the time to launch the rest of the step while the backbone runs.
@@ -12,9 +12,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.backbones.mixstyle import Draw, MixStyle
 from parse_dg.model.fused import recorded
-from parse_dg.model.mixstyle import Draw, MixStyle
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Everything a trainer holds between two steps, as a checkpoint, and back: what follows is the same to the bit."""
+"""The state of a trainer to and from a checkpoint: training continues bit for bit."""
 
 from collections import Counter
 

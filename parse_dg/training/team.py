@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on its share of every batch, as if one had trained on all of it.
+"""Data-parallel training: each process takes a share of every batch; the result is as if one had trained on it all.
 
 All processes draw the same batches and the same random numbers. Process r of N reads images r, r + N, … of every
 domain and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
@@ -18,11 +18,11 @@ from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import Accuracy
-from parse_dg.model.backbone import Backbone
-from parse_dg.model.mixstyle import MixStyle
+from parse_dg.model.backbones.backbone import Backbone
+from parse_dg.model.backbones.mixstyle import MixStyle
 from parse_dg.model.mutual_information import MutualInformation
 from parse_dg.model.second_view import SecondView
+from parse_dg.training.accuracy import Accuracy
 
 OF_A_SHARE = ("backbone", "encoders")
 """The groups of parameters whose gradient a process has of its own share alone."""

@@ -1,4 +1,4 @@
-"""The loop that trains any algorithm: endless batches, a check on the source domains now and then, the best kept.
+"""The training loop of any algorithm: batches, validation on the source domains, the best weights kept.
 
 The target domain is not known here, unless it is among the images that are scored for the record.
 """
@@ -13,34 +13,38 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from parse_dg.algorithms.base import Algorithm, Example, Turn
-from parse_dg.config import check_choices, require
-from parse_dg.data.augment import AugmentConfig, normalise, prepare_images, to_unit
+from parse_dg.algorithms.base import Algorithm, Minibatch, Turn
+from parse_dg.config import Config, Count, Fraction, Positive, Whole
+from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
-from parse_dg.evaluation.accuracy import Accuracy, Augmentation, accuracy
-from parse_dg.evaluation.protocol import ProtocolConfig
+from parse_dg.devices import uses_bf16
 from parse_dg.model.host import HostCopy
+from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
-from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, State
+from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, StateDict
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
+from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.recording import Recording, find_backbone
 from parse_dg.training.team import ALONE, OF_A_SHARE, Team
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How long, in what batches, how exactly."""
+class TrainingConfig(Config):
+    """Training length, batch size and precision."""
 
-    steps: int = 600
-    epochs: float | None = None
+    steps: Count = 600
+    """Updates of the weights, each on one batch."""
+    epochs: Positive | None = None
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
-    batch_per_domain: int = 32
-    check_every: int = 50
+    batch_per_domain: Count = 32
+    """Images of each source domain in a batch."""
+    check_every: Count = 50
     """Steps between two checks on the held-out images of the source domains."""
-    check_from: int = 0
+    check_from: Whole = 0
     """The step that checks are counted from; 1: the first step is a check, as in DomainBed."""
-    label_smoothing: float = 0.0
+    label_smoothing: Fraction = 0.0
+    """How much of the target distribution is spread evenly over all classes."""
     device: str = "auto"
     """`auto` takes CUDA where there is one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -48,15 +52,6 @@ class TrainingConfig:
     cuda_graph: bool = True
     """On CUDA the backbone's work is recorded once and replayed, which makes a step faster and changes nothing
     else."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, "training")
-        for name in ("steps", "batch_per_domain", "check_every"):
-            require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "at least 1")
-        require(self.epochs is None or self.epochs > 0, "training.epochs", self.epochs, "positive, or none")
-        require(self.check_from >= 0, "training.check_from", self.check_from, "0 or more")
-        ok = 0 <= self.label_smoothing < 1
-        require(ok, "training.label_smoothing", self.label_smoothing, "between 0 and 1")
 
     def checks_at(self, step: int) -> bool:
         """Whether a check is due after a step."""
@@ -69,8 +64,8 @@ class TrainingConfig:
         return max(1, math.ceil(self.epochs * source_images / (self.batch_per_domain * domains)))
 
 
-class Watched(NamedTuple):
-    """The loss of a step, on its way to being looked at."""
+class PendingLoss(NamedTuple):
+    """The loss of a step, on its way to the CPU, where it is checked to be finite."""
 
     step: int
     terms: dict[str, torch.Tensor]
@@ -121,7 +116,7 @@ class Trainer:
         self.generator, self.device = generator, device
         self.image_size, self.protocol, self.scored = image_size, protocol, scored
         self.sources, self.seed, self.team = sources, seed, team
-        self.bf16 = training.precision == "bf16" or (training.precision == "auto" and device.type == "cuda")
+        self.bf16 = uses_bf16(training.precision, device)
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
         self.step = 0
@@ -137,7 +132,7 @@ class Trainer:
         """Of the weights of the step themselves, beside the last check, where averages are scored and they too."""
         self.best_plain: Best | None = None
         """The best of those, by their own validation."""
-        self.watched: Watched | None = None
+        self.watched: PendingLoss | None = None
         record = training.cuda_graph and device.type == "cuda" and team.size == 1
         self.backbone = find_backbone(algorithm) if record else None
         self.recording: Recording | None = None
@@ -180,7 +175,7 @@ class Trainer:
         set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
         return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
 
-    def update(self, step: int, example: Example) -> dict[str, torch.Tensor]:
+    def update(self, step: int, example: Minibatch) -> dict[str, torch.Tensor]:
         """Every turn of the algorithm on one batch: loss, gradient, update; the loss's terms, detached."""
         self.algorithm.advance(step, self.steps)
         found: dict[str, torch.Tensor] = {}
@@ -189,13 +184,13 @@ class Trainer:
             total = torch.stack(list(turn.terms.values())).sum()
             found |= {name: value.detach() for name, value in turn.terms.items()}
             found["total"] = found.get("total", 0) + total.detach()
-            self._watch(Watched(step, {**found}, HostCopy(total)))
+            self._watch(PendingLoss(step, {**found}, HostCopy(total)))
             self._descend(total, turn)
         with self._autocast():
             self.averaging.after_step(step, example.images)
         return found
 
-    def _next_turn(self, turns: Iterator[Turn], example: Example) -> Turn | None:
+    def _next_turn(self, turns: Iterator[Turn], example: Minibatch) -> Turn | None:
         with self._recorded(example), self.team.sharing(self.algorithm), self._autocast():
             return next(turns, None)
 
@@ -219,7 +214,7 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.algorithm.parameters(), self.optimizer_config.clip_norm)
         self.optimizer.step()
 
-    def _recorded(self, example: Example) -> AbstractContextManager[None]:
+    def _recorded(self, example: Minibatch) -> AbstractContextManager[None]:
         """Within, the backbone's work is replayed, where that can be done."""
         if self.backbone is None:
             return nullcontext()
@@ -227,22 +222,22 @@ class Trainer:
             self.recording = Recording(self.backbone, example.images.shape, bf16=self.bf16)
         return self.recording.in_place()
 
-    def _watch(self, loss: Watched) -> None:
+    def _watch(self, loss: PendingLoss) -> None:
         """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""
         before, self.watched = self.watched, loss
         self._stop_if_not_finite(before if loss.total.is_cuda else loss)
 
-    def _stop_if_not_finite(self, loss: Watched | None) -> None:
+    def _stop_if_not_finite(self, loss: PendingLoss | None) -> None:
         if loss is not None and not math.isfinite(float(loss.on_host.read())):
             raise NonFiniteLossError(loss.step, {n: float(v) for n, v in loss.terms.items()}, self.best)
 
-    def prepare_example(self, batch: Batch) -> Example:
+    def prepare_example(self, batch: Batch) -> Minibatch:
         """A stored batch, augmented and normalised."""
         if batch.draws is None:
             images = normalise(to_unit(batch.images)).contiguous(memory_format=torch.channels_last)
         else:
             images = prepare_images(batch.images, self.augment, batch.draws, self.image_size)
-        return Example(images, batch.labels, batch.domains, batch.captions)
+        return Minibatch(images, batch.labels, batch.domains, batch.captions)
 
     def _check(self, step: int, losses: dict[str, float]) -> Check:
         """Validate; keep the weights if they are the best so far."""
@@ -274,7 +269,7 @@ class Trainer:
         return check
 
     @staticmethod
-    def _state(network: Algorithm) -> State:
+    def _state(network: Algorithm) -> StateDict:
         """A copy of the weights of a network, on the CPU."""
         return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 

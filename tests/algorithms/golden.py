@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.model.backbone import Backbone
+from parse_dg.algorithms.base import Algorithm, Minibatch
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
@@ -76,12 +76,12 @@ class Trace:
         """The parameters after the last step, by their official names."""
         return self._under("final/")
 
-    def batch(self, step: int) -> Example:
+    def batch(self, step: int) -> Minibatch:
         """The batch of a step, counted from 0: one domain after another."""
         inputs = [self.tensors[f"step{step}/x{domain}"] for domain in range(self.domains)]
         labels = [self.tensors[f"step{step}/y{domain}"] for domain in range(self.domains)]
         numbers = [torch.full_like(each, domain) for domain, each in enumerate(labels)]
-        return Example(as_images(torch.cat(inputs)), torch.cat(labels), torch.cat(numbers))
+        return Minibatch(as_images(torch.cat(inputs)), torch.cat(labels), torch.cat(numbers))
 
     def draws(self, step: int) -> list[Tensor]:
         """Every random draw of a step, in the order in which they were made."""

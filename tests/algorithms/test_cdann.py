@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
-from parse_dg.errors import InputError
 from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
 
 
 def build(seed: int = 0, **settings: Any) -> Cdann:
     config = CdannConfig(**{"width": 8, **settings})
-    return Cdann(backbone(), CLASSES, config, domains=DOMAINS, generator=generator(seed))
+    return Cdann(config, BuildContext(backbone(), CLASSES, domains=DOMAINS, generator=generator(seed)))
 
 
 def slow_average(each: Tensor, labels: Tensor) -> float:
@@ -82,7 +82,7 @@ def test_the_embedding_learns_with_the_discriminator() -> None:
 
 def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
     cdann = build()
-    dann = Dann(backbone(), CLASSES, DannConfig(width=8), domains=DOMAINS)
+    dann = Dann(DannConfig(width=8), BuildContext(backbone(), CLASSES, domains=DOMAINS))
     state = {name: value for name, value in cdann.state_dict().items() if not name.startswith("class_embeddings")}
     dann.load_state_dict(state)
     torch.nn.init.zeros_(cdann.class_embeddings.weight)
@@ -91,21 +91,3 @@ def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
     assert {name: value.item() for name, value in ours.items()} == pytest.approx(
         {name: value.item() for name, value in theirs.items()}, 1e-5
     )
-
-
-def test_the_start_comes_from_the_generator() -> None:
-    one, again, other = (build(seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(value, again[name]) for name, value in one.items())
-    assert not torch.equal(one["class_embeddings.weight"], other["class_embeddings.weight"])
-
-
-def test_losses_are_in_float32_under_mixed_precision() -> None:
-    cdann = build(gradient_penalty=0.1)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        terms = [value for _ in range(2) for value in next(cdann.turns(batch(), generator())).terms.values()]
-    assert {value.dtype for value in terms} == {torch.float32}
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(InputError, match=r"algorithm\.weight must be 0 or more, found -1"):
-        CdannConfig(weight=-1)

@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
-from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
-from parse_dg.errors import InputError
-from parse_dg.training.averaging import AveragingConfig, MovingAverage
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.training.averaging import AveragingConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.algorithms.golden import FlatBackbone, Trace, assert_same, constant, load, renamed
@@ -34,9 +32,6 @@ def trainer(algorithm: ErmPlusPlus, optimizer: OptimizerConfig, **settings: Any)
     )
 
 
-# the official code
-
-
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return load("ERMPlusPlus")
@@ -49,7 +44,7 @@ def names(network: str) -> dict[str, str]:
 def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     settings = trace.hparams
     config = ErmPlusPlusConfig(linear_steps=settings["linear_steps"])
-    algorithm = ErmPlusPlus(trace.backbone(), trace.classes, config)
+    algorithm = ErmPlusPlus(config, BuildContext(trace.backbone(), trace.classes))
     algorithm.load_state_dict(renamed(trace.initial(), names("network")), strict=False)
     rates = constant(settings["lr"], settings["weight_decay"])
     run = trainer(algorithm, rates, kind="sma", start=settings["sma_start_iter"])
@@ -66,18 +61,17 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     assert_same(dict(run.averaging.scored.state_dict()), renamed(trace.final(), names("network_sma")))
 
 
-# the phases
-
-
 def small(**settings: Any) -> ErmPlusPlus:
     torch.manual_seed(0)
-    return ErmPlusPlus(FlatBackbone(), 5, ErmPlusPlusConfig(**settings), generator=torch.Generator().manual_seed(1))
+    return ErmPlusPlus(
+        ErmPlusPlusConfig(**settings), BuildContext(FlatBackbone(), 5, generator=torch.Generator().manual_seed(1))
+    )
 
 
-def example(seed: int = 0) -> Example:
+def example(seed: int = 0) -> Minibatch:
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(6, 3, 2, 2, generator=generator)
-    return Example(images, torch.arange(6) % 5, torch.arange(6) // 2)
+    return Minibatch(images, torch.arange(6) % 5, torch.arange(6) // 2)
 
 
 def moved(before: dict[str, Tensor], algorithm: ErmPlusPlus) -> set[str]:
@@ -132,28 +126,3 @@ def test_loaded_weights_go_on_where_they_were() -> None:
     (turn,) = other.turns(example(), torch.Generator())
     assert turn.groups is None
     assert turn.afresh
-
-
-def test_the_average_counts_the_steps_of_the_network() -> None:
-    algorithm = small(linear_steps=1)
-    run = trainer(algorithm, constant(0.01), kind="sma", start=2)
-    for step in range(1, 5):
-        run.update(step, example(step))
-    assert isinstance(run.averaging, MovingAverage)
-    assert int(run.averaging.network.state_dict()["update_count"]) == 4
-
-
-# settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"linear_steps": -1}, r"algorithm\.linear_steps must be 0 or more, found -1"),
-        ({"dropout": 1.0}, r"algorithm\.dropout must be between 0 and 1, found 1\.0"),
-        ({"stages": "3"}, "unknown stages '3': valid are 1, 2"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        change(ErmPlusPlusConfig(), settings)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.adversarial import AdversarialConfig
-from parse_dg.algorithms.base import Algorithm
+from parse_dg.algorithms.base import Algorithm, BuildContext
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.coral import Coral, CoralConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
@@ -62,10 +62,7 @@ def pooled(state: State) -> State:
 
 def test_erm() -> None:
     trace = golden.load("ERM")
-    run(trace, Erm(trace.backbone(), trace.classes, ErmConfig()), pooled, {"loss": "total"})
-
-
-# against a discriminator
+    run(trace, Erm(ErmConfig(), BuildContext(trace.backbone(), trace.classes)), pooled, {"loss": "total"})
 
 
 def adversarial_settings(trace: Trace) -> dict[str, Any]:
@@ -103,7 +100,7 @@ def adversarial_rates(trace: Trace) -> OptimizerConfig:
 def test_dann() -> None:
     trace = golden.load("DANN")
     config = DannConfig(**adversarial_settings(trace))
-    algorithm = Dann(trace.backbone(), trace.classes, config, domains=trace.domains)
+    algorithm = Dann(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
     names = adversarial_names(config)
     run(trace, algorithm, names, ADVERSARIAL_TERMS, optimizer=adversarial_rates(trace))
 
@@ -111,12 +108,9 @@ def test_dann() -> None:
 def test_cdann() -> None:
     trace = golden.load("CDANN")
     config = CdannConfig(**adversarial_settings(trace))
-    algorithm = Cdann(trace.backbone(), trace.classes, config, domains=trace.domains)
+    algorithm = Cdann(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
     names = adversarial_names(config, "class_embeddings.")
     run(trace, algorithm, names, ADVERSARIAL_TERMS, optimizer=adversarial_rates(trace))
-
-
-# the rest
 
 
 def test_group_dro() -> None:
@@ -127,14 +121,14 @@ def test_group_dro() -> None:
         return {**pooled(state), "q": weights}
 
     config = GroupDroConfig(eta=trace.hparams["groupdro_eta"])
-    algorithm = GroupDro(trace.backbone(), trace.classes, config, domains=trace.domains)
+    algorithm = GroupDro(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
     run(trace, algorithm, names, {"loss": "total"})
 
 
 def test_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = golden.load("Mixup")
     config = MixupConfig(alpha=trace.hparams["mixup_alpha"])
-    algorithm = Mixup(trace.backbone(), trace.classes, config, domains=trace.domains)
+    algorithm = Mixup(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
 
     def before(step: int) -> None:
         order, *shares = trace.draws(step)
@@ -146,7 +140,7 @@ def test_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sagnet(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = golden.load("SagNet")
     config = SagNetConfig(weight=trace.hparams["sag_w_adv"])
-    algorithm = SagNet(trace.backbone(), trace.classes, config, domains=trace.domains)
+    algorithm = SagNet(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
     prefixes = {"network_f.": "backbone.", "network_c.": "classifier.", "network_s.": "style_classifier."}
     left: list[Tensor] = []
 
@@ -166,5 +160,7 @@ def test_coral() -> None:
     for each in trace.losses:  # theirs is logged without its weight, and also where it has none
         penalty = each.pop("penalty")
         each |= {"penalty": gamma * penalty} if gamma else {}
-    algorithm = Coral(trace.backbone(), trace.classes, CoralConfig(gamma=gamma), domains=trace.domains)
+    algorithm = Coral(
+        CoralConfig(gamma=gamma), BuildContext(trace.backbone(), trace.classes, domains=trace.domains)
+    )
     run(trace, algorithm, pooled, {"loss": "cross_entropy", "penalty": "alignment"})

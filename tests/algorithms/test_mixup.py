@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 import torch
 
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.mixup import Mixup, MixupConfig, Pairing
-from parse_dg.errors import InputError
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> Mixup:
     config = MixupConfig(**settings)
-    return Mixup(backbone(), CLASSES, config, domains=domains, label_smoothing=smoothing, generator=generator(seed))
+    return Mixup(
+        config,
+        BuildContext(backbone(), CLASSES, domains=domains, label_smoothing=smoothing, generator=generator(seed)),
+    )
 
 
 @pytest.mark.parametrize("domains", [1, 2, 3, 5])
@@ -36,7 +39,7 @@ def test_the_loss_is_the_mean_over_a_circle_of_domains(domains: int, monkeypatch
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_all_or_nothing_is_erm(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixup, erm = build(), Erm(backbone(), CLASSES, ErmConfig(), generator=generator())
+    mixup, erm = build(), Erm(ErmConfig(), BuildContext(backbone(), CLASSES, generator=generator()))
     drawn = Pairing(torch.tensor([2, 0, 1]), torch.full((3,), share))
     monkeypatch.setattr(mixup, "draw", lambda _: drawn)
     ours, theirs = (algorithm.losses(batch(), generator())["cross_entropy"].item() for algorithm in (mixup, erm))
@@ -60,40 +63,6 @@ def test_draws_are_a_circle_of_all_domains_and_shares() -> None:
     assert every.var().item() == pytest.approx(0.25 / (2 * 0.2 + 1), abs=0.02)  # of Beta(0.2, 0.2)
 
 
-def test_a_large_alpha_mixes_evenly() -> None:
-    assert build(alpha=500.0).draw(generator()).share.tolist() == pytest.approx([0.5] * DOMAINS, abs=0.1)
-
-
-def test_draws_come_from_the_generator() -> None:
-    mixup = build()
-    torch.manual_seed(1)
-    one = mixup.losses(batch(), generator(5))["cross_entropy"].item()
-    torch.manual_seed(2)
-    assert mixup.losses(batch(), generator(5))["cross_entropy"].item() == one
-    assert mixup.losses(batch(), generator(6))["cross_entropy"].item() != one
-
-
-def test_all_pairs_go_through_the_backbone_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixup, sizes = build(), []
-    plain = mixup.backbone.forward
-
-    def counted(images: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-        sizes.append(len(images))
-        return plain(images, generator)
-
-    monkeypatch.setattr(mixup.backbone, "forward", counted)
-    mixup.losses(batch(), generator())
-    assert sizes == [15]
-
-
-def test_everything_moves() -> None:
-    mixup = build()
-    before = copy_of(mixup)
-    step(mixup)
-    assert moved(mixup, before) == {"backbone", "head"}
-    assert mixup.settings() == {}
-
-
 def test_smoothing_is_applied_to_either_label() -> None:
     mixup, smooth = build(), build(smoothing=0.3)
     drawn = mixup.draw(generator(5))
@@ -108,25 +77,6 @@ def test_smoothing_is_applied_to_either_label() -> None:
         hard = share * of_one + (1 - share) * of_other
         expected += (0.7 * hard - 0.3 * logs.mean()).item() / DOMAINS
     assert smooth.losses(batch(), generator(5))["cross_entropy"].item() == pytest.approx(expected, 1e-5)
-
-
-def test_the_loss_is_in_float32_under_mixed_precision() -> None:
-    mixup = build()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert mixup.losses(batch(), generator())["cross_entropy"].dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "expected"),
-    [
-        ("alpha", 0.0, "positive and finite"),
-        ("alpha", float("inf"), "positive and finite"),
-        ("dropout", 1.5, "between 0 and 1"),
-    ],
-)
-def test_settings_are_checked(field: str, value: float, expected: str) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
-        MixupConfig(**{field: value})
 
 
 def test_the_default_is_the_published_one() -> None:

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from parse_dg.algorithms.base import Example
+from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.model.backbone import BackboneConfig, build_backbone
-from parse_dg.model.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.second_view import EquivarianceConfig, lag
 
@@ -17,7 +17,7 @@ def build(count: int) -> NoRelations:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     config = NoRelationsConfig(primitives=PrimitivesConfig(count=count))
-    return NoRelations(backbone, 3, config, generator=start).eval()
+    return NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
 
 
 def test_logits_are_linear_in_centre_presence_and_extent() -> None:
@@ -34,15 +34,10 @@ def test_logits_are_linear_in_centre_presence_and_extent() -> None:
         assert torch.allclose(model(images), torch.stack(expected), atol=1e-5)
 
 
-def test_the_linear_layer_sees_five_numbers_a_primitive() -> None:
-    assert build(7).classifier.weight.shape == (3, 35)
-    assert build(1).classifier.weight.shape == (3, 5)
-
-
 def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    parse = Parse(backbone, 3, ParseConfig(primitives=PrimitivesConfig(count=6)), generator=start)
+    parse = Parse(ParseConfig(primitives=PrimitivesConfig(count=6)), BuildContext(backbone, 3, generator=start))
     expected = parse.network.state_dict()
     shared = {k: v for k, v in build(6).state_dict().items() if not k.startswith("classifier.")}
     assert len(shared) > 10
@@ -52,10 +47,10 @@ def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
 def test_it_can_be_guided_as_parse_is() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    model = NoRelations(backbone, 3, NoRelationsConfig(guidance=2.0), generator=start)
+    model = NoRelations(NoRelationsConfig(guidance=2.0), BuildContext(backbone, 3, generator=start))
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([0, 1, 2, 0])
-    terms = model.losses(Example(images, labels, torch.zeros(4, dtype=torch.long)), start)
+    terms = model.losses(Minibatch(images, labels, torch.zeros(4, dtype=torch.long)), start)
     assert model.guide is not None
     pooled = model.guide(model.backbone(images).mean((2, 3)))
     assert terms["guidance"].item() == pytest.approx(2 * F.cross_entropy(pooled, labels).item(), rel=1e-4)
@@ -66,9 +61,9 @@ def test_it_can_be_asked_to_follow_as_parse_is() -> None:
     start = torch.Generator().manual_seed(0)
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
     config = NoRelationsConfig(equivariance=EquivarianceConfig(weight=2.0))
-    model = NoRelations(backbone, 3, config, generator=start).eval()
+    model = NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    example = Example(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
+    example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
     terms = model.losses(example, torch.Generator().manual_seed(2))
     assert model.second_view is not None
     views, move = model.second_view(images, 4, torch.Generator().manual_seed(2))

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Turn
-from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content, unsureness
-from parse_dg.errors import InputError
+from parse_dg.algorithms.base import BuildContext, Turn
+from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
 from tests.algorithms.golden import constant, trainer_of
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
@@ -20,7 +19,8 @@ GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 def build(*, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> SagNet:
     config = SagNetConfig(**settings)
     return SagNet(
-        backbone(), CLASSES, config, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)
+        config,
+        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)),
     )
 
 
@@ -35,9 +35,6 @@ def style(values: list[float]) -> tuple[float, float]:
     """Mean and unbiased variance."""
     mean = sum(values) / len(values)
     return mean, sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-# style and content
 
 
 def test_style_is_mixed_with_that_of_the_partner() -> None:
@@ -99,18 +96,6 @@ def test_the_gradient_of_mixed_style_is_right() -> None:
     assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
 
 
-def test_unsureness_is_least_where_all_classes_are_alike() -> None:
-    assert unsureness(torch.full((3, 8), 2.5)).item() == pytest.approx(math.log(8))
-    logits = torch.randn(6, 8, generator=generator(1))
-    expected = sum(-math.log(p) / 8 for row in logits.double().softmax(1).tolist() for p in row) / 6
-    assert unsureness(logits).item() == pytest.approx(expected, 1e-6)
-    assert expected > math.log(8)
-    assert unsureness(logits.bfloat16()).dtype == torch.float32
-
-
-# the turns
-
-
 def test_a_step_has_three_turns() -> None:
     turns = list(build(weight=0.3).turns(batch(), generator()))
     assert [turn.groups for turn in turns] == GROUPS
@@ -154,35 +139,6 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == []
 
 
-def test_the_backbone_makes_two_passes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sagnet, sizes = build(), []
-    plain = sagnet.backbone.forward
-
-    def counted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        sizes.append(len(images))
-        return plain(images, generator)
-
-    monkeypatch.setattr(sagnet.backbone, "forward", counted)
-    step(sagnet)
-    assert sizes == [15, 15]
-
-
-def test_a_weight_of_zero_leaves_the_style_as_it_is() -> None:
-    (turn,) = [turn for turn in build(weight=0.0).turns(batch(), generator()) if turn.groups == ("backbone",)]
-    assert turn.terms["adversary"].item() == 0
-
-
-def test_smoothing_is_for_the_labels() -> None:
-    sharp, smooth = (
-        [next(iter(turn.terms.values())).item() for turn in build(smoothing=s).turns(batch(), generator())]
-        for s in (0.0, 0.2)
-    )
-    assert [a == b for a, b in zip(sharp, smooth, strict=True)] == [False, False, True]
-
-
-# draws
-
-
 def test_draws_come_from_the_generator() -> None:
     one, again, other = (
         [next(iter(turn.terms.values())).item() for turn in build().turns(batch(), generator(seed))]
@@ -199,49 +155,6 @@ def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
     assert sorted(one.partner.tolist()) == list(range(200))
     assert not torch.equal(one.partner, other.partner)
-
-
-# the network
-
-
-def test_prediction_needs_no_style() -> None:
-    sagnet, example = build(), batch()
-    before = sagnet(example.images)
-    torch.nn.init.constant_(sagnet.style_classifier.weight, 7.0)
-    assert torch.equal(sagnet(example.images), before)
-    assert torch.equal(before, sagnet.classifier(sagnet.backbone(example.images).mean((2, 3))))
-
-
-def test_the_style_classifier_is_the_adversary() -> None:
-    sagnet = build()
-    groups = sagnet.groups()
-    assert [id(p) for p in groups["adversary"]] == [id(p) for p in sagnet.style_classifier.parameters()]
-    assert [id(p) for p in groups["head"]] == [id(p) for p in sagnet.classifier.parameters()]
-    assert sagnet.settings() == {}
-
-
-def test_the_start_comes_from_the_generator() -> None:
-    one, again, other = (build(seed=seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(value, again[name]) for name, value in one.items())
-    assert not torch.equal(one["style_classifier.weight"], other["style_classifier.weight"])
-    assert not torch.equal(one["style_classifier.weight"], one["classifier.weight"])
-
-
-def test_losses_are_in_float32_under_mixed_precision() -> None:
-    sagnet = build()
-    exact = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = [next(iter(turn.terms.values())) for turn in sagnet.turns(batch(), generator())]
-    assert {value.dtype for value in found} == {torch.float32}
-    assert [v.item() for v in found] == pytest.approx([v.item() for v in exact], rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "expected"), [("weight", -0.1, "0 or more"), ("dropout", 1.0, "between 0 and 1")]
-)
-def test_settings_are_checked(field: str, value: float, expected: str) -> None:
-    with pytest.raises(InputError, match=rf"algorithm\.{field} must be {expected}, found {value}"):
-        SagNetConfig(**{field: value})
 
 
 def test_the_default_is_the_published_one() -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Example, Group, LossTerms
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
 from tests.algorithms.golden import FlatBackbone, as_images, constant, trainer_of
 
 CLASSES = 4
@@ -25,15 +25,15 @@ def backbone(seed: int = 0) -> FlatBackbone:
     return network
 
 
-def batch(domains: int = DOMAINS, per_domain: int = 5, *, seed: int = 0) -> Example:
+def batch(domains: int = DOMAINS, per_domain: int = 5, *, seed: int = 0) -> Minibatch:
     """Domains that differ by their means, one after another; labels by chance."""
     draws = generator(seed)
     numbers = torch.arange(domains).repeat_interleave(per_domain)
     inputs = torch.randn(len(numbers), 12, generator=draws) + 0.5 * numbers[:, None]
-    return Example(as_images(inputs), torch.randint(CLASSES, numbers.shape, generator=draws), numbers)
+    return Minibatch(as_images(inputs), torch.randint(CLASSES, numbers.shape, generator=draws), numbers)
 
 
-def double(example: Example) -> Example:
+def double(example: Minibatch) -> Minibatch:
     return example._replace(images=example.images.double())
 
 

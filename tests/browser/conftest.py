@@ -2,14 +2,23 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """What the browser may be called."""
+QUICK = ("test_drop_an_image_and_hover_a_relation", "test_hovering_a_relation_draws_it_and_says_its_numbers")
+"""What is tried of either page in `make test`; all the rest is slow."""
 LOCAL = ("file:", "data:", "blob:", "http://127.0.0.1:")
 """Where a page may read from."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.name not in QUICK:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.experiments.report import gather_report
+from parse_dg.explain.explanation import Application
 from parse_dg.explain.report.data import Gallery, Report
+from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
-from parse_dg.explain.viewer_data import data_uri
+from parse_dg.explain.viewer_data import data_uri, drawing_of
+from parse_dg.runs.opened import open_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -33,7 +35,7 @@ HEAT = """() => {
 
 @pytest.fixture(scope="module")
 def gathered(parse_run: Path) -> Report:
-    return gather_report(parse_run, images=4, device_name="cpu")
+    return gather_report(open_run(parse_run, device="cpu"), images=4)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def relation(predicate: str, *primitives: int, words: str = "words") -> dict[str
         "name": predicate,
         "predicate": predicate,
         "primitives": list(primitives),
+        **drawing_of(Application(predicate, words, predicate, primitives)),
         **numbers,
     }
 
@@ -64,7 +67,7 @@ def hand_made(relations: list[dict[str, Any]], name: str = "cat") -> dict[str, A
         "image": data_uri(np.full((SIDE, SIDE, 3), 200, np.uint8)),
         "truth": None,
         "predicted": name,
-        "classes": [{"name": name, "probability": 1.0, "score": 0.2}],
+        "top": [{"name": name, "probability": 1.0, "score": 0.2}],
         "explanations": {name: {"score": 0.2, "relations": relations, "rest": {"count": 0, "contribution": 0.0}}},
         "places": [
             {"primitive": k, "x": x, "y": y, "width": 0.2, "height": 0.1, "presence": 0.9}
@@ -141,14 +144,6 @@ def test_another_class_can_be_explained(page: Any, address: str) -> None:
     assert f"What speaks for {name}?" in after
     assert after != before
     assert page.locator(f"button.pv-class[data-class='{name}']").get_attribute("aria-pressed") == "true"
-
-
-def test_contributions_on_the_page_add_up_to_the_score(page: Any, address: str) -> None:
-    page.goto(address)
-    parts = [float(text) for text in page.locator(".pv-sum dd").all_inner_texts()]
-    assert sum(parts[:-1]) == pytest.approx(parts[-1], abs=0.0016)
-    shown = [float(text) for text in page.locator(".pv-formula strong").all_inner_texts()]
-    assert sum(shown) == pytest.approx(parts[0], abs=0.007)
 
 
 def test_every_image_of_every_kind_can_be_opened(page: Any, address: str, gathered: Report) -> None:
@@ -260,22 +255,6 @@ def test_colours_follow_the_system_until_the_reader_chooses(page: Any, address: 
     assert page.evaluate(BRIGHTNESS) < 0.3
 
 
-def test_where_nothing_can_be_kept_colours_still_change(page: Any, address: str) -> None:
-    refuse = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused') } })"
-    page.add_init_script(refuse)
-    page.goto(address)
-    page.locator("#theme").click()
-    page.locator("#theme").click()
-    assert page.evaluate(BRIGHTNESS) < 0.3
-
-
-@pytest.mark.parametrize("page_options", [{"reduced_motion": "reduce"}])
-def test_nothing_moves_where_that_is_not_wanted(page: Any, address: str) -> None:
-    page.goto(address)
-    assert page.evaluate("() => getComputedStyle(document.querySelector('.pv-image')).transitionDuration") == "0s"
-    assert page.evaluate("() => getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-
-
 # --- what is drawn, and where ---------------------------------------------------------------------
 
 
@@ -310,6 +289,7 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         relation("turn", 1, 0, 2),
         relation("orient", 0, 1, 0, 2),
         relation("eqdist", 0, 1, 0, 2),
+        relation("near", 1, 0, 2) | {"predicate": "own", "marks": [["line", 1, 0], ["line", 0, 2], ["box", 2]]},
     ]
     open_case(page, gathered, tmp_path, hand_made(relations))
     seen = {}
@@ -328,25 +308,15 @@ def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp
         assert seen[each["predicate"]]["discs"] == len(set(each["primitives"]))
     arrows = {name: each["arrows"] for name, each in seen.items()}
     assert arrows == {
-        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist"), 0),
+        **dict.fromkeys(("has", "h_align", "v_align", "near", "tri", "eqdist", "own"), 0),
         **{"above": 1, "left": 1, "contains": 1, "turn": 2, "orient": 2},
     }
     assert (seen["has"]["rings"], seen["has"]["strokes"]) == (1, 0)
     assert seen["h_align"]["dashed"] == seen["v_align"]["dashed"] == 1
     assert seen["tri"]["angle"] == seen["turn"]["angle"] == "90°"
+    assert seen["own"]["strokes"] == 3
     assert "here 90°" in seen["orient"]["caption"]
     assert "here 1.00 times as long" in seen["eqdist"]["caption"]
-
-
-def test_numbers_of_primitives_at_one_place_can_all_be_read(page: Any, gathered: Report, tmp_path: Path) -> None:
-    case = hand_made([relation("near", 0, 3)])
-    case["places"][3] = {**case["places"][0], "primitive": 3}
-    open_case(page, gathered, tmp_path, case)
-    page.locator(".pv-relation").hover()
-    (one, other) = (
-        (float(n.get_attribute("cx")), float(n.get_attribute("cy"))) for n in page.locator(".pv-number-disc").all()
-    )
-    assert np.hypot(one[0] - other[0], one[1] - other[1]) > 60
 
 
 def test_heat_lies_where_the_map_is_hot_with_corners_aligned(page: Any, gathered: Report, tmp_path: Path) -> None:
@@ -374,7 +344,7 @@ def test_heat_lies_where_the_map_is_hot_with_corners_aligned(page: Any, gathered
 def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path: Path, name: str) -> None:
     case = hand_made([relation("near", 0, 1, words=HOSTILE)], name)
     other = {"name": "2", "probability": 0.0, "score": 0.1}
-    case = {**case, "truth": "2", "classes": [*case["classes"], other]}
+    case = {**case, "truth": "2", "top": [*case["top"], other]}
     case["explanations"]["2"] = case["explanations"][name]
     open_case(page, gathered, tmp_path, case)
     assert page.locator(".pv-title").inner_text() == name
@@ -388,7 +358,7 @@ def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path
 
 def test_a_method_without_reasons_shows_its_classes(page: Any, erm_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "erm.html"
-    write_report(path, gather_report(erm_run, images=2, device_name="cpu"))
+    write_report(path, gather_report(open_run(erm_run, device="cpu"), images=2))
     page.goto(path.as_uri())
     assert page.locator(".pv-class").count() == 5
     assert "This method gives no reasons" in page.locator(".pv-why").inner_text()

@@ -12,19 +12,23 @@ import torch
 
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli import build_parser, main
-from parse_dg.data.catalogue import DATA_SETS
-from parse_dg.experiments.protocols import PROTOCOLS
-from parse_dg.experiments.recipes import RECIPES
+from parse_dg.cli import build_parser, export as cli_export, figure, main
+from parse_dg.cli.options import SELECTION_NAMES
+from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.deploy import export, predictor
+from parse_dg.explain.figures import page
+from parse_dg.explain.measures import collapse, structure_use
+from parse_dg.explain.report import gather
+from parse_dg.runs import keeper
+from parse_dg.runs.protocols import PROTOCOLS
+from parse_dg.runs.recipes import RECIPES
+from parse_dg.training import protocol
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
-    *("train", "evaluate", "compact", "demo", "info", "algorithms"),
+    *("train", "config", "evaluate", "compact", "demo", "info", "algorithms"),
     *("sweep", "data", "table", "describe", "predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
-
-
-# --- evaluate -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ["erm", "parse"])
@@ -41,25 +45,6 @@ def test_evaluate_says_what_the_result_says(algorithm: str, run: Run, finished_r
     for domain, value in result["validation"].items():
         assert rows[domain] == ["source: held-out images", *shown(value)]
     assert snapshot(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("domain", "role"),
-    [
-        ("sketch", "target: all images, never seen in training"),
-        ("photo", "source: all images, most of them trained on"),
-    ],
-)
-def test_evaluate_of_one_domain_is_of_all_its_images(domain: str, role: str, run: Run, parse_run: Path) -> None:
-    said = run("evaluate", parse_run, "--domain", domain)
-    ((name, images, accuracy, correct),) = table(said.out)[1:]
-    assert (name, images) == (domain, role)
-    right, total = correct.split("/")
-    assert total == "40"
-    assert accuracy == f"{100 * int(right) / 40:.1f}%"
-
-
-# --- info and help --------------------------------------------------------------------------------
 
 
 def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
@@ -84,16 +69,7 @@ def test_algorithms_are_those_of_the_table(run: Run) -> None:
     assert (said.code, said.err) == (0, "")
     header, *rows = table(said.out)
     assert header == ["algorithm", "what it does", "published"]
-    assert rows == [[name, method.summary, method.reference] for name, (method, _) in ALGORITHMS.items()]
-
-
-def test_a_new_algorithm_appears_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Newest(ALGORITHMS["erm"][0]):  # type: ignore[misc, name-defined]
-        summary = "does [all] of it"
-        reference = "Nobody 2030"
-
-    monkeypatch.setitem(ALGORITHMS, "newest", (Newest, ALGORITHMS["erm"][1]))
-    assert table(run("algorithms").out)[-1] == ["newest", "does [all] of it", "Nobody 2030"]
+    assert rows == [[name, method.summary, method.reference] for name, method in ALGORITHMS.items()]
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:
@@ -137,6 +113,19 @@ def test_help_of_train_names_what_can_be_chosen(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     for name in (*ALGORITHMS, "blueprints", *RECIPES, *PROTOCOLS, "config.json", "result.json"):
         assert name in text
+
+
+def test_the_defaults_that_help_says_are_those_of_the_code() -> None:
+    """Commands do not import what has them, as `--help` would wait for PyTorch."""
+    read = build_parser().parse_args
+    predict, measure = read(["predict", "RUN", "IMAGE"]), read(["measure", "RUN"])
+    assert (predict.top, predict.batch) == (predictor.TOP, predictor.BATCH)
+    assert (measure.within, measure.swaps) == (collapse.WITHIN, structure_use.SWAPS)
+    assert read(["report", "RUN"]).images == gather.IMAGES
+    assert read(["train"]).checkpoint_every == keeper.EVERY
+    assert SELECTION_NAMES.split(", ") == list(protocol.SELECTION_NAMES)
+    assert figure.WIDTHS == page.WIDTHS
+    assert (cli_export.FORMATS, cli_export.TOLERANCE) == (export.FORMATS, export.TOLERANCE)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from parse_dg.cli import build_parser
@@ -18,11 +17,11 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
-from parse_dg.experiments.folder import read_config
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.contrast import contrast, counterfactual
 from parse_dg.explain.explanation import explain, read_image
 from parse_dg.explain.primitive_images import strongest_images
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 CPU = ("--device", "cpu")
@@ -113,6 +112,9 @@ def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
     assert rows[start + 6] == [score, "1.0000", "", f"the sum: the score of “{expected.predicted}”"]
 
 
+# --- why, and what if -----------------------------------------------------------------------------
+
+
 def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
     domain = open_benchmark(read_config(parse_run).data).domain("sketch")
     pixels = load_images(whole(domain), np.array([12]))[0][0]
@@ -122,9 +124,6 @@ def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None
     assert (found["image"], found["truth"]) == ("sketch:12", load_model(parse_run).spec.classes[domain.labels[12]])
     Path("sketch:12").write_text("no image")  # a file is a file, whatever its name
     assert_refused(run("explain", "image", parse_run, "sketch:12"), "cannot read sketch:12: it is no JPEG")
-
-
-# --- why, and what if -----------------------------------------------------------------------------
 
 
 def test_a_contrast(run: Run, said: Any, parse_run: Path, photo: Path) -> None:
@@ -179,32 +178,6 @@ def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> Non
     assert snapshot(parse_run) == before
 
 
-def test_images_with_files_are_named_by_them(said: Any, parse_copy: Path, tmp_path: Path) -> None:
-    """A model of Blueprints on a folder of files: the files that it names are those of the strongest images."""
-    classes = load_model(parse_copy).spec.classes
-    draw = np.random.default_rng(2)
-    for domain in ("sketch", "photo"):
-        for name in classes:
-            for number in range(2):
-                path = tmp_path / "data" / domain / name / f"{number}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(draw.integers(0, 256, (64, 64, 3), np.uint8)).save(path)
-    for name in ("split.json", "result.json"):
-        (parse_copy / name).unlink()  # which say that the run is of other images
-    config = json.loads((parse_copy / "config.json").read_text())
-    config["data"] |= {"benchmark": str(tmp_path / "data"), "image_size": 64}
-    (parse_copy / "config.json").write_text(json.dumps(config))
-    found = said("primitive", parse_copy, "--primitive", 5, "--top", 1)
-    assert len(found["primitives"]) == 2
-    model = load_model(parse_copy)
-    for each in found["primitives"]:
-        (image,) = each["images"]
-        assert Path(image["file"]).parent.parent == tmp_path / "data" / each["domain"]
-        assert Path(image["file"]).parent.name == found["classes"][image["label"]]
-        place = explain(model, image["file"]).places[5]
-        assert place.presence == pytest.approx(image["presence"], abs=1e-5)
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -231,43 +204,9 @@ def test_refusals_are_one_line(run: Run, parse_run: Path, erm_run: Path, photo: 
     assert_refused(refused("primitive", parse_run / "model.safetensors"), "is not a run")
 
 
-def test_a_damaged_model_is_one_line(run: Run, parse_copy: Path, photo: Path) -> None:
-    model = load_model(parse_copy)
-    state = {name: value.clone() for name, value in model.algorithm.state_dict().items()}
-    for value in state.values():
-        if value.is_floating_point() and value.ndim == 4:
-            value.fill_(math.nan)
-    save_model(parse_copy / "model.safetensors", model.spec, state)
-    assert_refused(run("explain", "image", parse_copy, photo), "logits that are not finite")
-
-
-def test_an_interrupted_explanation_says_no_more(
-    run: Run, parse_run: Path, photo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(torch.nn.Module, "__call__", interrupted)
-    found = run("explain", "image", parse_run, photo)
-    assert (found.code, found.out, found.err) == (130, "", "parse-dg: interrupted\n")
-
-
 @pytest.mark.parametrize(
     ("command", "resumes"),
-    [
-        ("train", True),
-        ("sweep", True),
-        ("demo", True),
-        ("data download pacs", True),
-        ("data add birds birds", False),
-        ("evaluate RUN", False),
-        ("compact RUN", False),
-        ("predict RUN IMAGE", False),
-        ("export RUN", False),
-        ("explain classes RUN", False),
-        ("table RUN", False),
-        ("info", False),
-    ],
+    [("train", True), ("sweep", True), ("data download pacs", True), ("evaluate RUN", False), ("info", False)],
 )
 def test_what_goes_on_where_it_was_broken_off(command: str, resumes: bool) -> None:
     assert build_parser().parse_args(command.split()).resumes is resumes

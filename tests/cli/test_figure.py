@@ -1,6 +1,5 @@
 """parse-dg figure: every figure of a run, what it shows and why, and one line for what cannot be drawn."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +8,13 @@ import torch
 from PIL import Image
 
 from parse_dg.config import change
-from parse_dg.deploy.model_file import load_model
-from parse_dg.experiments import figures
-from parse_dg.experiments.figures import SHOWN, Asked, draw_errors, draw_primitives
-from parse_dg.experiments.measure_images import open_run
-from parse_dg.experiments.recipes import build_config
-from parse_dg.experiments.run import execute
+from parse_dg.explain.figures import examples as figures
+from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
-from parse_dg.explain.measures.structure_use import primitive_weights
+from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.runs.opened import open_run
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
 from tests.conftest import TINY
 from tests.explain.figures.test_page import words_of
@@ -47,20 +45,11 @@ def test_each_figure(figure: str, run: Run, parse_run: Path, tmp_path: Path) -> 
     assert snapshot(parse_run) == before
 
 
-def test_the_default_file_is_here(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    assert run("figure", "primitives", parse_run, "--width", "column").code == 0
-    with Image.open(tmp_path / "figure_primitives.png") as picture:
-        assert picture.width == 990
-
-
 def test_accuracy_against_k_is_that_of_the_table(run: Run, two_runs: Path, tmp_path: Path) -> None:
     said = run("figure", "k", two_runs, "--out", "k.svg", "--spread", "std")
     assert (said.code, said.err) == (0, "")
     run("table", two_runs, "--view", "k", "--plot", "table.svg", "--spread", "std")
     assert (tmp_path / "k.svg").read_bytes() == (tmp_path / "table.svg").read_bytes()
-
-
-# --- what is chosen -------------------------------------------------------------------------------
 
 
 def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: Path, tmp_path: Path) -> None:
@@ -75,27 +64,17 @@ def test_classes_primitives_and_domains_that_are_asked_for(run: Run, parse_run: 
     assert primitives == ["p7", "p2"] * 2
 
 
-def test_the_primitives_that_matter_most(parse_run: Path, tmp_path: Path) -> None:
-    said = draw_primitives(Asked(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",)))
-    model = load_model(parse_run)
-    weights = primitive_weights(model)[model.spec.classes.index("diver")]
-    best = sorted(range(16), key=lambda k: (-float(weights[k]), k))[:3]
-    assert f"primitives {', '.join(f'p{k}' for k in best)};" in said
-
-
 def test_the_image_that_stands_for_its_class(
     parse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[figures.ClassBlock] = []
     monkeypatch.setattr(figures, "primitives_figure", lambda path, blocks, *rest, **more: drawn.extend(blocks))
-    draw_primitives(
-        Asked(folder=parse_run, path=tmp_path / "one.svg", device="cpu", classes=("diver",), domains=("sketch",))
-    )
-    run = open_run(parse_run, device_name="cpu")
+    run = open_run(parse_run, device="cpu")
+    draw_primitives(FigureRequest(run=run, path=tmp_path / "one.svg", classes=("diver",), domains=("sketch",)))
     subset = run.split.target
     label = run.classes.index("diver")
     mine = [n for n, index in enumerate(subset.indices) if subset.domain.labels[index] == label]
-    presence = run.locate(subset).presence[mine]
+    presence = locate_primitives(run, subset).presence[mine]
     nearest = mine[int((presence - presence.mean(0)).norm(dim=1).argmin())]
     (shown,) = drawn[0].images
     assert shown is not None
@@ -108,9 +87,9 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
 ) -> None:
     drawn: list[figures.ErrorBlock] = []
     monkeypatch.setattr(figures, "errors_figure", lambda path, blocks, **more: drawn.extend(blocks))
-    said = draw_errors(Asked(folder=parse_run, path=tmp_path / "one.svg", width="column", device="cpu"))
-    run = open_run(parse_run, device_name="cpu")
-    located = run.locate(run.split.target)
+    run = open_run(parse_run, device="cpu")
+    said = draw_errors(FigureRequest(run=run, path=tmp_path / "one.svg", width="column"))
+    located = locate_primitives(run, run.split.target)
     right, wrong = (
         torch.bincount(located.labels[chosen], minlength=8) for chosen in (located.right, ~located.right)
     )
@@ -125,16 +104,6 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
     mean = float(collapse[(located.labels == label) & ~located.right].mean())
     assert block.wrong.collapse == pytest.approx(mean)
     assert f"{mean:.2f} over the {block.wrong.count} that are wrong" in said
-
-
-def test_a_class_without_errors_cannot_be_compared(run: Run, parse_run: Path) -> None:
-    opened = open_run(parse_run, device_name="cpu")
-    located = opened.locate(opened.split.target)
-    right = torch.bincount(located.labels[located.right], minlength=8)
-    name = opened.classes[int(right.argmin())]
-    assert int(right.min()) < SHOWN
-    said = run("figure", "errors", parse_run, "--classes", name)
-    assert_refused(said, f"class {name!r} has {int(right.min())} right and", "expected at least 2 of each")
 
 
 def test_the_pipeline_of_a_file(run: Run, parse_run: Path, tmp_path: Path) -> None:
@@ -155,33 +124,23 @@ def test_the_pipeline_of_the_target(run: Run, parse_run: Path, tmp_path: Path) -
     assert any("(right)" in word for word in words)
 
 
-def test_another_model(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    shutil.copy(parse_run / "model.safetensors", tmp_path / "other.safetensors")
-    assert run("figure", "pipeline", parse_run, "--model", "other.safetensors", "--out", "one.pdf").code == 0
-    assert (tmp_path / "one.pdf").read_bytes().startswith(b"%PDF")
-
-
-# --- what cannot be drawn -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [
         (("primitives", "RUN", "--classes", "griffin"), ("unknown class 'griffin'", "strider")),
         (("primitives", "RUN", "--primitives", "16"), ("--primitives 16: valid are numbers from 0 to 15",)),
-        (("primitives", "RUN", "--primitives", "-1"), ("--primitives -1: valid are numbers from 0 to 15",)),
         (
             ("primitives", "RUN", "--domains", "art"),
             ("unknown domain of the run 'art'", "photo, cartoon, paint, sketch"),
         ),
         (("errors", "RUN", "--classes", "griffin"), ("unknown class 'griffin'",)),
-        (("primitives", "RUN", "--out", "one.gif"), ("ends in .png, .svg, .pdf, found one.gif",)),
-        (("pipeline", "RUN", "--out", "missing/one.png"), ("the folder missing is not there",)),
+        (("primitives", "RUN", "--out", "one.gif"), ("ends in .png or .svg or .pdf",)),
+        (("pipeline", "RUN", "--out", "missing/one.png"), ("in a folder that is there",)),
         (("pipeline", "RUN", "no.png", "--out", "one.png"), ("no.png",)),
         (("pipeline", "ERM"), ("needs a model of parse, found one of erm",)),
         (("errors", "nowhere"), ("nowhere is not a run: expected a folder with config.json",)),
         (("k", "nowhere"), ("nowhere",)),
-        (("k", "RUN", "--out", "k.bmp"), ("ends in .png, .svg or .pdf",)),
+        (("k", "RUN", "--out", "k.bmp"), ("ends in .png or .svg or .pdf",)),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else str(value),
 )

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.experiments.measure import RunMeasures, measure_run
+from parse_dg.explain.measures.measure import RunMeasures, measure_run
+from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 
 @pytest.fixture(scope="module")
 def found(parse_run: Path) -> RunMeasures:
-    return measure_run(parse_run, device_name="cpu")
+    return measure_run(open_run(parse_run, device="cpu"))
 
 
 def test_the_tables(run: Run, parse_run: Path, found: RunMeasures) -> None:
@@ -28,11 +29,6 @@ def test_the_tables(run: Run, parse_run: Path, found: RunMeasures) -> None:
     assert snapshot(parse_run) == before
 
 
-def test_json(run: Run, parse_run: Path, found: RunMeasures) -> None:
-    said = run("measure", parse_run, "--device", "cpu", "--format", "json")
-    assert json.loads(said.out) == found.to_dict()
-
-
 def test_csv(run: Run, parse_run: Path, found: RunMeasures) -> None:
     said = run("measure", parse_run, "--device", "cpu", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(said.out)))
@@ -40,12 +36,6 @@ def test_csv(run: Run, parse_run: Path, found: RunMeasures) -> None:
         r["value"] for r in rows if (r["measure"], r["where"], r["what"]) == ("structure", "photo", "whole")
     ]
     assert float(value) == found.domains[0].structure.whole
-
-
-def test_markdown(run: Run, parse_run: Path) -> None:
-    said = run("measure", parse_run, "--device", "cpu", "--format", "markdown")
-    assert said.out.startswith("**What accuracy rests on, sketch held out**")
-    assert said.out.count("|---") >= 4
 
 
 def test_settings_are_passed_on(run: Run, parse_run: Path) -> None:

@@ -24,24 +24,6 @@ def test_a_report_is_one_more_file_in_the_run(run: Run, parse_copy: Path) -> Non
     assert len(page) < 1_000_000
 
 
-def test_a_report_of_another_method_goes_where_it_is_told(run: Run, erm_run: Path, tmp_path: Path) -> None:
-    before = snapshot(erm_run)
-    said = run("report", erm_run, "--out", "erm.html", "--images", 1, "--device", "cpu")
-    assert said.code == 0
-    assert snapshot(erm_run) == before
-    assert "only PARSE" in (tmp_path / "erm.html").read_text()
-    first = (tmp_path / "erm.html").read_bytes()
-    assert run("report", erm_run, "--out", "erm.html", "--images", 1, "--device", "cpu").code == 0
-    assert (tmp_path / "erm.html").read_bytes() == first
-
-
-def test_what_is_missing_is_said(run: Run, parse_copy: Path) -> None:
-    (parse_copy / "metrics.jsonl").unlink()
-    said = run("report", parse_copy, "--images", 0, "--device", "cpu")
-    assert said.code == 0
-    assert "Left out: the course of the training. cannot read metrics.jsonl: No such file or directory." in said.out
-
-
 def test_somebodys_own_images_by_names_that_are_html(run: Run, tmp_path: Path) -> None:
     classes = ("<img src=x onerror=alert(1)>", "</script><b>")
     for number, domain in enumerate(("day", "night", "fog & rain")):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.experiments.jobs import Job, Outcome
-from parse_dg.experiments.presets import PRESETS
-from parse_dg.experiments.run import execute
+from parse_dg.runs.run import execute
+from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.presets import PRESETS
 from tests.cli.conftest import SMALL, Run, assert_refused, result_of, snapshot, table
 
 FILE = """
@@ -145,13 +145,6 @@ def test_a_failed_run_is_named_and_a_crashed_one_mended(run: Run, file: Path, he
     assert [line.partition(": started ")[2] for line in said.out.splitlines() if ": started " in line] == RUNS[:1]
 
 
-def test_no_retries(run: Run, file: Path, here: Here) -> None:
-    here({RUNS[0]: [("crashed", "killed by SIGKILL")]})
-    said = run("sweep", file, "--retries", "0")
-    assert said.code == 1
-    assert f"failed {RUNS[0]}: killed by SIGKILL" in said.out
-
-
 @pytest.mark.parametrize(
     ("preset", "title"),
     [("paper-compaction", "compaction"), pytest.param("paper-k", "K = 4", marks=pytest.mark.slow)],
@@ -194,18 +187,7 @@ def test_what_cannot_be_used_is_refused_first(
 
 
 def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Here, tmp_path: Path) -> None:
-    slurm = [
-        "--launcher",
-        "slurm",
-        "--time",
-        "1:00:00",
-        "--partition",
-        "short",
-        "--cpus-per-run",
-        "3",
-        "--jobs",
-        "2",
-    ]
+    slurm = ["--launcher=slurm", "--time=1:00:00", "--partition=short", "--cpus-per-run=3", "--jobs=2"]
     said = run("sweep", file, *slurm)
     assert (said.code, said.err) == (0, "")
     script = tmp_path / "runs" / "small" / ".sweep" / "submit.sh"
@@ -224,7 +206,7 @@ def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Her
 
 @pytest.mark.slow
 def test_runs_survive_the_end_of_their_sweep(run: Run, tmp_path: Path) -> None:
-    """A sweep that is killed and started again; 24 runs survive more on a cluster (experiments/test_cluster.py)."""
+    """A sweep that is killed and started again; 24 runs survive more on a cluster (test_cluster.py)."""
     small = [setting for setting in SMALL if setting != "--set"]
     file = tmp_path / "many.toml"
     lines = ['methods = ["erm", "dann"]', "[set]"]

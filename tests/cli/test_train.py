@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from parse_dg.algorithms import ALGORITHMS
 from parse_dg.algorithms.erm import Erm
 from parse_dg.deploy.model_file import load_model
-from parse_dg.experiments.folder import hold
+from parse_dg.runs.folder import hold
 from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, result_of, shown, snapshot, table
+from tests.conftest import slow_but
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", slow_but("parse"))
 def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_path: Path) -> None:
     said = run("train", "--algorithm", algorithm, "--target", "paint", "--seed", "3", *SMALL)
     assert said.code == 0
@@ -55,56 +55,14 @@ def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) 
     assert config["optimizer"]["schedule"] == "cosine"  # the recipe's
 
 
-def test_the_table_says_how_much_was_held_out(run: Run) -> None:
-    said = run("train", "--algorithm", "erm", *SMALL, "--set", "split.holdout=0.5", "--out", "here")
-    assert "/20" in said.out  # half of 40 images
-
-
-def test_a_long_path_stays_on_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    folder = tmp_path / ("a-long-name-" * 5) / ("another-name-" * 5)
-    said = run("train", "--algorithm", "erm", *SMALL, "--out", folder)
-    assert f"written to {folder}\n" in said.out
-
-
-def test_the_recipe_is_chosen_by_name(run: Run, tmp_path: Path) -> None:
-    small = [*SMALL, "--set", "training.epochs=none", "--set", "training.steps=1"]
-    assert run("train", "--algorithm", "erm", "--recipe", "paper", *small, "--out", "here").code == 0
-    config = json.loads((tmp_path / "here" / "config.json").read_text())
-    assert config["training"]["label_smoothing"] == 0.1
-
-
-def test_an_empty_folder_can_become_a_run(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert run("train", "--algorithm", "erm", *SMALL, "--out", "empty").code == 0
-    assert result_of(tmp_path / "empty")["algorithm"] == "erm"
-
-
-@pytest.mark.parametrize("name", ["a [red]run", "[/bold]"])
-def test_a_folder_may_have_brackets_in_its_name(name: str, run: Run, tmp_path: Path) -> None:
-    said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / name)
-    assert said.code == 0
-    assert f"written to {tmp_path / name}" in said.out
-
-
 def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parse_dg.experiments.run.build_trainer", None)  # whoever trains, fails
+    monkeypatch.setattr("parse_dg.runs.run.build_trainer", None)  # whoever trains, fails
     before = snapshot(parse_copy)
     said = run("train", *SMALL, "--out", parse_copy)
     assert said.code == 0
     assert f"finished: nothing to do, this run is already in {parse_copy}\n" in said.out
     assert shown(result_of(parse_copy)["target"])[1] in said.out
     assert snapshot(parse_copy) == before
-
-
-def test_an_unfinished_run_is_started_again(run: Run, parse_copy: Path) -> None:
-    before = snapshot(parse_copy)
-    (parse_copy / "result.json").unlink()
-    (parse_copy / "metrics.jsonl").write_text("half a li")
-    assert run("train", *SMALL, "--out", parse_copy).code == 0
-    after = snapshot(parse_copy)
-    del before["environment.json"], after["environment.json"]
-    assert after == before
 
 
 def test_a_run_of_another_configuration_is_left_alone(run: Run, parse_copy: Path) -> None:
@@ -132,17 +90,6 @@ def test_a_loss_that_is_no_number_ends_the_run(run: Run, tmp_path: Path, monkeyp
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert run("train", "--algorithm", "erm", *SMALL, "--out", "here").code == 0  # it can be tried again
-
-
-def test_a_loss_that_never_was_a_number_keeps_nothing(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Erm, "losses", fail_at(1, not_a_number))
-    said = run("train", "--algorithm", "erm", *SMALL, "--out", "here")
-    assert said.code == 1
-    assert said.err.count("\n") == 1
-    assert "nothing is kept" in said.err
-    assert not (tmp_path / "here" / "model.safetensors").exists()
 
 
 def test_an_interrupted_run_keeps_its_best_weights(

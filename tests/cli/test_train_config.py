@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import to_dict
-from parse_dg.experiments.folder import read_config
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import SMALL, Run, assert_refused, snapshot
 from tests.conftest import Tiny
 
@@ -42,25 +42,15 @@ def test_the_names_in_a_configuration_are_taken_as_they_are(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(to_dict(tiny("erm", data__benchmark="pacs")))))
     seen: list[str] = []
     monkeypatch.setattr(
-        "parse_dg.experiments.display.run_with_display",
+        "parse_dg.cli.show.display.run_with_display",
         lambda config, *rest, **more: seen.append(config.data.benchmark),
     )
-    monkeypatch.setattr("parse_dg.experiments.display.print_result", lambda *rest, **more: None)
+    monkeypatch.setattr("parse_dg.cli.show.display.print_result", lambda *rest, **more: None)
     assert run("train", "--config", "-", "--out", "here").code == 0
     assert seen == ["pacs"]
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        ["--algorithm", "erm"],
-        ["--data", "pacs"],
-        ["--target", "sketch"],
-        ["--seed", "1"],
-        ["--recipe", "paper"],
-        ["--protocol", "swad"],
-    ],
-)
+@pytest.mark.parametrize("option", [["--algorithm", "erm"], ["--seed", "1"]])
 def test_a_configuration_comes_alone(option: list[str], run: Run, erm_run: Path, tmp_path: Path) -> None:
     said = run("train", "--config", erm_run / "config.json", "--out", "here", *option)
     assert_refused(said, f"--config is a whole configuration: give --set instead of {option[0]}")
@@ -76,9 +66,11 @@ def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path)
     ("text", "message"),
     [
         ("{", "config.json is not valid JSON"),
-        ("", "config.json is not valid JSON"),
         ("[]", "config.json: the configuration must be a section, found []"),
-        ('{"training": {"step": 1}}', "config.json: unknown configuration field 'training.step': valid are"),
+        (
+            '{"training": {"step": 1}}',
+            "config.json: unknown configuration field 'training.step': did you mean training.steps?",
+        ),
         ('{"training": {"steps": 0}}', "config.json: training.steps must be at least 1, found 0"),
         ('{"algorithm": {"name": "emr"}}', "config.json: unknown algorithm 'emr': valid are erm"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.server import Server, serving
+from tests.data.intake.server import Server, serving
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Benchmarks: named domains over one set of classes, embedded or in files, stored or decoded when they are read."""
 
-import errno
 import hashlib
 import logging
 from collections.abc import Iterator
@@ -10,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parse_dg.config import change
-from parse_dg.data import benchmarks, blueprints, store
+from parse_dg.data import benchmarks, store
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
-from parse_dg.data.blueprints import BlueprintsConfig
-from parse_dg.data.blueprints_store import open_blueprints
+from parse_dg.data.blueprints import benchmark as blueprints
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles
 from parse_dg.data.images import decode
 from parse_dg.errors import InputError
@@ -37,29 +35,12 @@ def test_blueprints_opens_by_name(tiny: Tiny) -> None:
         assert (domain.labels == stored.domains[domain.name].labels).all()
 
 
-def test_the_settings_of_blueprints_reach_the_drawing(tiny: Tiny) -> None:
-    config = DataConfig(blueprints=BlueprintsConfig(seed=5, images_per_class=1))
-    domain = open_benchmark(config).domain("cartoon")
-    assert (domain.images == blueprints.generate_domain("cartoon", config.blueprints).images).all()
-
-
-def test_making_a_benchmark_reports_its_progress() -> None:
-    seen: list[tuple[str, int, int]] = []
-    config = DataConfig(blueprints=BlueprintsConfig(seed=11, images_per_class=1))
-    open_benchmark(config, lambda *state: seen.append(state))
-    assert seen == [("drawing Blueprints", done, 32) for done in range(1, 33)]
-    open_benchmark(config, lambda *state: pytest.fail(f"drawn again: {state}"))
-
-
 def test_a_domain_is_found_by_name(numbered: Numbered) -> None:
     first, second = numbered("photo", 2), numbered("sketch", 3)
     benchmark = Benchmark("pair", ("a", "b", "c"), (first, second), fingerprint="none")
     assert benchmark.domain("sketch") is second
     with pytest.raises(InputError, match="unknown domain of pair 'paint': valid are photo, sketch"):
         benchmark.domain("paint")
-
-
-# anybody's folder
 
 
 @pytest.fixture
@@ -102,23 +83,6 @@ def test_a_folder_opens_by_its_path(folder: str, kept: str) -> None:
         assert isinstance(domain.larger, DecodedFiles if kept == "never" else np.memmap)
 
 
-def test_a_list_may_mix_its_domains(tmp_path: Path, folder: str) -> None:
-    """Labels, files and images of a domain stay together, whatever lies between them."""
-    root = Path(folder)
-    paths = sorted(root.rglob("*.png"), key=lambda path: path.name)
-    rows = [f"{path.relative_to(root)},{path.parts[-3]},{path.parts[-2]}" for path in paths]
-    (root / "list.csv").write_text("\n".join(["path,domain,class", *rows, ""]))
-    benchmark = open_benchmark(small(str(root / "list.csv")))
-    assert sorted(domain.name for domain in benchmark.domains) == sorted(COUNTS)
-    for domain in benchmark.domains:
-        assert domain.files is not None
-        assert len(domain.images) == sum(COUNTS[domain.name].values())
-        for index, path in enumerate(domain.files.paths):
-            assert path.split("/")[0] == domain.name
-            assert path.split("/")[1] == benchmark.classes[domain.labels[index]]
-            assert np.array_equal(domain.images[index], decode(root / path, 16))
-
-
 @pytest.mark.parametrize("crop_from", [None, 16])
 def test_without_another_size_for_crops_there_are_no_larger_images(
     folder: str, cache_of_its_own: Path, crop_from: int | None
@@ -126,16 +90,6 @@ def test_without_another_size_for_crops_there_are_no_larger_images(
     benchmark = open_benchmark(small(folder, crop_from=crop_from))
     assert all(domain.larger is None for domain in benchmark.domains)
     assert [path.name[-3:] for path in cache_of_its_own.glob("images-*") if path.is_dir()] == ["-16"]
-
-
-def test_sizes_are_decoded_one_after_the_other(folder: str) -> None:
-    open_benchmark(small(folder, store="never"))  # indexes the folder
-    seen: list[tuple[str, int, int]] = []
-    open_benchmark(small(folder), lambda *state: seen.append(state))
-    assert seen == [(f"decoding to {size} pixels, 0.00 GB", done, 15) for size in (16, 20) for done in range(1, 16)]
-
-
-# room
 
 
 def test_what_does_not_fit_is_decoded_when_it_is_read(
@@ -165,16 +119,6 @@ def test_what_does_not_fit_is_decoded_when_it_is_read(
     assert not list((cache_of_its_own / "full").rglob("*.npy*"))
 
 
-def test_what_fits_is_kept_though_the_larger_does_not(
-    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(store, "free_bytes", lambda folder: store.RESERVE + 15 * 20 * 20 * 3 - 1)
-    benchmark = open_benchmark(small(folder))
-    assert isinstance(benchmark.domains[0].images, np.memmap)
-    assert isinstance(benchmark.domains[0].larger, DecodedFiles)
-    assert [record.getMessage()[:12] for record in caplog.records] == ["at 20 pixels"]
-
-
 def test_always_is_refused_where_it_does_not_fit(
     folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,86 +133,8 @@ def test_always_is_refused_where_it_does_not_fit(
 
 
 @pytest.mark.parametrize("kept", ["auto", "always"])
-def test_a_disk_that_fills_up_meanwhile_is_as_one_that_was_full(
-    folder: str,
-    cache_of_its_own: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kept: str,
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    open_benchmark(small(folder, store="never"))
-    monkeypatch.setattr("os.fsync", full)
-    if kept == "always":
-        message = (
-            rf"{cache_of_its_own} has no room left \(No space left on device\): set PARSE_DG_CACHE to another disk"
-        )
-        with pytest.raises(InputError, match=message):
-            open_benchmark(small(folder, store="always"))
-    else:
-        domain = open_benchmark(small(folder)).domains[1]
-        assert domain.files is not None
-        assert np.array_equal(domain.images[2], domain.files.decode(2, 16))
-        (record,) = caplog.records
-        assert record.getMessage().count("no room left (No space left on device)") == 2
-    assert not list(cache_of_its_own.rglob("*.npy*"))
-
-
-def test_never_writes_nothing(
-    folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(store, "free_bytes", lambda folder: 0)
-    domain = open_benchmark(small(folder, store="never")).domains[0]
-    assert domain.images[:].shape == (5, 16, 16, 3)
-    assert not cache_of_its_own.exists()
-    assert not caplog.records
-
-
-@pytest.mark.parametrize("kept", ["auto", "always"])
 def test_a_cache_that_cannot_be_written_is_one_line(folder: str, cache_of_its_own: Path, kept: str) -> None:
     cache_of_its_own.write_text("no folder")
     with pytest.raises(InputError, match=r"cannot write to .*: set PARSE_DG_CACHE to another folder"):
         open_benchmark(small(folder, store=kept))
     assert open_benchmark(small(folder, store="never")).image_size == 16
-
-
-# configurations
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"benchmark": " "}, "data.benchmark must be a name or a path, found ' '"),
-        ({"image_size": 0}, "data.image_size must be from 1 to 4096, found 0"),
-        ({"image_size": 4097}, "data.image_size must be from 1 to 4096, found 4097"),
-        (
-            {"image_size": 224, "crop_from": 223},
-            "data.crop_from must be from data.image_size to 4096, or none, found 223",
-        ),
-        ({"crop_from": 0}, "data.crop_from must be from data.image_size to 4096, or none, found 0"),
-        ({"crop_from": 5000}, "data.crop_from must be from data.image_size to 4096, or none, found 5000"),
-    ],
-)
-def test_a_wrong_setting_is_named(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        DataConfig(**settings)
-    assert str(caught.value) == message
-
-
-def test_a_wrong_choice_is_named(tiny: Tiny) -> None:
-    with pytest.raises(InputError, match=r"unknown data.store 'sometimes': valid are auto, always, never"):
-        change(tiny(), {"data.store": "sometimes"})
-    assert change(tiny(), {"data.crop_from": "none"}).data.crop_from is None
-
-
-@pytest.mark.parametrize("crop_from", [None, 224, 4096])
-def test_settings_at_their_limits(crop_from: int | None) -> None:
-    assert DataConfig(image_size=224, crop_from=crop_from).crop_from == crop_from
-    assert DataConfig(image_size=1).image_size == 1
-
-
-def test_a_benchmark_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere"):
-        open_benchmark(DataConfig(benchmark=str(tmp_path / "nowhere")))

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, ImageFiles, Images
+from parse_dg.data.domain import DecodedFiles, ImageFiles
 from parse_dg.data.images import ImageError, decode, open_image
-from tests.conftest import Numbered
-from tests.data.damage import encoded, exif, picture
+from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
 
 SIZE = 6
@@ -74,57 +72,9 @@ def test_files_are_read_as_the_array_would_be(decoded: DecodedFiles, array: np.n
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("index", [7, -8, np.array([0, 7]), np.array([-8]), [True], 1.5, np.array([0.0])], ids=repr)
-def test_what_the_array_refuses_is_refused(decoded: DecodedFiles, array: np.ndarray, index: Any) -> None:
-    with pytest.raises(IndexError):
-        array[index]
-    with pytest.raises(IndexError):
-        decoded[index]
-
-
-def test_files_look_like_images(decoded: DecodedFiles, array: np.ndarray) -> None:
-    assert isinstance(decoded, Images)
-    assert isinstance(array, Images)
-    assert decoded.shape == array.shape == (7, SIZE, SIZE, 3)
-    assert len(decoded) == 7
-    assert all(np.array_equal(one, other) for one, other in zip(decoded, array, strict=True))  # type: ignore[call-overload]
-
-
-def test_what_is_read_is_the_readers_own(decoded: DecodedFiles) -> None:
-    decoded[1][:] = 0
-    decoded[np.array([1, 2])][:] = 0
-    assert decoded[1].any()
-
-
-def test_many_may_read_at_once(decoded: DecodedFiles, array: np.ndarray) -> None:
-    rows = [np.random.default_rng(seed).integers(0, 7, 20) for seed in range(16)]
-    with ThreadPoolExecutor(4) as readers:
-        for found, row in zip(readers.map(lambda row: decoded[row], rows), rows, strict=True):
-            assert np.array_equal(found, array[row])
-
-
 @pytest.mark.parametrize("index", [2, slice(None), np.array([0, 2])], ids=repr)
 def test_a_file_that_vanished_is_named(decoded: DecodedFiles, index: Any) -> None:
     (decoded.files.root / "2.img").unlink()
     with pytest.raises(ImageError, match=r"cannot read .*2.img: no such file"):
         decoded[index]
     assert decoded[np.array([0, 1])].shape == (2, SIZE, SIZE, 3)
-
-
-def test_the_original_is_the_file_where_there_is_one(files: ImageFiles, array: np.ndarray) -> None:
-    domain = Domain("photo", array, np.arange(7), files=files)
-    for number in range(7):
-        assert domain.original(number) == open_image(files.root / files.paths[number])
-
-
-def test_the_original_is_the_image_where_there_is_no_file(array: np.ndarray) -> None:
-    original = Domain("photo", array, np.arange(7)).original(4)
-    assert isinstance(original, Image.Image)
-    assert original.mode == "RGB"
-    assert np.array_equal(np.array(original), array[4])
-
-
-def test_a_benchmark_knows_the_side_of_its_images(numbered: Numbered, decoded: DecodedFiles) -> None:
-    assert Benchmark("one", ("a",), (numbered("photo", 2),), "none").image_size == 4
-    domain = Domain("photo", decoded, np.zeros(7, np.int64))
-    assert Benchmark("two", ("a",), (domain,), "none").image_size == SIZE

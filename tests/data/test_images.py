@@ -3,12 +3,7 @@
 import os
 import pickle
 import random
-import struct
-import threading
 import time
-import warnings
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,7 +24,7 @@ from parse_dg.data.images import (
     read_size,
 )
 from parse_dg.errors import InputError
-from tests.data.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
+from tests.data.intake.damage import bombs, encoded, exif, grey16, originals, picture, text_bomb
 
 ORIGINALS = originals()
 
@@ -74,13 +69,6 @@ def test_every_kind_of_file_is_used_whatever_its_name(name: str, file: Any) -> N
         assert np.abs(found - wanted).mean() < 20  # what a lossy format or a small palette leaves
 
 
-@pytest.mark.parametrize(
-    "name", ["plain.png", "plain.bmp", "plain.tif", "lzw.tif", "deflate.tif", "plain.ppm", "words.ppm"]
-)
-def test_lossless_files_give_the_pixels_back(name: str, file: Any) -> None:
-    assert np.array_equal(pixels(file(ORIGINALS[name])), np.asarray(picture()))
-
-
 def test_transparency_is_dropped_and_the_colour_beneath_kept(file: Any) -> None:
     assert np.array_equal(pixels(file(ORIGINALS["alpha.png"])), np.asarray(picture()))
     opaque = pixels(file(ORIGINALS["palette.png"]))
@@ -97,59 +85,11 @@ def test_an_animation_is_its_first_frame(name: str, file: Any) -> None:
 
 def test_grey_of_16_bits_keeps_its_high_byte(file: Any) -> None:
     expected = np.asarray(grey16()) // 256
-    big = b"MM\0*" + _tiff16(">", np.asarray(grey16()))
-    for data in (encoded(grey16(), "PNG"), encoded(grey16(), "TIFF"), big):
+    for data in (encoded(grey16(), "PNG"), encoded(grey16(), "TIFF")):
         found = pixels(file(data))
         assert found.min() == 0
         assert found.max() == 255
         assert all(np.array_equal(found[..., channel], expected) for channel in range(3))
-
-
-def _tiff16(order: str, values: np.ndarray) -> bytes:
-    height, width = values.shape
-    tags = [
-        (256, width),
-        (257, height),
-        (258, 16),
-        (259, 1),
-        (262, 1),
-        (273, 122),
-        (277, 1),
-        (278, height),
-        (279, values.nbytes),
-    ]
-    ifd = struct.pack(f"{order}IH", 8, len(tags)) + b"".join(
-        struct.pack(f"{order}HHII", tag, 4, 1, v) for tag, v in tags
-    )
-    return ifd + struct.pack(f"{order}I", 0) + values.astype(f"{order}u2").tobytes()
-
-
-def test_grey_of_another_depth_is_scaled_to_16_bits_first(file: Any) -> None:
-    data = b"P5 2 1 1000\n" + struct.pack(">HH", 500, 1000)
-    assert pixels(file(data))[0, :, 0].tolist() == [128, 255]
-
-
-def test_grey_of_32_bits_keeps_its_highest_byte(file: Any) -> None:
-    wide = Image.fromarray(np.array([[0, 2**24, 2**30]], dtype=np.int32))
-    assert pixels(file(encoded(wide, "TIFF")))[0, :, 0].tolist() == [0, 1, 64]
-    narrow = Image.fromarray(np.array([[0, 256, 65535]], dtype=np.int32))
-    assert pixels(file(encoded(narrow, "TIFF")))[0, :, 0].tolist() == [0, 1, 255]
-
-
-def test_colours_of_16_bits_keep_their_high_byte(file: Any) -> None:
-    rows = b"".join(b"\0" + struct.pack(">HHH", 300, 40000, 65535) for _ in range(2))
-    data = b"\x89PNG\r\n\x1a\n"
-    for kind, part in (
-        (b"IHDR", struct.pack(">IIBBBBB", 1, 2, 16, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    ):
-        data += struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
-    assert pixels(file(data)).tolist() == [[[1, 156, 255]]] * 2
-
-
-def test_fractions_are_refused(file: Any) -> None:
-    refused(file(encoded(Image.new("F", (4, 4), 0.5), "TIFF")), "whole numbers")
 
 
 SIDES = {1: "top left", 2: "top right", 3: "bottom right", 4: "bottom left"}
@@ -157,7 +97,7 @@ SIDES |= {5: "left top", 6: "right top", 7: "right bottom", 8: "left bottom"}
 """Of the image as it is seen, where the first stored row and the first stored column lie (EXIF's own table)."""
 
 
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF", "JPEG"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 @pytest.mark.parametrize("orientation", SIDES)
 def test_every_orientation_is_turned_upright(kind: str, orientation: int, file: Any) -> None:
     upright = np.asarray(Image.new("RGB", (32, 24)).copy()).copy()
@@ -166,7 +106,7 @@ def test_every_orientation_is_turned_upright(kind: str, orientation: int, file: 
     stored = upright.swapaxes(0, 1) if row in ("left", "right") else upright
     stored = stored[::-1] if row in ("bottom", "right") else stored
     stored = stored[:, ::-1] if column in ("bottom", "right") else stored
-    options = {"PNG": {}, "WEBP": {"lossless": True}, "TIFF": {}, "JPEG": {"quality": 100, "subsampling": 0}}[kind]
+    options = {"quality": 100, "subsampling": 0} if kind == "JPEG" else {}
     data = encoded(Image.fromarray(np.ascontiguousarray(stored)), kind, exif=exif(orientation), **options)
     assert np.abs(pixels(file(data)).astype(int) - upright).max() <= (12 if kind == "JPEG" else 0)
 
@@ -182,14 +122,6 @@ def test_the_size_is_read_from_the_header(file: Any, tmp_path: Path) -> None:
     for path, reason in ((file(b"no image"), "it is no JPEG"), (tmp_path / "none", "there is no such file")):
         with pytest.raises(ImageError, match=reason):
             read_size(path)
-
-
-def test_a_file_that_fits_is_converted_only(file: Any) -> None:
-    path = file(encoded(picture(size=(24, 24)), "PNG"))
-    found = decode(path, 24)
-    assert found.dtype == np.uint8
-    assert np.array_equal(found, np.asarray(picture(size=(24, 24))))
-    found[:] = 0  # it is the caller's own
 
 
 def triangle(values: np.ndarray, size: int) -> np.ndarray:
@@ -223,10 +155,6 @@ def test_a_bomb_is_refused_before_a_pixel_is_decoded(
     start = time.perf_counter()
     refused(file(data, name), "10000 × 10000 pixels, at most 50,000,000")
     assert time.perf_counter() - start < 3  # decoded it would take longer
-
-
-def test_a_bomb_that_pillow_refuses_itself_is_refused_in_our_words(file: Any) -> None:
-    refused(file(bombs(60_000, 60_000)["60000x60000.png"]), "far more than the 50,000,000 pixels")
 
 
 def test_as_many_pixels_as_are_allowed_are_decoded(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,39 +205,7 @@ def test_a_file_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
     refused(path, "it has 536,870,913 bytes, at most 536,870,912 are read")
 
 
-def test_a_file_without_permission_is_refused(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = file(ORIGINALS["plain.png"])
-    if os.geteuid():
-        path.chmod(0)
-    else:  # who may read everything
-
-        def denied(self: Path) -> bytes:
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(Path, "read_bytes", denied)
-    refused(path, "permission denied")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError("x"),
-        SyntaxError("x"),
-        ValueError("x\ny"),
-        struct.error("x"),
-        EOFError(),
-        MemoryError(),
-        Image.DecompressionBombError("x"),
-        zlib.error("x"),
-        IndexError("x"),
-        KeyError("x"),
-        TypeError("x"),
-        OverflowError("x"),
-        RecursionError("x"),
-        AssertionError(),
-        ZeroDivisionError("x"),
-    ],
-)
+@pytest.mark.parametrize("error", [OSError("x"), SyntaxError("x"), ValueError("x\ny"), EOFError(), MemoryError()])
 def test_whatever_pillow_raises_becomes_one_line(
     error: Exception, file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,15 +214,6 @@ def test_whatever_pillow_raises_becomes_one_line(
 
     monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
     refused(file(ORIGINALS["plain.jpg"]), "it .*")
-
-
-def test_an_interruption_is_no_error_of_the_file(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*rest: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ImageFile.ImageFile, "load", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        open_image(file(ORIGINALS["plain.jpg"]))
 
 
 def test_the_error_is_the_users_and_survives_between_processes() -> None:
@@ -375,61 +262,3 @@ def test_a_truncated_file_is_refused_or_kept_as_pillow_keeps_it(
             kept += 1
             assert np.array_equal(found, expected)
     assert kept > 5
-
-
-def test_a_whole_file_is_the_same_when_truncated_ones_are_kept(file: Any) -> None:
-    for data in ORIGINALS.values():
-        path = file(data)
-        assert np.array_equal(pixels(path, keep_truncated=True), pixels(path))
-
-
-# what belongs to the whole process
-
-
-def test_threads_that_keep_and_threads_that_refuse_do_not_meet(file: Any) -> None:
-    path = file(ORIGINALS["plain.jpg"][:700])
-    expected = pixels(path, keep_truncated=True)
-    before = list(warnings.filters)
-
-    def work(number: int) -> None:
-        for _ in range(20):
-            if number % 2:
-                refused(path, "cut short")
-            else:
-                assert np.array_equal(pixels(path, keep_truncated=True), expected)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
-    assert list(warnings.filters) == before
-    assert ImageFile.LOAD_TRUNCATED_IMAGES is False
-
-
-def test_pillows_warnings_are_silent_only_while_an_image_is_decoded(
-    file: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = file(ORIGINALS["palette-alphas.png"])
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 32 * 24 - 1)  # Pillow would warn
-    assert pixels(path).shape == (24, 32, 3)
-    with pytest.warns(Image.DecompressionBombWarning), Image.open(path):
-        pass
-    with pytest.warns(UserWarning, match="ours"):
-        warnings.warn("ours", UserWarning, stacklevel=1)
-
-
-def test_silence_lasts_until_the_last_thread_has_finished(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = file(ORIGINALS["palette-alphas.png"])
-    inside, leave = threading.Event(), threading.Event()
-
-    def slow(image: ImageFile.ImageFile, keep_truncated: bool) -> None:
-        inside.set()
-        assert leave.wait(10)
-        image.load()
-
-    with ThreadPoolExecutor(1) as pool:
-        with monkeypatch.context() as patch:
-            patch.setattr(images, "_load", slow)
-            first = pool.submit(open_image, path)
-            assert inside.wait(10)
-        assert pixels(path).shape == (24, 32, 3)  # comes and goes while the other is inside
-        leave.set()
-        assert first.result().mode == "RGB"  # its conversion warns, after the other has left

@@ -1,13 +1,10 @@
 """Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
-import gc
 import hashlib
 import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -22,15 +19,14 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
 from parse_dg.data.images import ImageError, decode
-from parse_dg.data.loader import AHEAD, Batch, TrainingBatches, evaluation_batches, load_images
-from parse_dg.data.sampling import Plan, Sampler, SamplingConfig
+from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
+from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
-from parse_dg.data.transforms import transform_image
-from parse_dg.errors import InputError
 from tests.conftest import Numbered
 from tests.data.test_parallel import threads, time_limit
 from tests.data.test_sampling import MODES, same_state
@@ -119,86 +115,15 @@ def of_domain(batches: list[Batch], number: int) -> list[int]:
 # training
 
 
-def test_a_batch_has_as_many_images_of_every_domain_in_order(sources: list[Subset]) -> None:
-    for batch in islice(training(sources, 4, generator()), 10):
-        assert batch.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-        assert batch.images.shape == (12, 3, 4, 4)
-        assert batch.images.dtype == torch.uint8
-        assert batch.labels.shape == (12,)
-
-
 def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
     for batch in islice(training(sources, 5, generator()), 10):
         assert (batch.images == batch.labels[:, None, None, None]).all()
-
-
-@pytest.mark.parametrize("per_domain", [1, 2, 4, 5, 20])
-def test_every_image_comes_once_a_pass_on_its_domains_own_clock(sources: list[Subset], per_domain: int) -> None:
-    batches = list(islice(training(sources, per_domain, generator()), 60))
-    for number, source in enumerate(sources):
-        count = len(source.indices)
-        order = of_domain(batches, number)
-        assert len(order) == 60 * per_domain
-        for start in range(0, len(order) - count + 1, count):
-            assert sorted(order[start : start + count]) == list(range(count))
-
-
-def test_every_pass_has_a_new_order(sources: list[Subset]) -> None:
-    order = of_domain(list(islice(training(sources, 4, generator()), 30)), 0)
-    passes = [tuple(order[start : start + 12]) for start in range(0, 120, 12)]
-    assert len(set(passes)) == len(passes)
-    assert tuple(range(12)) not in passes
-
-
-def test_a_small_domain_comes_round_more_often(sources: list[Subset]) -> None:
-    batches = list(islice(training(sources, 6, generator()), 14))
-    assert set(Counter(of_domain(batches, 0)).values()) == {7}
-    assert set(Counter(of_domain(batches, 1)).values()) == {12}
-    assert set(Counter(of_domain(batches, 2)).values()) == {28}
 
 
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
     order = of_domain(list(islice(training([subset], 2, generator()), 9)), 0)
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
-
-
-def test_a_single_image_is_a_domain_too(numbered: Numbered) -> None:
-    batch = next(training([whole(numbered("photo", 1)), whole(numbered("paint", 9))], 3, generator()))
-    assert batch.labels[:3].tolist() == [0, 0, 0]
-    assert batch.domains.tolist() == [0, 0, 0, 1, 1, 1]
-
-
-def test_the_same_generator_gives_the_same_batches(sources: list[Subset]) -> None:
-    torch.manual_seed(1)
-    one = list(islice(training(sources, 4, generator(3)), 12))
-    torch.manual_seed(2)
-    again = list(islice(training(sources, 4, generator(3)), 12))
-    other = list(islice(training(sources, 4, generator(4)), 12))
-    assert all(
-        torch.equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x[:3], y[:3], strict=True)
-    )
-    assert of_domain(one, 0) != of_domain(other, 0)
-
-
-def test_batches_are_endless_and_iterate_over_themselves(sources: list[Subset]) -> None:
-    batches = training(sources, 4, generator())
-    assert iter(batches) is batches
-    assert len(list(islice(batches, 200))) == 200
-
-
-def test_a_domain_without_training_images_is_refused(numbered: Numbered) -> None:
-    empty = Subset(numbered("cartoon", 3), np.array([], dtype=np.int64))
-    message = "the training part of domain cartoon must be at least one image, found 0"
-    with pytest.raises(InputError, match=message):
-        training([whole(numbered("photo", 3)), empty], 2, generator())
-
-
-def test_a_batch_moves_as_a_whole(sources: list[Subset]) -> None:
-    moved = next(training(sources, 2, generator())).to(torch.device("meta"))
-    assert isinstance(moved, Batch)
-    assert moved.draws is not None
-    assert {part.device.type for part in (*moved[:3], moved.draws.uniform)} == {"meta"}
 
 
 # reading ahead
@@ -233,31 +158,6 @@ def test_read_ahead_is_read(sampling: SamplingConfig, augment: AugmentConfig, ph
     ahead, plain = on_photos(photos, sampling, augment), on_photos(photos, sampling, augment)
     for batch in islice(ahead, 8):
         assert same(batch, plain.read(plain.sampler.plan()))
-
-
-def test_so_many_plans_are_made_ahead(sources: list[Subset], monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = training(sources, 4, generator())
-    plans, plan = 0, batches.sampler.plan
-
-    def count() -> Plan:
-        nonlocal plans
-        plans += 1
-        return plan()
-
-    monkeypatch.setattr(batches.sampler, "plan", count)
-    for given in range(1, 6):
-        next(batches)
-        assert plans == given + AHEAD - 1
-
-
-def test_batches_do_not_share_memory(sources: list[Subset]) -> None:
-    batches = training(sources, 4, generator())
-    one = next(batches)
-    kept = one.images.clone()
-    for other in islice(batches, 10):
-        other.images.fill_(99)
-    assert torch.equal(one.images, kept)
-    assert sources[0].domain.images[:].max() == 11
 
 
 @pytest.mark.parametrize("augment", [AugmentConfig(), AugmentConfig(per_image=True)], ids=["batch", "per_image"])
@@ -307,33 +207,6 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     assert all(same(next(other), batch) for batch in expected[1:])
 
 
-@pytest.mark.parametrize("when", ["new", "idle", "reading", "failed", "per image"])
-def test_what_is_forgotten_is_gone_with_its_threads(
-    when: str, numbered: Numbered, undecoded: Benchmark, photos: Benchmark
-) -> None:
-    reading, slow = slow_training(numbered("photo", 12), 3)
-    if when == "reading":
-        batches = reading
-        next(batches)
-    elif when == "failed":
-        file_of(undecoded.domains[0], 0).unlink()
-        batches = on_photos(undecoded, SamplingConfig(), AugmentConfig(), per_domain=5)
-        with pytest.raises(ImageError):
-            next(batches)
-    else:
-        batches = on_photos(photos, SamplingConfig(), AugmentConfig(per_image=when == "per image"))
-        if when != "new":
-            next(batches)
-    gone = weakref.ref(batches)
-    del batches, reading
-    slow.may_read.set()
-    deadline = time.monotonic() + 10
-    while gone() is not None or threads("batches") or threads("images"):
-        gc.collect()
-        assert time.monotonic() < deadline, "still there"
-        time.sleep(0.005)
-
-
 # states
 
 
@@ -361,44 +234,6 @@ def test_a_run_goes_on_exactly_from_any_batch(
             assert all(same(next(other), batch) for batch in given[number:])
 
 
-def test_taking_a_state_changes_nothing(sources: list[Subset]) -> None:
-    one, other = training(sources, 4, generator()), training(sources, 4, generator())
-    for _ in range(12):
-        assert same_state(one.state(), one.state())
-        assert same(next(one), next(other))
-
-
-def test_a_state_belongs_to_whoever_took_it(sources: list[Subset]) -> None:
-    one, other = training(sources, 4, generator()), training(sources, 4, generator())
-    for _ in range(6):
-        state = one.state()
-        for part in state.values():
-            part.zero_()
-        state.clear()
-        assert same_state(one.state(), other.state())
-        assert same(next(one), next(other))
-    state = one.state()
-    one.restore(state)
-    for part in state.values():
-        part.zero_()
-    assert all(same(next(one), next(other)) for _ in range(6))
-
-
-def test_a_refused_state_changes_nothing(sources: list[Subset]) -> None:
-    one, other = training(sources, 4, generator()), training(sources, 4, generator())
-    assert same(next(one), next(other))
-    wrong = [one.state() for _ in range(4)]
-    wrong[0].pop("draws")
-    wrong[1]["order"] = wrong[1]["order"][:100]
-    wrong[2]["queue.2"] = torch.tensor([3])
-    wrong[3]["draws"].zero_()
-    for state in wrong:
-        with pytest.raises(InputError):
-            one.restore(state)
-        assert same_state(one.state(), other.state())
-        assert same(next(one), next(other))
-
-
 def digest(batches: Iterable[Batch]) -> str:
     hashed = hashlib.sha256()
     for batch in batches:
@@ -416,6 +251,7 @@ def following(root: str, state: str) -> None:
     print(digest(islice(batches, 10)))
 
 
+@pytest.mark.slow
 def test_another_process_goes_on_exactly_and_ends(photos: Benchmark, tmp_path: Path) -> None:
     batches = on_photos(photos, SamplingConfig(balance="classes"), AugmentConfig(randaugment_ops=2))
     assert len(list(islice(batches, 2))) == 2
@@ -448,15 +284,6 @@ def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchma
             assert np.array_equal(batch.images[place].permute(1, 2, 0).numpy(), expected)
             assert batch.labels[place] == domain.labels[index]
             assert batch.domains[place] == place // 3
-
-
-def test_images_without_files_can_be_taken_one_by_one(numbered: Numbered) -> None:
-    augment = AugmentConfig(per_image=True, jitter=0, grayscale=0)
-    sources = [whole(numbered("photo", 9))]
-    sampler = Sampler(sources, 4, SamplingConfig(), augment, order=generator(), draws=generator())
-    batch = next(TrainingBatches(sampler, image_size=7))
-    assert batch.images.shape == (4, 3, 7, 7)
-    assert (batch.images == batch.labels[:, None, None, None]).all()
 
 
 # where images come from
@@ -496,21 +323,6 @@ def test_evaluation_goes_through_every_image_once_in_order(numbered: Numbered, s
     assert torch.cat([images[:, 0, 0, 0] for images, _ in batches]).tolist() == [7, 2, 9, 0, 3, 5]
 
 
-def test_nothing_to_evaluate_is_no_batch(numbered: Numbered) -> None:
-    assert list(evaluation_batches(Subset(numbered("photo", 3), np.array([], dtype=np.int64)), 4)) == []
-
-
-def test_rows_columns_and_channels_stay_where_they_are(numbered: Numbered) -> None:
-    domain = numbered("photo", 3)
-    domain.images[:] = np.arange(domain.images.size, dtype=np.uint8).reshape(domain.images.shape)
-    images, labels = load_images(whole(domain), np.array([2, 0]))
-    assert labels.tolist() == [2, 0]
-    for channel in range(3):
-        assert np.array_equal(images[0, channel].numpy(), domain.images[2, :, :, channel])
-    images[:] = 0  # a copy: the store is not written to
-    assert domain.images[2].any()
-
-
 @pytest.mark.parametrize("crops", [False, True])
 @pytest.mark.parametrize("opened", ["photos", "undecoded"])
 def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
@@ -529,12 +341,6 @@ def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
         assert torch.equal(loaded[1], labels[[1, 0]])
 
 
-def test_without_larger_images_crops_are_cut_from_those_there_are(numbered: Numbered) -> None:
-    subset = whole(numbered("photo", 5))
-    plain, crops = (list(evaluation_batches(subset, 2, crops)) for crops in (False, True))
-    assert all(torch.equal(one[0], other[0]) for one, other in zip(plain, crops, strict=True))
-
-
 def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchmark) -> None:
     domain = undecoded.domains[0]
     path = file_of(domain, 3)
@@ -543,11 +349,4 @@ def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchm
     assert next(batches)[1].tolist() == domain.labels[:2].tolist()
     with pytest.raises(ImageError, match=f"cannot read {path}: no such file"):
         next(batches)
-    assert not threads("ahead")
-
-
-def test_an_evaluation_may_stop_early(numbered: Numbered) -> None:
-    batches = evaluation_batches(whole(numbered("photo", 100)), 1)
-    assert [int(next(batches)[1]) for _ in range(3)] == [0, 1, 2]
-    del batches
     assert not threads("ahead")

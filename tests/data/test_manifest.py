@@ -5,16 +5,14 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image, ImageFile
 
 from parse_dg.data import manifest as module
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.manifest import Manifest, index, signature, verify
 from parse_dg.errors import InputError
-from tests.data.damage import encoded, exif, picture
+from tests.data.intake.damage import encoded, picture
 
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
 
@@ -44,9 +42,6 @@ def manifest(listing: Listing) -> Manifest:
     return index("mine", listing, workers=2)
 
 
-# indexing
-
-
 def test_everything_that_was_listed_is_in_the_manifest(listing: Listing, manifest: Manifest) -> None:
     assert (manifest.name, manifest.root, manifest.layout) == ("mine", listing.root, "folders")
     assert (manifest.domains, manifest.classes) == (DOMAINS, CLASSES)
@@ -58,12 +53,6 @@ def test_everything_that_was_listed_is_in_the_manifest(listing: Listing, manifes
         assert (image.width, image.height) == (8 + int(image.path[-5]), 6)
     assert manifest.counts == {"art": 6, "photo": 6}
     assert manifest.class_counts == {"cat": 4, "dog": 4, "emu": 4}
-
-
-def test_the_size_is_that_of_the_upright_image(listing: Listing) -> None:
-    (listing.root / "art/cat/0.png").write_bytes(encoded(picture(size=(8, 6)), "JPEG", exif=exif(6)))
-    image = index("mine", listing).images[0]
-    assert (image.width, image.height) == (6, 8)
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_kept(listing: Listing) -> None:
@@ -92,21 +81,6 @@ def test_a_domain_of_which_nothing_can_be_read_is_refused(listing: Listing) -> N
         index("mine", listing)
 
 
-def test_a_data_set_of_which_nothing_can_be_read_is_refused(listing: Listing, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no image of mine can be read, .*nowhere/art/cat/0.png: no such file"):
-        index("mine", replace(listing, root=tmp_path / "nowhere"))
-    with pytest.raises(InputError, match="mine has no images in"):
-        index("mine", replace(listing, images=()))
-    with pytest.raises(InputError, match="domain 'photo' of mine has no images in"):
-        index("mine", replace(listing, images=listing.images[:6]))
-
-
-def test_progress_counts_every_image(listing: Listing) -> None:
-    seen: list[tuple[str, int, int]] = []
-    index("mine", listing, progress=lambda *step: seen.append(step))
-    assert seen == [("reading mine", done, 12) for done in range(1, 13)]
-
-
 @pytest.mark.parametrize("workers", [1, 3, None])
 def test_the_order_does_not_depend_on_the_threads(
     workers: int | None, listing: Listing, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
@@ -119,49 +93,6 @@ def test_the_order_does_not_depend_on_the_threads(
 
     monkeypatch.setattr(module, "read_file", uneven)
     assert index("mine", listing, workers=workers) == manifest
-
-
-def test_only_a_few_files_are_under_way(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, started, taken = module.read_file, [], []
-
-    def counted(path: Path) -> bytes:
-        started.append(path)
-        return read(path)
-
-    def progress(what: str, done: int, total: int) -> None:
-        taken.append(len(started) - done)
-
-    monkeypatch.setattr(module, "read_file", counted)
-    many = replace(listing, images=listing.images * 20)
-    assert len(index("mine", many, workers=2, progress=progress).images) == 240
-    assert max(taken) <= 4 * 2
-
-
-def test_an_interruption_stops_soon(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, started = module.read_file, []
-
-    def interrupted(path: Path) -> bytes:
-        started.append(path)
-        if len(started) == 20:
-            raise KeyboardInterrupt
-        return read(path)
-
-    monkeypatch.setattr(module, "read_file", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        index("mine", replace(listing, images=listing.images * 100), workers=2)
-    assert len(started) < 20 + 4 * 2 + 2
-
-
-def test_a_bug_of_ours_is_not_taken_for_a_broken_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*rest: Any) -> bytes:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(module, "read_file", fail)
-    with pytest.raises(RuntimeError, match="a bug"):
-        index("mine", listing)
-
-
-# what tells one data set from another
 
 
 def test_the_fingerprint_is_of_the_files_not_of_where_they_are(manifest: Manifest, tmp_path: Path) -> None:
@@ -206,10 +137,6 @@ def test_duplicates_are_found_within_and_across(listing: Listing) -> None:
     assert [image.path for image in found[3].images] == ["art/emu/1.png", "photo/cat/0.png", "photo/cat/1.png"]
 
 
-def test_there_are_no_duplicates_where_all_files_differ(manifest: Manifest) -> None:
-    assert manifest.duplicates == ()
-
-
 def test_a_signature_changes_with_the_files_and_the_list(listing: Listing, tmp_path: Path) -> None:
     before = signature(listing)
     assert signature(listing) == before
@@ -242,9 +169,3 @@ def test_verifying_names_what_is_missing_or_changed(manifest: Manifest) -> None:
         Problem("art/cat/1.png", "it has changed: other bytes than when it was indexed"),
         Problem("art/dog/0.png", "no such file or directory"),
     )
-
-
-def test_no_setting_of_pillow_is_left_changed(listing: Listing) -> None:
-    before = (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS)
-    index("mine", listing, keep_truncated=True)
-    assert before == (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS)

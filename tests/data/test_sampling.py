@@ -3,22 +3,17 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from parse_dg.config import change
-from parse_dg.data.augment import AugmentConfig
+from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.domain import Domain
-from parse_dg.data.sampling import Plan, Sampler, SamplingConfig, State
+from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -79,18 +74,18 @@ def same_plan(one: Plan, other: Plan) -> bool:
     return equal and both and one.draws.order == other.draws.order
 
 
-def copy(state: State) -> State:
+def copy(state: SamplerState) -> SamplerState:
     return {name: value.clone() for name, value in state.items()}
 
 
-def same_state(one: State, other: State) -> bool:
+def same_state(one: SamplerState, other: SamplerState) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 # every mode
 
 
-@pytest.mark.parametrize("per_domain", [1, 3, 5, 50])
+@pytest.mark.parametrize("per_domain", [1, 5, 50])
 @pytest.mark.parametrize("sampling", MODES, ids=str)
 def test_every_plan_has_as_many_of_every_source(sampling: SamplingConfig, per_domain: int) -> None:
     sampler = build(sampling, per_domain)
@@ -104,12 +99,6 @@ def test_every_plan_has_as_many_of_every_source(sampling: SamplingConfig, per_do
             assert positions.max() < len(source.indices)
         assert plan.draws.uniform.shape == (3 * per_domain, 10)
         assert sorted(plan.draws.order) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_every_image_comes_in_the_end(sampling: SamplingConfig) -> None:
-    for number, expected in enumerate((8, 6, 6)):
-        assert set(stream(build(sampling), 80, number).tolist()) == set(range(expected))
 
 
 @pytest.mark.parametrize("sampling", MODES, ids=str)
@@ -139,15 +128,10 @@ def test_the_order_does_not_depend_on_the_augmentation(sampling: SamplingConfig)
         assert all(torch.equal(one, other) for one, other in pairs)
 
 
-def test_four_modes_give_four_orders() -> None:
-    orders = {tuple(stream(single((5, 9, 2), sampling, 4), 8).tolist()) for sampling in MODES}
-    assert len(orders) == 4
-
-
 # without replacement, by images
 
 
-@pytest.mark.parametrize("per_domain", [1, 3, 8, 11, 40])
+@pytest.mark.parametrize("per_domain", [3, 8, 40])
 def test_every_image_once_a_pass_however_batches_cut_it(per_domain: int) -> None:
     sampler = build(SamplingConfig(), per_domain)
     plans = [sampler.plan() for _ in range(48)]
@@ -168,14 +152,6 @@ def test_all_orders_are_equally_likely() -> None:
 # with replacement
 
 
-def test_with_replacement_every_image_is_as_likely() -> None:
-    positions = stream(single((7, 1, 3), SamplingConfig(replacement=True), 11), 400)
-    counts = Counter(positions.tolist())
-    assert sum((counts[n] - 400) ** 2 / 400 for n in range(11)) < 29.6  # 99.9% with 10 degrees of freedom
-    repeated = sum(len(set(batch.tolist())) < 11 for batch in positions.view(-1, 11))
-    assert repeated > 390  # all different only once in 7147
-
-
 def test_with_replacement_every_class_is_as_likely_and_so_are_its_images() -> None:
     sampler = single((7, 0, 1, 4), SamplingConfig(replacement=True, balance="classes"), 12)
     positions = stream(sampler, 400)
@@ -193,14 +169,6 @@ def test_with_replacement_every_class_is_as_likely_and_so_are_its_images() -> No
 # rounds of classes
 
 
-@pytest.mark.parametrize("per_domain", [1, 2, 3, 5, 31])
-def test_every_round_has_every_class_once(per_domain: int) -> None:
-    sampler = single((7, 1, 0, 3, 2), ROUNDS, per_domain)
-    found = labels(sampler, stream(sampler, 56))
-    for start in range(0, len(found) - 3, 4):
-        assert sorted(found[start : start + 4]) == [0, 1, 3, 4]
-
-
 def test_a_pass_shows_the_largest_class_once_and_the_others_as_often_as_needed() -> None:
     sampler = single((7, 1, 3), ROUNDS, 21)
     for _ in range(20):
@@ -212,31 +180,6 @@ def test_a_pass_shows_the_largest_class_once_and_the_others_as_often_as_needed()
         assert sorted(counts[0].values()) == [1] * 7
         assert sorted(counts[1].values()) == [7]
         assert sorted(counts[2].values()) == [2, 2, 3]
-
-
-def test_a_small_class_goes_through_all_its_images_before_one_comes_again() -> None:
-    sampler = single((8, 3), ROUNDS, 16)
-    for _ in range(10):
-        positions = sampler.plan().positions[0]
-        small = [p for p, label in zip(positions.tolist(), labels(sampler, positions), strict=True) if label == 1]
-        assert len(set(small[:3])) == len(set(small[3:6])) == 3
-        assert len(set(small[6:])) == 2
-
-
-def test_the_order_of_classes_is_new_in_every_round() -> None:
-    sampler = single((50, 50, 50), ROUNDS, 150)
-    found = labels(sampler, stream(sampler, 8))
-    rounds = Counter(tuple(found[start : start + 3]) for start in range(0, len(found), 3))
-    assert set(rounds) == set(itertools.permutations(range(3)))
-    expected = len(found) / 18
-    assert sum((count - expected) ** 2 / expected for count in rounds.values()) < 20.5
-
-
-@pytest.mark.parametrize("counts", [(4,), (0, 4), (1, 1, 1)])
-def test_classes_of_one_size_are_a_plain_pass(counts: tuple[int, ...]) -> None:
-    total = sum(counts)
-    for one in stream(single(counts, ROUNDS, total), 20).view(-1, total):
-        assert sorted(one.tolist()) == list(range(total))
 
 
 def test_classes_are_those_of_the_subset() -> None:
@@ -253,7 +196,7 @@ def test_classes_are_those_of_the_subset() -> None:
 
 
 @pytest.mark.parametrize("randaugment_ops", [0, 2])
-@pytest.mark.parametrize("before", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize("before", [0, 1, 5])
 @pytest.mark.parametrize("sampling", MODES, ids=str)
 def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, randaugment_ops: int) -> None:
     augment = AugmentConfig(randaugment_ops=randaugment_ops)
@@ -267,96 +210,19 @@ def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, ran
         assert all(same_plan(plan, other.plan()) for plan in expected)
 
 
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_the_state_after_a_plan_is_the_plans_own(sampling: SamplingConfig) -> None:
-    sampler = build(sampling)
-    plans = [sampler.plan() for _ in range(9)]
-    other = build(sampling, seed=9)
-    for plan, following in itertools.pairwise(plans):
-        other.restore(plan.after)
-        assert same_plan(other.plan(), following)
-
-
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_a_state_goes_through_a_file(sampling: SamplingConfig, tmp_path: Path) -> None:
-    sampler = build(sampling)
-    for number in range(5):
-        state = sampler.state()
-        assert all(isinstance(value, Tensor) for value in state.values())
-        save_file(state, tmp_path / f"{number}.safetensors")
-        expected = sampler.plan()
-        other = build(sampling, seed=3)
-        other.restore(load_file(tmp_path / f"{number}.safetensors"))
-        assert same_plan(other.plan(), expected)
-
-
-def test_a_state_is_no_larger_than_what_is_left_of_a_pass() -> None:
-    sampler = single((1000,), SamplingConfig(), 999)
-    sampler.plan()
-    assert sampler.state()["queue.0"].untyped_storage().nbytes() == 8
-
-
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_taking_a_state_changes_nothing(sampling: SamplingConfig) -> None:
-    one, other = build(sampling), build(sampling)
-    for _ in range(9):
-        assert same_state(one.state(), one.state())
-        assert same_plan(one.plan(), other.plan())
-
-
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_a_state_stays_what_it_was(sampling: SamplingConfig) -> None:
-    sampler = build(sampling)
-    sampler.plan()
-    state = sampler.state()
-    kept = copy(state)
-    sampler.plan()
-    assert same_state(state, kept)
-    sampler.restore(state)
-    for _ in range(9):
-        sampler.plan()
-    assert same_state(state, kept)
-
-
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_a_state_that_is_overwritten_changes_nothing(sampling: SamplingConfig) -> None:
-    """Neither one that was taken nor one that was restored."""
-    one, other = build(sampling), build(sampling)
-    first = one.plan()
-    assert same_plan(first, other.plan())
-    for part in one.state().values():
-        part.zero_()
-    assert same_plan(one.plan(), other.plan())
-    state = one.state()
-    one.restore(state)
-    for part in state.values():
-        part.zero_()
-    assert all(same_plan(one.plan(), other.plan()) for _ in range(9))
-
-
-WRONG: dict[str, tuple[Callable[[State], object], str]] = {
-    "empty": (State.clear, r"the order of images has the parts \[\]: expected \['draws', 'order', 'queue.0'"),
+WRONG: dict[str, tuple[Callable[[SamplerState], object], str]] = {
     "a source less": (lambda s: s.pop("queue.2"), "the order of images has the parts"),
-    "a source more": (lambda s: s.update({"queue.3": s["queue.0"]}), "the order of images has the parts"),
     "no generator": (lambda s: s.pop("order"), "the order of images has the parts"),
     "too high": (
         lambda s: s.update({"queue.1": torch.tensor([0, 6])}),
         "the saved order of cartoon is of other images: expected positions below 6, found 6",
     ),
-    "negative": (
-        lambda s: s.update({"queue.0": torch.tensor([1, -2, 3])}),
-        "the saved order of photo is of other images: expected positions below 8, found -2",
-    ),
     "fractions": (
         lambda s: s.update({"queue.0": torch.tensor([1.5])}),
         "the saved order of photo is damaged: expected a row of int64, found torch.float32 of shape",
     ),
-    "bytes": (lambda s: s.update({"queue.0": torch.zeros(3, dtype=torch.uint8)}), "expected a row of int64"),
     "a table": (lambda s: s.update({"queue.2": torch.zeros(2, 2, dtype=torch.long)}), "order of paint is damaged"),
-    "a scalar": (lambda s: s.update({"queue.2": torch.tensor(1)}), "order of paint is damaged"),
     "short generator": (lambda s: s.update({"draws": s["draws"][:-1]}), "the saved generator 'draws' is damaged"),
-    "empty generator": (lambda s: s.update({"order": s["order"][:0]}), "the saved generator 'order' is damaged"),
-    "wide generator": (lambda s: s.update({"order": s["order"].long()}), "the saved generator 'order' is damaged"),
     "zero generator": (lambda s: s["draws"].zero_(), "the saved generator 'draws' is damaged"),
 }
 
@@ -374,25 +240,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
     assert all(same_plan(sampler.plan(), other.plan()) for _ in range(5))
 
 
-def test_the_state_of_another_subset_is_refused() -> None:
-    large = single((9, 9), SamplingConfig(), 1).plan().after
-    with pytest.raises(InputError, match=r"of other images: expected positions below 4, found \d"):
-        single((2, 2), SamplingConfig(), 1).restore(large)
-
-
 # configurations
-
-
-def test_a_wrong_setting_is_named() -> None:
-    with pytest.raises(InputError, match=r"unknown sampling.balance 'domains': valid are images, classes"):
-        change(RunConfig(), {"sampling.balance": "domains"})
-    with pytest.raises(InputError, match=r"sampling.replacement must be true or false, found 'maybe'"):
-        change(RunConfig(), {"sampling.replacement": "maybe"})
-
-
-def test_by_default_every_image_once_a_pass() -> None:
-    assert SamplingConfig() == SamplingConfig(replacement=False, balance="images")
-    assert [field.name for field in fields(SamplingConfig)] == ["replacement", "balance"]
 
 
 @pytest.mark.parametrize("sampling", MODES, ids=str)

@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms import build_algorithm
+from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import COLUMNS, Model, ModelSpec, load_model, save_model
+from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import predict
-from parse_dg.model.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
-from parse_dg.model.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
+from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.model.reference import shake, sparsemax_by_sorting
 
@@ -33,8 +33,6 @@ STARTS = {
     "presence": CompositionConfig(start="presence"),
     "at most 3": CompositionConfig(start="normal", start_std=0.01, relations_per_class=3),
 }
-PUBLISHED = {10: "1.30M", 7: "0.91M", 5: "0.65M"}
-"""Classes → structural parameters before compaction, from the paper's table; test_cost.py has all of it."""
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +45,8 @@ def untrained(config: ParseConfig, classes: tuple[str, ...]) -> Model:
     draw = torch.Generator().manual_seed(5)
     spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=64)
     backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), draw)
-    model = Model(spec, build_algorithm(backbone, len(classes), config, generator=draw).eval())
-    shake(model.parse().network.structure.predicates, seed=9)
+    model = Model(spec, config.build(BuildContext(backbone, len(classes), generator=draw)).eval())
+    shake(model.parse_network().structure.predicates, seed=9)
     return model
 
 
@@ -61,7 +59,7 @@ def small_config(start: str = "simplex", **vocabulary: object) -> ParseConfig:
 
 
 def composition_of(model: Model) -> Composition:
-    return model.parse().network.structure.composition
+    return model.parse_network().structure.composition
 
 
 def exact_lambda(model: Model) -> Tensor:
@@ -146,49 +144,6 @@ def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -
     assert_lossless(full, benchmark)
 
 
-def test_classes_that_use_one_application_each(benchmark: Benchmark) -> None:
-    full = untrained(small_config(), benchmark.classes)
-    with torch.no_grad():
-        weight = composition_of(full).weight
-        weight.zero_()
-        weight[torch.arange(8), torch.arange(8) * 7] = 2.0
-    small = assert_lossless(full, benchmark)
-    assert composition_of(small).columns.tolist() == [0, 7, 14, 21, 28, 35, 42, 49]
-
-
-def test_the_full_model_is_left_alone(parse_run: Path) -> None:
-    full = load_model(parse_run)
-    before = {name: value.clone() for name, value in full.algorithm.state_dict().items()}
-    small, _ = compact(full)
-    with torch.no_grad():
-        for parameter in small.algorithm.parameters():
-            parameter.zero_()
-    after = full.algorithm.state_dict()
-    assert after.keys() == before.keys()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert not full.compact
-    assert small.compact
-
-
-def test_compacting_twice_changes_nothing(parse_run: Path) -> None:
-    small, first = compact(load_model(parse_run))
-    again, second = compact(small)
-    assert second.applications_before == second.applications_after == first.applications_after
-    assert second.reduction == 0
-    assert second.active_per_class == first.active_per_class
-    before, after = small.algorithm.state_dict(), again.algorithm.state_dict()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-
-
-def test_a_compact_model_still_says_which_applications_it_has(parse_run: Path) -> None:
-    full = load_model(parse_run)
-    small, _ = compact(full)
-    vocabulary = full.parse().network.structure.vocabulary
-    used = composition_of(full).active().columns
-    assert vocabulary.names(composition_of(small).columns) == vocabulary.names(used)
-
-
 # --- above threshold 0 ----------------------------------------------------------------------------
 
 
@@ -253,7 +208,7 @@ def test_a_lossy_compaction_by_hand() -> None:
 
     images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        network = full.parse().network
+        network = full.parse_network()
         output = network(images)
         a = dict(
             zip((0, 4, 12), network.structure.evaluate(output.descriptors, torch.tensor([0, 4, 12])).T, strict=True)
@@ -264,14 +219,6 @@ def test_a_lossy_compaction_by_hand() -> None:
         assert not torch.allclose(small.algorithm(images)[:, 0], output.logits[:, 0], atol=1e-3)
 
 
-def test_an_application_that_a_class_lacked_by_little_may_enter() -> None:
-    # 0.4 of the first class's weight is left; 12 lies only 0.1 below its support and gets a part of the rest
-    full = two_classes({0: 0.4, 9: 0.15, 10: 0.15, 11: 0.15, 13: 0.15, 12: -0.1}, {12: 1.0})
-    assert weights_of(full)[12] == [0.0, 1.0]
-    small, _ = compact(full, 0.2)  # (0.4, -0.1) → both plus 0.35
-    assert weights_of(small) == {0: pytest.approx([0.75, 0.0]), 12: pytest.approx([0.25, 1.0])}
-
-
 def test_a_class_must_keep_an_application_of_its_own() -> None:
     full = two_classes({0: 0.625, 4: 0.25, 9: 0.125}, {4: 0.0625, 12: 0.9375})
     assert compact(full, 0.62)[1].active_per_class == (1, 1)
@@ -279,13 +226,6 @@ def test_a_class_must_keep_an_application_of_its_own() -> None:
     for threshold in (0.625, 0.7, 0.93):  # the second class could go on, up to 0.9375
         with pytest.raises(InputError, match=message):
             compact(full, threshold)
-
-
-def test_what_a_class_shares_with_another_is_its_own_too() -> None:
-    # the second class has nothing above 0.2 but uses application 0, which the first class holds on to
-    full = two_classes({0: 0.6, 4: 0.4}, {0: 0.1, 9: 0.18, 10: 0.18, 11: 0.18, 12: 0.18, 13: 0.18})
-    small, _ = compact(full, 0.3)
-    assert weights_of(small) == {0: pytest.approx([0.6, 1.0]), 4: pytest.approx([0.4, 0.0])}
 
 
 def test_the_largest_threshold_that_is_named_is_one_that_can_be_used(parse_run: Path) -> None:
@@ -330,29 +270,6 @@ def test_the_report_counts_classes_times_applications(parse_run: Path) -> None:
 # --- the paper's table ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", PUBLISHED)
-def test_the_report_of_a_model_of_the_papers_size(classes: int) -> None:
-    config = replace(small_config(enumeration="paper"), primitives=PrimitivesConfig(count=16))
-    model = untrained(config, tuple(f"class {i}" for i in range(classes)))
-    small, report = compact(model)
-    assert report.applications_before == 130_176
-    assert f"{report.parameters_before / 1e6:.2f}M" == PUBLISHED[classes]
-    assert report.reduction > 0.99
-    assert len(report.active_per_class) == classes
-    assert max(report.active_per_class) <= report.applications_after
-    assert COLUMNS in small.algorithm.state_dict()
-
-
-def test_a_compact_file_compacts_to_itself(parse_run: Path, tmp_path: Path) -> None:
-    small, _ = compact(load_model(parse_run))
-    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    save_model(first, small.spec, dict(small.algorithm.state_dict()))
-    again, report = compact(load_model(first))
-    assert report.reduction == 0
-    save_model(second, again.spec, dict(again.algorithm.state_dict()))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:
     full = untrained(small_config("normal"), benchmark.classes)
     small, _ = compact(full, 0.01)
@@ -360,15 +277,3 @@ def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp
     again = load_model(tmp_path / "m.safetensors")
     assert again.compact
     assert torch.equal(all_logits(again, benchmark), all_logits(small, benchmark))
-
-
-def test_a_compact_model_is_exported_with_any_number_of_images() -> None:
-    small, _ = compact(untrained(small_config(), ("a", "b", "c")))
-    draw = torch.Generator().manual_seed(1)
-    images = torch.randn(5, 3, 64, 64, generator=draw)
-    batch = torch.export.Dim("batch", min=1, max=64)
-    with torch.no_grad():
-        expected = small.algorithm(images)  # finds the active weights, which the exported model keeps
-        program = torch.export.export(small.algorithm, (images[:2],), dynamic_shapes={"images": {0: batch}})
-        for count in (1, 2, 5):
-            torch.testing.assert_close(program.module()(images[:count]), expected[:count], rtol=0, atol=1e-5)

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 import parse_dg.deploy.export as module
-from benchmarks.export_latency import rows
-from benchmarks.timing import Budget
 from parse_dg._version import __version__
-from parse_dg.data.augment import normalise
+from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.export import FORMATS, METADATA, SUFFIXES, Exported, ExportError, Format, export_model
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
@@ -91,7 +89,7 @@ def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, writte
     found = opened(done.path)[0](images)
     assert tuple(found) == done.outputs
     with torch.no_grad():
-        z = model.parse().network(normalise(images)).descriptors
+        z = model.parse_network()(normalise(images)).descriptors
     torch.testing.assert_close(found["heatmaps"], z.heatmap, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["centres"], z.centre, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["heatmaps"].sum((2, 3)), torch.ones(5, z.centre.shape[1]))
@@ -108,7 +106,7 @@ def test_a_window_is_exported(kind: Format, finished_run: FinishedRun, tmp_path:
         images = images_of(count, seed=7)
         found = run(images)
         with torch.no_grad():
-            output, without = (each.parse().network(normalise(images)) for each in (model, plain))
+            output, without = (each.parse_network()(normalise(images)) for each in (model, plain))
         torch.testing.assert_close(found["logits"], output.logits, rtol=0, atol=1e-4)
         torch.testing.assert_close(found["heatmaps"], output.descriptors.heatmap, rtol=0, atol=1e-5)
         torch.testing.assert_close(found["centres"], output.descriptors.centre, rtol=0, atol=1e-5)
@@ -130,7 +128,7 @@ def test_the_file_says_what_it_is(algorithm: str, kind: Format, heatmaps: bool, 
 def test_names_and_shapes_of_the_onnx_graph(written: Written) -> None:
     model, done = written("parse", "onnx", True)
     session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
-    primitives, classes = model.parse().config.primitives.count, len(model.spec.classes)
+    primitives, classes = model.parse_network().structure.vocabulary.primitives, len(model.spec.classes)
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
         ("images", "tensor(float)", ["batch", 3, 64, 64])
     ]
@@ -152,6 +150,7 @@ def test_what_is_reported_of_the_file(kind: Format, written: Written, finished_r
     assert str(Path(module.__file__).parents[1]).encode() not in done.path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "kind"), [("gvrt", "onnx"), ("sagnet", "torch"), ("no_relations", "torch")])
 def test_other_methods_are_exported_too(algorithm: str, kind: Format, written: Written) -> None:
     model, done = written(algorithm, kind, False)
@@ -183,7 +182,7 @@ def shifted(difference: float) -> Callable[[Path], Any]:
 module_read = module._read_torch
 
 
-@pytest.mark.parametrize("difference", [2e-4, 100.0, float("nan"), float("-inf")])
+@pytest.mark.parametrize("difference", [2e-4, float("nan")])
 def test_what_differs_is_not_written(
     difference: float, erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,28 +204,13 @@ def test_a_tie_that_turns_over_is_another_prediction() -> None:
         module._compare(lambda images: {"logits": turned[: len(images)]}, torch.zeros(4), expected)
 
 
-@pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1]), (2, [1, 1]), (8, [1, 2, 5]), (9, [1, 2, 5, 1]), (32, [1, 2, 5, 24])]
-)
-def test_it_is_compared_on_one_image_and_on_several(count: int, sizes: list[int]) -> None:
-    seen: list[int] = []
-
-    def run(images: Tensor) -> Outputs:
-        seen.append(len(images))
-        return {"logits": images}
-
-    images = torch.rand(count, 3, generator=torch.Generator().manual_seed(0))
-    assert module._compare(run, images, {"logits": images}) == 0
-    assert seen == sizes
-
-
 # --- mistakes -------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(erm_run)
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"path": tmp_path / "m.pt2"}, "expected a .onnx file"),
+        ({"path": tmp_path / "m.pt2"}, "a name that ends in .onnx"),
         ({"path": tmp_path / "nowhere" / "m.onnx"}, "in a folder that is there"),
         ({"heatmaps": True}, "this needs a model of parse, found one of erm"),
         ({"images": torch.rand(2, 3, 32, 32)}, "the model's size 64 × 64, found"),
@@ -239,16 +223,3 @@ def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"missing \(onnxscript\): pip install 'parse-dg\[export\]'"):
         export_model(model, images_of(2), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
-
-
-# --- how fast it is -------------------------------------------------------------------------------
-
-
-def test_the_benchmark_times_both_sides(erm_run: Path) -> None:
-    found = list(rows(erm_run, (1, 3), Budget(rounds=2, least=2, seconds=0, lap=0)))
-    assert [row["images"] for row in found] == [1, 3]
-    for row in found:
-        assert row["algorithm"] == "erm"
-        assert row["rounds"] == 2
-        assert row["onnx_over_pytorch"] > 0
-        assert row["file_bytes"] > 0

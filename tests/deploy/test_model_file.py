@@ -14,22 +14,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.config import change
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import whole
 from parse_dg.deploy import model_file
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import (
-    COLUMNS,
-    FORMAT,
-    METADATA,
-    Model,
-    build_model,
-    load_model,
-    pick_device,
-    save_model,
-)
+from parse_dg.deploy.model_file import COLUMNS, FORMAT, METADATA, Model, build_model, load_model, save_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun, Tiny
 
@@ -53,7 +44,7 @@ def logits(model: Model, images: Tensor) -> Tensor:
 
 def with_window(model: Model, window: float) -> Model:
     """The same PARSE at the end of a training in which a window has closed in."""
-    spec = replace(model.spec, algorithm=change(model.parse().config, {"primitives.window": window}))
+    spec = replace(model.spec, algorithm=change(model.spec.algorithm, {"primitives.window": window}))
     focus = {FOCUS: torch.tensor(1 / (2 * window**2))}
     return build_model(spec, {**model.algorithm.state_dict(), **focus})
 
@@ -110,46 +101,14 @@ def test_a_window_is_read_back_to_the_bit(parse_run: Path, images: Tensor, tmp_p
     for each in (model, compact(model)[0]):
         save_model(tmp_path / "m.safetensors", each.spec, dict(each.algorithm.state_dict()))
         again = load_model(tmp_path / "m.safetensors")
-        assert again.parse().config.primitives.window == 1.5
-        assert again.parse().network.bottleneck.focus.item() == pytest.approx(1 / 4.5)
+        assert again.spec.algorithm.primitives.window == 1.5
+        assert again.parse_network().bottleneck.focus.item() == pytest.approx(1 / 4.5)
         assert torch.equal(logits(again, images), logits(model, images))
     assert not torch.equal(logits(model, images), logits(plain, images))
     state = dict(model.algorithm.state_dict())
     del state[FOCUS]
     save_model(tmp_path / "m.safetensors", model.spec, state)
     assert FOCUS in refusal(tmp_path / "m.safetensors")
-
-
-def test_a_model_without_a_window_has_no_focus(written: tuple[Metadata, State], tmp_path: Path) -> None:
-    """Nor does one need the setting to be read: files from before it are what they were."""
-    metadata, state = written
-    assert FOCUS not in state
-    data = json.loads(metadata[METADATA])
-    for name in ("window", "window_from"):
-        del data["model"]["algorithm"]["primitives"][name]
-    save_file(state, tmp_path / "m.safetensors", {METADATA: json.dumps(data)})
-    assert load_model(tmp_path / "m.safetensors").parse().config.primitives.window is None
-
-
-def test_a_model_loads_from_its_run_and_from_its_file(parse_run: Path, images: Tensor) -> None:
-    from_run, from_file = load_model(parse_run), load_model(str(parse_run / "model.safetensors"))
-    assert torch.equal(logits(from_run, images), logits(from_file, images))
-
-
-def test_loading_draws_nothing_from_the_global_generator_that_matters(parse_run: Path, images: Tensor) -> None:
-    torch.manual_seed(1)
-    first = logits(load_model(parse_run), images)
-    torch.manual_seed(2)
-    assert torch.equal(logits(load_model(parse_run), images), first)
-
-
-def test_weights_that_are_not_contiguous_are_saved_as_they_are(parse_run: Path, tmp_path: Path) -> None:
-    model = load_model(parse_run)
-    state = dict(model.algorithm.to(memory_format=torch.channels_last).state_dict())
-    assert not all(value.is_contiguous() for value in state.values())
-    save_model(tmp_path / "m.safetensors", model.spec, state)
-    found = load_model(tmp_path / "m.safetensors").algorithm.state_dict()
-    assert all(torch.equal(found[name], value) for name, value in state.items())
 
 
 def test_the_description_is_plain_json(parse_run: Path, tiny: Tiny) -> None:
@@ -194,11 +153,6 @@ def test_a_failed_write_leaves_the_old_file(
     assert path.read_bytes() == before
 
 
-def test_only_parse_is_parse(erm_run: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        load_model(erm_run).parse()
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -210,19 +164,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keep",
-    [lambda n: 0, lambda n: 4, lambda n: 60, lambda n: n // 2, lambda n: n - 1],
-    ids=["empty", "4 bytes", "60 bytes", "half", "all but one"],
+    "keep", [lambda n: 0, lambda n: 60, lambda n: n - 1], ids=["empty", "60 bytes", "all but one"]
 )
 def test_a_truncated_file(keep: Any, parse_run: Path, tmp_path: Path) -> None:
     whole_file = (parse_run / "model.safetensors").read_bytes()
     path = tmp_path / "cut.safetensors"
     path.write_bytes(whole_file[: keep(len(whole_file))])
     assert "not a readable .safetensors file" in refusal(path)
-
-
-def test_a_file_of_something_else(parse_run: Path) -> None:
-    assert "not a readable .safetensors file" in refusal(parse_run / "config.json")
 
 
 class Trap:
@@ -263,7 +211,7 @@ def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None
     assert f"reads format {FORMAT}" in message
 
 
-@pytest.mark.parametrize("text", ["", "{", '{\n  "format": [\n', "not json", "[]", "null", "{}", '{"format": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
 def test_a_damaged_description(text: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
     _, state = written
     save_file(state, tmp_path / "m.safetensors", {METADATA: text})
@@ -276,14 +224,10 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
 
 DESCRIPTIONS: dict[str, Any] = {
     "another algorithm": lambda d: {**d, "algorithm": {"name": "emr"}},
-    "an algorithm without name": lambda d: {**d, "algorithm": {}},
     "an unknown field": lambda d: {**d, "colour": "red"},
     "an unknown backbone": lambda d: {**d, "backbone": {"name": "tiny"}},
-    "a value of the wrong type": lambda d: {**d, "image_size": "large"},
     "no section at all": lambda d: None,
-    "no fields": lambda d: {},
     "no classes": lambda d: without(d, "classes"),
-    "no image size": lambda d: without(d, "image_size"),
 }
 
 
@@ -302,8 +246,6 @@ STATES: dict[str, Any] = {
     "a missing tensor": (lambda s: without(s, LAMBDA), LAMBDA),
     "a tensor too many": (lambda s: {**s, "surplus": torch.zeros(2)}, "surplus"),
     "a wrong shape": (lambda s: {**s, LAMBDA: s[LAMBDA][:, :7].contiguous()}, LAMBDA),
-    "a wrong class count": (lambda s: {**s, LAMBDA: s[LAMBDA][:5].contiguous()}, LAMBDA),
-    "no tensors": (lambda s: {}, "Missing key"),
 }
 
 
@@ -320,43 +262,14 @@ def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda c: c + 10**6, lambda c: c - 10**6, lambda c: c.flip(0).contiguous(), lambda c: torch.zeros_like(c)],
-    ids=["too large", "negative", "descending", "all the same"],
+    [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()],
+    ids=["too large", "descending"],
 )
 def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path, tmp_path: Path) -> None:
     small, _ = compact(load_model(parse_run))
     state = dict(small.algorithm.state_dict())
     save_model(tmp_path / "m.safetensors", small.spec, {**state, COLUMNS: damage(state[COLUMNS])})
     assert "columns must be whole numbers that ascend within" in refusal(tmp_path / "m.safetensors")
-
-
-# --- devices --------------------------------------------------------------------------------------
-
-
-def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pick_device("cpu") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device("auto") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("auto") == torch.device("cuda")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("", "gpu", "CPU", "cpu:x", "cuda:99", "meta"),
-        "vulkan",
-        "hpu",
-    ],
-)
-def test_devices_that_cannot_be_used(name: str) -> None:
-    with pytest.raises(InputError) as caught:
-        pick_device(name)
-    message = str(caught.value)
-    assert message.startswith(f"device {name!r} cannot be used")
-    assert message.endswith("valid are auto, cpu, cuda")
-    assert "\n" not in message
-    assert len(message) < 400
 
 
 def test_a_file_says_how_images_are_normalised_and_that_is_what_is_done(
@@ -382,5 +295,5 @@ def test_a_file_says_how_images_are_normalised_and_that_is_what_is_done(
 def test_a_normalisation_that_cannot_be_is_refused(
     parse_run: Path, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> None:
-    with pytest.raises(InputError, match="mean and std must be finite numbers, those of std positive"):
+    with pytest.raises(InputError, match=r"(mean must be a number|std must be positive), found"):
         replace(load_model(parse_run).spec, mean=mean, std=std)

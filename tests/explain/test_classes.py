@@ -10,7 +10,6 @@ import torch
 
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_class, describe_classes
 from parse_dg.explain.explanation import explain
@@ -21,7 +20,7 @@ Shares = Mapping[str, float]
 
 def compose(model: Model, *classes: Shares) -> Model:
     """Give every class the weights that are written, by the names of the applications; they sum to one."""
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     names = structure.vocabulary.names(torch.arange(structure.vocabulary.size))
     with torch.no_grad():
         structure.composition.weight.fill_(-1.0)  # far below the support
@@ -45,7 +44,7 @@ TWO = {"left(p3, p1)": 0.7, "tri[2](p0, p1, p2)": 0.3}
 @pytest.fixture(scope="module")
 def composed() -> Model:
     model = compose(placed_model(peaks(LAYOUT)), ONE, TWO)
-    targets = model.parse().network.structure.predicates.target_angle
+    targets = model.parse_network().structure.predicates.target_angle
     with torch.no_grad():
         targets["orient"][1] = math.radians(90)
         targets["tri"][2] = math.radians(35)
@@ -69,18 +68,6 @@ def test_a_class_in_words_strongest_first(composed: Model) -> None:
     assert two.sentences(9) == ("p3 left of p1", "p1 and p2 seen from p0 about 35° apart")
 
 
-def test_the_families_share_the_weight(composed: Model) -> None:
-    one, two = describe_classes(composed)
-    assert one.families == pytest.approx({"binary": 0.65, "quaternary": 0.3, "presence": 0.05})
-    assert two.families == pytest.approx({"binary": 0.7, "ternary": 0.3})
-
-
-def test_one_class_by_its_name(composed: Model) -> None:
-    assert describe_class(composed, "two") == describe_classes(composed)[1]
-    with pytest.raises(InputError, match="unknown class 'three': valid are one, two"):
-        describe_class(composed, "three")
-
-
 def test_a_composition_is_json(composed: Model) -> None:
     told = describe_class(composed, "two").to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
@@ -100,10 +87,6 @@ def test_what_is_not_listed_is_summed(composed: Model) -> None:
     assert [term["words"] for term in told["terms"]] == ["p0 above p1", "p0→p4 at about 90° to p2→p3"]
     assert (told["relations"], told["rest"]) == (5, {"count": 3, "weight": pytest.approx(0.3)})
     assert one.to_dict(top=9)["rest"] == one.to_dict()["rest"] == {"count": 0, "weight": 0.0}
-
-
-def test_a_class_of_what_predicts_with_the_model(composed: Model) -> None:
-    assert describe_classes(Predictor(composed, "cpu")) == describe_classes(composed)
 
 
 def test_a_class_is_described_as_its_score_is_explained(composed: Model, parse_run: Path) -> None:

@@ -1,6 +1,5 @@
 """The images where a primitive is strongest: with evidence that is known, and of a trained model."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.loader import load_images
@@ -18,7 +17,7 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.primitive_images import strongest_images
-from parse_dg.model.backbone import Backbone
+from parse_dg.model.backbones.backbone import Backbone
 from tests.conftest import Numbered, Tiny
 from tests.explain.test_explanation import CELLS, at, peaks, placed_model
 
@@ -44,7 +43,7 @@ def model_with(evidence: np.ndarray) -> Model:
     for n, values in enumerate(torch.from_numpy(evidence)):
         maps[n, :, 2, n % CELLS] = values
     model = placed_model(peaks(dict.fromkeys(range(4), (0, 0))))
-    model.parse().network.backbone = Listed(maps)
+    model.parse_network().backbone = Listed(maps)
     return model
 
 
@@ -83,22 +82,6 @@ def test_the_strongest_images_of_every_domain(numbered: Numbered, evidence: np.n
     assert [image.presence for image in found[2].images] == [1.0, 1.0, 1.0]  # which tells nothing apart
 
 
-def test_equal_ones_come_in_the_order_of_their_numbers(numbered: Numbered, evidence: np.ndarray) -> None:
-    shuffled = Subset(numbered("photo", PHOTOS), np.random.default_rng(0).permutation(PHOTOS))
-    found = strongest_images(model_with(evidence[:PHOTOS]), [shuffled], top=5)
-    assert [image.index for image in found[2].images] == [0, 1, 2, 3, 4]
-
-
-def test_numbers_are_those_of_the_domain(numbered: Numbered, evidence: np.ndarray) -> None:
-    """Of a part of a domain, an image keeps its number in the whole."""
-    some = Subset(numbered("photo", PHOTOS), np.array([190, 20, 33]))
-    found = strongest_images(model_with(evidence[:3]), [some], top=8)
-    for strongest in found:
-        assert sorted(image.index for image in strongest.images) == [20, 33, 190]  # there are no more
-    best = int(evidence[:3, 0].argmax())
-    assert found[0].images[0].index == [190, 20, 33][best]
-
-
 def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
     model = load_model(parse_run)
     domains = open_benchmark(tiny().data).domains
@@ -107,7 +90,7 @@ def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
     for domain in domains:
         images = load_images(whole(domain), np.arange(len(domain.labels)))[0]
         with torch.no_grad():
-            z = model.parse().network(normalise(to_unit(images))).descriptors
+            z = model.parse_network()(normalise(to_unit(images))).descriptors
         for k in range(16):
             strongest = found[k, domain.name].images
             best = z.presence[:, k].sort(descending=True).values[:4]
@@ -117,15 +100,6 @@ def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
             for image in strongest:
                 assert float(z.presence[image.index, k]) == pytest.approx(image.presence, abs=1e-6)
                 assert (image.x, image.y) == pytest.approx(tuple(z.centre[image.index, k].tolist()), abs=1e-5)
-
-
-def test_the_strongest_are_json(numbered: Numbered, evidence: np.ndarray) -> None:
-    (_, found, *_) = strongest_images(model_with(evidence[:SKETCHES]), [whole(numbered("sketch", SKETCHES))], top=2)
-    told = found.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert (told["primitive"], told["domain"], len(told["images"])) == (1, "sketch", 2)
-    place = {"evidence": 44.0, "presence": 1.0, "x": pytest.approx(0.75), "y": pytest.approx(-0.5)}
-    assert told["images"][0] == {"index": 7, "file": None, "label": 7, **place}
 
 
 def test_an_image_with_a_file_is_known_by_it(numbered: Numbered, evidence: np.ndarray) -> None:

@@ -3,17 +3,18 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from parse_dg.cli import main
-from parse_dg.data.library import add
-from parse_dg.experiments.measure_images import open_run
+from parse_dg.data.intake.library import add
+from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused, run
-from tests.data.cub_folder import Bird, write_cub
+from tests.data.public.cub_folder import Bird, write_cub
 from tests.integration.test_cub_dg import NUMBERS, PHOTOS, SMALL, make
 
 __all__ = ["run"]  # a fixture
@@ -23,8 +24,6 @@ FOLLOWING = 5
 """The primitive that the left eye is put where it is."""
 SIZE = (120, 90)
 """Of the original photographs; the stand-in's are 48 × 40, and the network sees 32 × 32."""
-
-Mark = Callable[[Path], Path]
 
 
 def lists() -> dict[str, list[int]]:
@@ -54,10 +53,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cub(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The left eye where the primitive is, the tail out of its reach, the nape never visible."""
-    opened = open_run(trained, device_name="cpu")
+    opened = open_run(trained, device="cpu")
     eyes = {}
-    for subset in opened.subsets:
-        centres = opened.locate(subset).centre[:, FOLLOWING].numpy()
+    for subset in opened.held_out:
+        centres = locate_primitives(opened, subset).centre[:, FOLLOWING].numpy()
         pixels = (centres + 1) / 2 * (np.array(SIZE) - 1)
         eyes |= {
             subset.domain.ids[n]: tuple(place) for n, place in zip(subset.indices, pixels.tolist(), strict=True)
@@ -110,11 +109,6 @@ def test_tables_and_csv(run: Run, trained: Path, cub: Path) -> None:
     assert values["annotated_parts", "Paint", f"p{FOLLOWING}.part"] == "left eye"
     assert values["annotated_parts", "sources together", "left eye.share"] == "1.0"
     assert values["annotated_parts", "Paint", "followed"] == "1"
-
-
-def test_without_parts_nothing_is_said_of_them(run: Run, trained: Path) -> None:
-    said = run("measure", trained, "--device", "cpu", "--format", "json")
-    assert json.loads(said.out)["annotated_parts"] is None
 
 
 def test_what_cannot_be_used(run: Run, trained: Path, cub: Path, parse_run: Path, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ import torch
 from safetensors.torch import save_file as plain_save_file
 
 from parse_dg.config import from_dict, to_dict
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import execute
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import execute
 from parse_dg.training import checkpoint
 from parse_dg.training.checkpoint import CURRENT
 from tests.conftest import Tiny
-from tests.experiments.helpers import checks, quiet, repeated
+from tests.runs.helpers import checks, quiet, repeated
 
 KILLS = 20
 SWAD = {

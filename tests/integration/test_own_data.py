@@ -6,16 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.library import open_manifest
-from parse_dg.experiments.folder import read_config
+from parse_dg.data.intake.library import open_manifest
+from parse_dg.runs.folder import read_config
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
-from tests.data.damage import encoded, picture
-from tests.data.test_library import DOMAINS, plant, told, write_list
+from tests.data.intake.damage import encoded, picture
+from tests.data.intake.test_library import DOMAINS, plant, told, write_list
 
 __all__ = ["run"]  # the fixture
 
@@ -50,7 +47,7 @@ def counts(said: Said) -> dict[str, str]:
     return {row[0]: row[-1] for row in table(trained(said).out)[1:]}
 
 
-@pytest.mark.parametrize("kind", ["folder", "csv", "json"])
+@pytest.mark.parametrize("kind", ["folder", pytest.param("csv", marks=pytest.mark.slow)])
 def test_every_command_takes_a_path(
     kind: str, run: Run, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,33 +87,6 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     assert by_name == by_path
 
 
-def test_a_name_goes_before_a_folder_of_that_name(run: Run, own: Path, tmp_path: Path) -> None:
-    trained(run("data", "add", "mine", own))
-    plant(tmp_path / "mine", ["a", "b"])
-    assert_refused(run("train", "--data", "mine", *SMALL), "Give --target, one of day, fog, night")
-    assert_refused(run("train", "--data", "./mine", *SMALL), "Give --target, one of a, b")
-
-
-def test_the_images_are_those_of_the_folder(own: Path, run: Run) -> None:
-    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
-    benchmark = open_benchmark(read_config(Path("runs/own/erm/fog/seed0")).data)
-    fog = benchmark.domain("fog")
-    files = sorted((own / "fog").glob("*/*.png"))
-    assert fog.labels.tolist() == [0] * 10 + [1] * 10
-    for shown, file in zip(fog.images, files, strict=True):
-        with Image.open(file) as image:
-            assert np.array_equal(shown, np.array(image.resize((32, 32), Image.Resampling.BILINEAR)))
-
-
-def test_setting_the_benchmark_is_giving_it(own: Path, run: Run, tmp_path: Path) -> None:
-    options = ["--algorithm", "erm", "--target", "fog", *SMALL, "--out", "here"]
-    trained(run("train", *options, "--set", "data.benchmark=own"))
-    assert read_config(tmp_path / "here").data.benchmark == str(own)
-
-
-# What changes after a run
-
-
 def test_a_run_is_not_evaluated_on_other_images(
     run: Run, own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,15 +109,6 @@ def test_a_run_is_not_evaluated_on_other_images(
     os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert counts(run("evaluate", folder)) == first  # brought back
     assert_refused(run("evaluate", "again"), "is a run on other images")
-
-
-def test_a_folder_that_is_gone_after_a_run(run: Run, own: Path) -> None:
-    trained(run("train", "--algorithm", "erm", "--data", "own", "--target", "fog", *SMALL))
-    own.rename(own.with_name("moved"))
-    assert_refused(run("evaluate", "runs/own/erm/fog/seed0"), f"nothing at {own}: expected a folder domain/class")
-
-
-# What is wrong with it
 
 
 def test_the_rest_is_trained_on(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,9 +150,8 @@ def test_which_domain_is_held_out(run: Run, own: Path, tmp_path: Path) -> None:
     for data in (own, "own", path, "mine"):
         expected = "which domain is held out? Give --target, one of day, fog, night"
         assert_refused(mistake(run, "--data", data), expected)
-        for wrong in ("sketch", "Day", ""):
-            valid = f"'{wrong}': valid are day, fog, night"
-            assert_refused(mistake(run, "--data", data, "--target", wrong), valid)
+        valid = "'Day': valid are day, fog, night"
+        assert_refused(mistake(run, "--data", data, "--target", "Day"), valid)
 
 
 def test_every_mistake_is_one_line(run: Run, own: Path, tmp_path: Path) -> None:
@@ -218,19 +178,7 @@ def test_every_mistake_is_one_line(run: Run, own: Path, tmp_path: Path) -> None:
     refused("bad.json", "bad.json, entry 1: no 'domain'")
 
 
-def test_images_that_cannot_be_trained_on(run: Run, own: Path, tmp_path: Path) -> None:
-    (tmp_path / "gone.csv").write_text("path,domain,class\nx.png,a,c\ny.png,b,c\n")
-    assert_refused(mistake(run, "--data", "gone.csv", "--target", "a"), "no image of gone can be read", "x.png")
-    for file in (own / "fog").rglob("*.png"):
-        file.write_bytes(b"")
-    assert_refused(mistake(run, "--data", own, "--target", "day"), "no image of domain 'fog' of own", "0.png")
-    few = plant(tmp_path / "few", images=1)
-    assert_refused(mistake(run, "--data", few, "--target", "day"), "split.holdout must be large enough")
-    one = write_list(plant(tmp_path / "one", ["a"], images=10), tmp_path / "one.csv")
-    assert_refused(mistake(run, "--data", one, "--target", "a"), "the number of source domains to train on must be")
-
-
-@pytest.mark.parametrize("domain", ["day one", "day.1", "täg", "猫", "x" * 200])
+@pytest.mark.parametrize("domain", ["day.1 猫", "x" * 200])
 def test_domains_by_any_name(domain: str, run: Run, own: Path) -> None:
     (own / "day").rename(own / domain)
     trained(run("train", "--algorithm", "erm", "--data", own, "--target", domain, *SMALL))

@@ -15,9 +15,9 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
-from parse_dg.data.library import open_manifest
+from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.splits import hold_out, seed_hash
-from tests.model.test_weights import real_weights
+from tests.training.test_pretrained import real_weights
 
 ARCHIVES = Path(os.environ.get("PARSE_DG_PACS", Path(__file__).parents[3] / "shared" / "data" / "pacs"))
 WEIGHTS = real_weights()

@@ -12,9 +12,9 @@ import parse_dg
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
 from parse_dg.config import change
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.folder import read_config
-from parse_dg.experiments.recipes import build_config
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import read_config
+from parse_dg.runs.recipes import build_config
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parents[2]

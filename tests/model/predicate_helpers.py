@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
+from parse_dg.model.predicate import Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.vocabulary import Applications, Vocabulary, VocabularyConfig
 from tests.model import reference

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.model.composition import Composition, CompositionConfig, initial_lambda
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model.reference import Application, mean_l1, read_name, sparsemax_by_sorting, sparsemax_exact
@@ -76,62 +75,6 @@ def test_simplex_rows_hold_all_presences_and_a_few_equal_applications_of_each_pr
             assert len(values) == 1, predicate
 
 
-def test_predicates_of_a_family_share_its_mass_equally() -> None:
-    vocabulary = vocabulary_of(6)
-    row = initial_lambda(1, vocabulary, CompositionConfig(), seeded())[0]
-    mass: dict[str, float] = {}
-    for application, weight in zip(applications(vocabulary), row.clamp_min(0).tolist(), strict=True):
-        mass[application.predicate] = mass.get(application.predicate, 0) + weight
-    assert mass.pop("has") == pytest.approx(0.3)
-    expected = {"tri": 0.1, "turn": 0.1, "orient": 0.1, "eqdist": 0.1}
-    expected |= dict.fromkeys(("above", "left", "h-align", "v-align", "near", "contains"), 0.05)
-    assert mass == pytest.approx(expected)
-
-
-def test_more_entries_than_there_are_applications_takes_them_all() -> None:
-    vocabulary = vocabulary_of(4)
-    start = initial_lambda(2, vocabulary, CompositionConfig(start_entries=10_000), seeded())
-    assert (start > 0).all()
-    torch.testing.assert_close(start.sum(1), torch.ones(2))
-
-
-def test_other_shares_and_a_family_without_any() -> None:
-    vocabulary = vocabulary_of(5)
-    config = CompositionConfig(start_mass=(1.0, 0.0, 3.0, 4.0), start_margin=0.5)
-    row = initial_lambda(1, vocabulary, config, seeded())[0]
-    expected = {"presence": 0.125, "binary": 0.0, "ternary": 0.375, "quaternary": 0.5}
-    assert by_family(vocabulary, row) == pytest.approx(expected)
-    assert row.min().item() == -0.5
-
-
-def test_everything_that_starts_inside_the_support_receives_a_gradient() -> None:
-    vocabulary = vocabulary_of(6)
-    composition = Composition(3, vocabulary, CompositionConfig(), seeded())
-    active = composition.active()
-    (active.weights * torch.rand(active.weights.shape, generator=seeded(1))).sum().backward()
-    assert composition.weight.grad is not None
-    assert torch.equal(composition.weight.grad != 0, composition.weight > 0)
-    assert (composition.weight.grad[:, :6] != 0).all()  # all of presence
-
-
-@pytest.mark.parametrize(("K", "left_over"), [(1, {"presence"}), (2, {"presence", "binary"})])
-def test_families_that_few_primitives_cannot_fill_drop_out(K: int, left_over: set[str]) -> None:
-    vocabulary = vocabulary_of(K)
-    start = initial_lambda(3, vocabulary, CompositionConfig(), seeded())
-    for row in start:
-        mass = by_family(vocabulary, row)
-        assert {family for family, share in mass.items() if share > 0} == left_over
-        assert sum(mass.values()) == pytest.approx(1)
-
-
-def test_normal_start_has_the_given_spread() -> None:
-    vocabulary = vocabulary_of(8)
-    start = initial_lambda(3, vocabulary, CompositionConfig(start="normal", start_std=0.05), seeded())
-    assert start.shape == (3, vocabulary.size)
-    assert start.std().item() == pytest.approx(0.05, rel=0.03)
-    assert start.mean().item() == pytest.approx(0, abs=0.002)
-
-
 def test_zeros_start_weights_everything_equally() -> None:
     vocabulary = vocabulary_of(6)
     composition = Composition(2, vocabulary, CompositionConfig(start="zeros"))
@@ -139,15 +82,6 @@ def test_zeros_start_weights_everything_equally() -> None:
     active = composition.active()
     assert torch.equal(active.columns, torch.arange(vocabulary.size))
     torch.testing.assert_close(active.weights, torch.full((2, vocabulary.size), 1 / vocabulary.size))
-
-
-@pytest.mark.parametrize("start", ["simplex", "normal"])
-def test_the_same_generator_gives_the_same_start(start: str) -> None:
-    config = CompositionConfig(start=start)  # type: ignore[arg-type]
-    first, second, other = (initial_lambda(3, vocabulary_of(), config, seeded(seed)) for seed in (1, 1, 2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
-    assert not torch.equal(first[0], first[1])
 
 
 # --- the restricted sparsemax ---------------------------------------------------------------------
@@ -202,28 +136,6 @@ def test_active_columns_are_the_union_of_the_supports() -> None:
     assert active.weights.tolist() == [[0, 1, 0], [0, 0, 1], [0.25, 0.75, 0]]
 
 
-def test_a_vocabulary_of_presence_alone_can_be_composed() -> None:
-    composition = Composition(2, vocabulary_of(4, "none"), CompositionConfig(), seeded()).double()
-    torch.testing.assert_close(composition.active().weights, torch.full((2, 4), 0.25, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("start", STARTS)
-def test_a_support_found_early_gives_the_same_bits(start: str) -> None:
-    composition = composition_of(start)
-    pending = composition.find_support()
-    assert pending is not None
-    assert int(pending.used.read()) == int(pending.support.used.sum())
-    late, early = composition.active(), composition.active(pending)
-    upstream = torch.randn(late.weights.shape, generator=seeded(2), dtype=torch.float64)
-    for found, expected in zip(early, late, strict=True):
-        assert torch.equal(found, expected)
-    gradients = [
-        torch.autograd.grad((upstream * active.weights).sum() + active.l1, composition.weight)[0]
-        for active in (late, early)
-    ]
-    assert torch.equal(*gradients)
-
-
 # --- the mean ℓ1 norm of Λ ------------------------------------------------------------------------
 
 
@@ -257,36 +169,6 @@ def test_gradient_of_l1_is_the_sign_over_the_count_and_zero_at_zero(start: str) 
     assert weight.sign().unique().tolist() == ([0.0] if start == "zeros" else [-1.0, 0.0, 1.0])
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_gradients_of_weights_and_l1_add_up(start: str) -> None:
-    composition = with_zeros(composition_of(start))
-    upstream = torch.randn(composition.weight.shape, generator=seeded(3), dtype=torch.float64)
-
-    def gradient(of_weights: float, of_l1: float) -> Tensor:
-        active = composition.active()
-        loss = of_l1 * active.l1 + of_weights * (upstream[:, active.columns] * active.weights).sum()
-        return torch.autograd.grad(loss, composition.weight)[0]
-
-    slow = composition.weight.detach().clone().requires_grad_()
-    (of_weights,) = torch.autograd.grad((upstream * sparsemax_by_sorting(slow)).sum(), slow)
-    of_l1 = slow.detach().sign() / slow.numel()
-    for a, b in ((1.0, 1.0), (0.5, -3.0), (1.0, 0.0), (0.0, 1.0)):
-        torch.testing.assert_close(gradient(a, b), a * of_weights + b * of_l1, rtol=0, atol=1e-12)
-
-
-def test_either_of_weights_and_l1_can_be_left_unused() -> None:
-    composition = with_zeros(composition_of("normal"))
-    weight, active = composition.weight, composition.active()
-    (of_l1,) = torch.autograd.grad(active.l1, weight, retain_graph=True)
-    (of_weights,) = torch.autograd.grad(active.weights[:, 0].sum(), weight, retain_graph=True)
-    outside = sparsemax_by_sorting(weight.detach()) == 0
-    assert (of_weights[outside] == 0).all()
-    assert of_weights.abs().max() > 0
-    assert torch.equal(of_l1, weight.detach().sign() / weight.numel())
-    (both,) = torch.autograd.grad(active.l1 + active.weights[:, 0].sum(), weight)
-    torch.testing.assert_close(both, of_l1 + of_weights, rtol=0, atol=1e-15)
-
-
 def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -> None:
     composition = composition_of("normal")
     penalised = composition.active()
@@ -303,12 +185,6 @@ def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -
 # --- logits ---------------------------------------------------------------------------------------
 
 SCORES = torch.tensor([[0.0, 0.25], [1.0, 0.5]])
-
-
-def test_logits_without_a_scale_are_the_scores() -> None:
-    composition = Composition(2, vocabulary_of(4), CompositionConfig(logit_scale="none", scale_start=9.0))
-    assert torch.equal(composition.logits(SCORES), SCORES)
-    assert set(dict(composition.named_parameters())) == {"weight"}
 
 
 def test_a_fixed_scale_multiplies_and_is_not_learned() -> None:
@@ -328,15 +204,6 @@ def test_a_learnable_scale_multiplies_stays_positive_and_gets_a_gradient() -> No
     with torch.no_grad():
         composition.log_scale.fill_(-3.0)
     torch.testing.assert_close(composition.logits(SCORES), math.exp(-3) * SCORES)
-
-
-def test_columns_are_stored_only_where_they_are_not_simply_all() -> None:
-    vocabulary = vocabulary_of(4)
-    assert "columns" not in Composition(2, vocabulary, CompositionConfig()).state_dict()
-    kept = torch.tensor([0, 3, 17])
-    compact = Composition(2, vocabulary, CompositionConfig(), columns=kept)
-    assert torch.equal(compact.state_dict()["columns"], kept)
-    assert compact.weight.shape == (2, 3)
 
 
 # --- at most so many a class ----------------------------------------------------------------------
@@ -378,27 +245,3 @@ def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
     assert not weights[:, 6:].any()
     assert bool((first[:, 6:] == -0.5).all())
     assert not torch.equal(first[0], first[1])  # equal classes would give primitives no gradient
-
-
-# --- configuration --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("scale_start", 0.0),
-        ("scale_start", -2.0),
-        ("start_entries", 0),
-        ("start_margin", -0.1),
-        ("start_std", -1.0),
-        ("start_mass", (0.0, 0.5, 0.2, 0.3)),
-        ("start_mass", (0.5, -0.5, 0.5, 0.5)),
-        ("select_every", -1),
-        ("relations_per_class", 0),
-    ],
-)
-def test_impossible_configurations_are_refused_by_name_and_value(field: str, value: object) -> None:
-    with pytest.raises(InputError) as error:
-        CompositionConfig(**{field: value})  # type: ignore[arg-type]
-    assert f"composition.{field} must be" in str(error.value)
-    assert f"found {value!r}" in str(error.value)

@@ -1,18 +1,14 @@
 """The class weights of a model in use are found once, and anew when Λ is another."""
 
 from collections.abc import Callable
-from copy import deepcopy
 
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig
-from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from tests.model.reference import random_descriptors, sparsemax_by_sorting
+from tests.model.reference import sparsemax_by_sorting
 
 VOCABULARY = Vocabulary(5, VocabularyConfig())
 NORMAL = CompositionConfig(start="normal", start_std=0.1)
@@ -26,10 +22,6 @@ def composition_of(seed: int = 0) -> Composition:
     composition = Composition(3, VOCABULARY, NORMAL, seeded(seed)).double().eval()
     composition.penalised = True
     return composition
-
-
-def layer_of(seed: int = 0) -> StructuralLayer:
-    return StructuralLayer(5, 3, StructureConfig(composition=NORMAL), seeded(seed)).double().eval()
 
 
 def is_right(active: ActiveWeights, weight: Tensor) -> bool:
@@ -53,13 +45,6 @@ def test_without_training_or_gradients_the_weights_are_found_once() -> None:
     assert composition.find_support() is None  # known: nothing to look for
     assert composition.active(composition.find_support()) is first
     assert not first.weights.requires_grad
-
-
-@torch.no_grad()
-def test_a_support_that_was_asked_for_early_is_kept_too() -> None:
-    composition = composition_of()
-    first = composition.active(composition.find_support())
-    assert composition.active() is first
 
 
 def test_training_and_gradients_ask_anew() -> None:
@@ -86,24 +71,12 @@ def halve(composition: Composition) -> None:
     composition.weight.mul_(0.5)
 
 
-def copy_another(composition: Composition) -> None:
-    composition.weight.copy_(composition_of(1).weight)
-
-
-def change_one_entry(composition: Composition) -> None:
-    composition.weight[1, 77] = 4.0
-
-
 def load_another(composition: Composition) -> None:
     composition.load_state_dict(composition_of(1).state_dict())
 
 
 def assign_another(composition: Composition) -> None:
     composition.load_state_dict(composition_of(1).state_dict(), assign=True)
-
-
-def put_another_parameter(composition: Composition) -> None:
-    composition.weight = torch.nn.Parameter(composition_of(1).weight.detach())
 
 
 def to_single(composition: Composition) -> None:
@@ -115,27 +88,12 @@ def plain_adam(composition: Composition) -> None:
     torch.optim.Adam([composition.weight], lr=0.3).step()
 
 
-def stochastic_gradient_descent(composition: Composition) -> None:
-    composition.weight.grad = composition_of(1).weight.detach()
-    torch.optim.SGD([composition.weight], lr=1.0).step()
-
-
 def fused_adam(composition: Composition) -> None:
     composition.weight.grad = composition_of(1).weight.detach()
     torch.optim.Adam([composition.weight], lr=0.3, fused=True).step()
 
 
-CHANGES: list[Callable[[Composition], None]] = [
-    halve,
-    copy_another,
-    change_one_entry,
-    load_another,
-    assign_another,
-    put_another_parameter,
-    to_single,
-    plain_adam,
-    stochastic_gradient_descent,
-]
+CHANGES: list[Callable[[Composition], None]] = [halve, load_another, assign_another, to_single, plain_adam]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.replace("_", " "))
@@ -161,88 +119,3 @@ def test_training_in_evaluation_mode_is_noticed() -> None:
         fused_adam(composition)
         assert not is_right(first, composition.weight)
         assert is_right(composition.active(), composition.weight)
-
-
-@torch.no_grad()
-def test_lambdas_that_come_and_go_are_told_apart() -> None:
-    composition, shape = composition_of(), (3, VOCABULARY.size)
-    layer, z = layer_of(), random_descriptors(2, 5, seed=0)
-    for seed in range(5):
-        found = functional_call(
-            layer,
-            {"composition.weight": 0.1 * torch.randn(shape, generator=seeded(seed), dtype=torch.float64)},
-            (z,),
-        )
-        composition.weight.copy_(0.1 * torch.randn(shape, generator=seeded(seed), dtype=torch.float64))
-        assert torch.equal(found.weights, composition.active().weights)
-
-
-@torch.no_grad()
-def test_a_lambda_rounded_to_half_precision_and_widened_again_is_noticed() -> None:
-    composition = composition_of()
-    first = composition.active()
-    composition.to(torch.bfloat16).to(torch.float64)
-    assert not is_right(first, composition.weight)
-    assert is_right(composition.active(), composition.weight)
-
-
-@torch.inference_mode()
-def test_a_composition_made_in_inference_mode_can_be_used_in_it() -> None:
-    composition = composition_of()
-    assert is_right(composition.active(), composition.weight)
-    assert is_right(composition.active(), composition.weight)
-
-
-def test_what_was_found_in_inference_mode_serves_without_it() -> None:
-    composition = composition_of()
-    with torch.inference_mode():
-        first = composition.active()
-    with torch.no_grad():
-        assert composition.active() is first
-        assert is_right(first, composition.weight)
-    active = composition.active()
-    active.weights.sum().backward()
-    assert is_right(active, composition.weight)
-
-
-# --- copies ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("before", ["nothing", "found", "found with gradients"])
-def test_a_deep_copy_of_the_layer_is_independent(before: str) -> None:
-    layer, z = layer_of(), random_descriptors(2, 5, seed=1)
-    if before != "nothing":
-        with torch.set_grad_enabled(before == "found with gradients"):
-            layer(z)
-    copy = deepcopy(layer)
-    with torch.no_grad():
-        expected = layer(z).scores
-        assert torch.equal(copy(z).scores, expected)
-        copy.composition.weight.copy_(composition_of(1).weight)
-        changed = copy(z).scores
-        assert not torch.allclose(changed, expected)
-        assert torch.equal(layer(z).scores, expected)
-        layer.composition.weight.copy_(composition_of(1).weight)
-        assert torch.equal(layer(z).scores, changed)
-    copy(z).logits.sum().backward()
-    assert copy.composition.weight.grad is not None
-    assert layer.composition.weight.grad is None
-
-
-@torch.no_grad()
-def test_a_layer_in_use_follows_its_inputs_and_its_parameters() -> None:
-    layer = layer_of()
-    for seed in range(3):
-        z = random_descriptors(2, 5, seed=seed)
-        found = layer(z)
-        columns = torch.arange(layer.vocabulary.size)
-        dense = layer.evaluate(z, columns) @ sparsemax_by_sorting(layer.composition.weight).T
-        torch.testing.assert_close(found.scores, dense, rtol=0, atol=1e-14)
-        again = layer.evaluate(z, found.columns) @ found.weights.T
-        torch.testing.assert_close(again, dense, rtol=0, atol=1e-14)
-        layer.predicates.log_steepness["above"].add_(0.3)
-        layer.composition.log_scale.add_(0.1)
-        assert not torch.equal(layer(z).logits, found.logits)
-        single = PrimitiveDescriptors(*(part.float() for part in z))
-        copy = deepcopy(layer).float()
-        torch.testing.assert_close(copy(single).scores, layer(z).scores.float(), rtol=0, atol=2e-6)

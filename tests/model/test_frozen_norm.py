@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.model import fused
-from parse_dg.model.mixstyle import MixStyleConfig
-from parse_dg.model.resnet import SHAPES, ResNet, _shortcut
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.resnet import SHAPES, ResNet
 from tests.model.test_fused import DEVICE, INTERPRETED, RUNS
 
 pytestmark = pytest.mark.skipif(not RUNS, reason="needs CUDA and Triton, or Triton and TRITON_INTERPRET=1")
@@ -74,16 +74,6 @@ def test_value_and_gradients_are_those_of_the_plain_code(
         torch.testing.assert_close(value, right, rtol=1e-4, atol=1e-4 * float(right.detach().abs().max()))
 
 
-def test_what_is_no_number_stays_none_and_an_empty_batch_passes(frozen_norm: ModuleType) -> None:
-    conv, norm = pair(4, 4)
-    x = random(2, 4, 3, 3, seed=3).detach()
-    x[0, 0, 0, 0] = torch.nan
-    out = frozen_norm.convolve(x, conv, norm, None, None)
-    assert out[0, :, 0, 0].isnan().all()
-    assert not out[1].isnan().any()
-    assert frozen_norm.convolve(x[:0], conv, norm, None, None).shape == (0, 4, 3, 3)
-
-
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter works on the CPU")
 @pytest.mark.parametrize("name", ["small", "resnet18", "resnet50"])
 def test_a_whole_backbone_takes_it_in_training_with_frozen_statistics_alone(
@@ -118,11 +108,3 @@ def test_a_whole_backbone_takes_it_in_training_with_frozen_statistics_alone(
     with fused.recorded():
         backbone.train()(images)
     assert not calls
-
-
-def test_a_shortcut_is_a_convolution_and_its_norm() -> None:
-    shortcut = _shortcut(4, 8, 2)
-    assert shortcut is not None
-    conv, norm = shortcut
-    assert isinstance(conv, nn.Conv2d)
-    assert isinstance(norm, nn.BatchNorm2d)

@@ -17,8 +17,14 @@ from torch import Tensor
 
 from parse_dg.model import fused, structure
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.predicates import Predicates, PredicatesConfig, Primitives
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, describe
+from parse_dg.model.predicate import Primitives
+from parse_dg.model.predicates import Predicates, PredicatesConfig
+from parse_dg.model.primitives import (
+    PrimitiveBottleneck,
+    PrimitiveDescriptors,
+    PrimitivesConfig,
+    to_descriptors,
+)
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
 from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -155,18 +161,6 @@ def test_rows_without_a_projection_are_nan_and_alone_in_it(kernels: Kernels, val
     assert gradient[good].isfinite().all()
 
 
-def test_no_rows_and_matrices_that_are_not_contiguous(kernels: Kernels) -> None:
-    highest, depth, used = kernels.sparsemax.find_support(torch.zeros(0, 300, device=DEVICE))
-    assert highest.shape == depth.shape == (0, 1)
-    assert not used.any()
-    assert kernels.sparsemax.weights(torch.zeros(0, 300, device=DEVICE), highest, depth).shape == (0, 300)
-    assert kernels.sparsemax.backward_on_support(*torch.zeros(2, 0, 300, device=DEVICE)).shape == (0, 300)
-    z = 0.1 * torch.randn(140 if DEVICE.type == "cuda" else 10, 150, generator=seeded(2))
-    for view in (z[:, :10].T, z[:, ::2], z[::7], z[:1].expand(4, -1)):
-        weights = check_support(kernels, view)
-        assert torch.equal(weights, check_support(kernels, view.contiguous()))
-
-
 @pytest.mark.parametrize("length", [1, 128, 2047, 2048, 2049, 5000])
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_backward_on_support(kernels: Kernels, scale: float, length: int) -> None:
@@ -286,52 +280,6 @@ def test_evaluate_follows_the_plain_predicates(
     assert all(gradient.abs().max() > 1e-4 for gradient in expected.values())
 
 
-@pytest.mark.parametrize("images", [1, 15, 16, 17, 127, 129, 300])
-def test_any_number_of_images(kernels: Kernels, images: int) -> None:
-    vocabulary, predicates = predicates_of()
-    compare(kernels, vocabulary, predicates, random_descriptors(images, K, seed=1), some_columns(vocabulary, 20))
-
-
-@pytest.mark.parametrize("families", ["none", "binary", "binary+ternary", "binary+quaternary"])
-def test_families_switched_off(kernels: Kernels, families: str) -> None:
-    vocabulary, predicates = predicates_of(families=families)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, K, seed=2), some_columns(vocabulary, 20))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_primitives(kernels: Kernels, count: int) -> None:
-    vocabulary, predicates = predicates_of(count)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
-
-
-@pytest.mark.parametrize("count", [64, 300])
-def test_many_primitives_with_a_budget(kernels: Kernels, count: int) -> None:
-    vocabulary, predicates = predicates_of(count, budget=1000)
-    compare(kernels, vocabulary, predicates, random_descriptors(2, count, seed=3), some_columns(vocabulary))
-
-
-def test_a_single_column_of_each_predicate(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    for block in vocabulary.blocks:
-        column = torch.tensor([block.start + block.size // 2], device=DEVICE)
-        compare(kernels, vocabulary, predicates, random_descriptors(2, K, seed=4), column)
-
-
-def test_no_images_and_no_gradients(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    columns = some_columns(vocabulary, 20)
-    none = PrimitiveDescriptors(
-        *(part.to(DEVICE) for part in random_descriptors(0, K, seed=5, dtype=torch.float32))
-    )
-    assert kernels.predicates.evaluate(predicates, vocabulary, none, columns).shape == (0, len(columns))
-    z = PrimitiveDescriptors(*(part.to(DEVICE) for part in random_descriptors(2, K, seed=5, dtype=torch.float32)))
-    with_gradients = kernels.predicates.evaluate(predicates, vocabulary, z, columns)
-    with torch.no_grad():
-        assert torch.equal(kernels.predicates.evaluate(predicates, vocabulary, z, columns), with_gradients)
-    (gradient,) = torch.autograd.grad(with_gradients[:, 0].sum(), predicates.log_tolerance["tri"])
-    assert (gradient == 0).all()  # the first column is presence
-
-
 def on_a_line(x: float, y: float) -> Tensor:
     """Points in a line of the axes, where no cross product rounds."""
     steps = torch.tensor([0.0, 0.25, 0.5, 1.0, -0.5, -1.0, 0.75])[:K]
@@ -368,25 +316,6 @@ def test_degenerate_descriptors(kernels: Kernels, name: str, softness: float, fa
     assert all(value.isfinite().all() for value in values.values())
 
 
-@pytest.mark.parametrize("softness", [0.0, 0.4])
-def test_points_on_a_diagonal_stay_finite(kernels: Kernels, softness: float) -> None:
-    vocabulary, predicates = predicates_of(gate=False, softness=softness)
-    columns = some_columns(vocabulary, APPLICATIONS // 4)
-    centre = (torch.linspace(-0.9, 0.7, K).unsqueeze(1) * torch.tensor([0.6, -0.8])).expand(2, K, 2)
-    z = PrimitiveDescriptors(*(part.to(DEVICE) for part in GENERAL._replace(centre=centre)))
-    found = values_and_gradients(lambda p, z: kernels.predicates.evaluate(p, vocabulary, z, columns), predicates, z)
-    assert all(value.isfinite().all() for value in found.values())
-
-
-def test_parameters_that_change_are_read_anew(kernels: Kernels) -> None:
-    vocabulary, predicates = predicates_of()
-    z, columns = random_descriptors(2, K, seed=7), some_columns(vocabulary, 30)
-    first = compare(kernels, vocabulary, predicates, z, columns)
-    shake(predicates, seed=10)
-    second = compare(kernels, vocabulary, predicates, z, columns)
-    assert not torch.allclose(first["activations"], second["activations"])
-
-
 # --- descriptors ----------------------------------------------------------------------------------
 
 MAPS = {
@@ -398,12 +327,11 @@ MAPS = {
     "8x8": (2, K, 8, 8),
 }
 OUTPUTS = ("centre", "presence", "extent", "heatmap")
-USED = [OUTPUTS, *((name,) for name in OUTPUTS), ("centre", "heatmap"), ("presence", "extent")]
 
 
 def check_describe(kernels: Kernels, evidence: Tensor, temperature: float, used: tuple[str, ...] = OUTPUTS) -> None:
     results = []
-    for dtype, function in ((torch.float32, kernels.primitives.describe), (torch.float64, describe)):
+    for dtype, function in ((torch.float32, kernels.primitives.to_descriptors), (torch.float64, to_descriptors)):
         given = evidence.detach().to(DEVICE, dtype).requires_grad_()
         T = torch.tensor(temperature, dtype=torch.float32).to(DEVICE, dtype).requires_grad_()
         outputs = PrimitiveDescriptors(*function(given, T))
@@ -428,37 +356,10 @@ def test_describe_follows_the_plain_one(kernels: Kernels, name: str, temperature
     check_describe(kernels, 2 * randn(*MAPS[name], seed=11), temperature)
 
 
-@pytest.mark.parametrize("used", USED, ids=" and ".join)
-@pytest.mark.parametrize("name", ["7x7", "a row", "one cell"])
-def test_describe_with_only_some_outputs_used(kernels: Kernels, name: str, used: tuple[str, ...]) -> None:
-    check_describe(kernels, 2 * randn(*MAPS[name], seed=12), 0.8, used)
-
-
 @pytest.mark.parametrize("name", MAPS)
 def test_describe_where_the_maximum_is_tied(kernels: Kernels, name: str) -> None:
     check_describe(kernels, randn(*MAPS[name], seed=13).round().clamp_max(1), 1.0)
     check_describe(kernels, torch.full(MAPS[name], -0.5), 1.0)
-
-
-@pytest.mark.parametrize("height", [30.0, 90.0, 1e4, -90.0])
-def test_describe_of_peaks_without_spread(kernels: Kernels, height: float) -> None:
-    evidence = 0.1 * randn(2, K, 7, 7, seed=14)
-    evidence[:, 0, 3, 3] += height
-    evidence[:, 1:, 0, 6] += height
-    check_describe(kernels, evidence, 1.0)
-
-
-def test_describe_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
-    evidence = randn(2, K, 7, 5, seed=15)
-    last = evidence.contiguous(memory_format=torch.channels_last)
-    assert not last.is_contiguous()
-    T = torch.tensor(0.7, device=DEVICE)
-    for view, plain in ((last, evidence), (evidence.mT, evidence.mT.contiguous())):
-        for found, expected in zip(
-            kernels.primitives.describe(view, T), kernels.primitives.describe(plain, T), strict=True
-        ):
-            assert torch.equal(found, expected)
-    check_describe(kernels, last, 0.7)
 
 
 def test_maps_that_do_not_fit_are_described_plainly(
@@ -466,12 +367,18 @@ def test_maps_that_do_not_fit_are_described_plainly(
 ) -> None:
     evidence, T = randn(1, 3, 9, 9, seed=16), torch.tensor(1.0, device=DEVICE)
     switch(False)
-    expected = (*describe(evidence, T), *diversity_and_concentration(describe(evidence, T).heatmap))
+    expected = (
+        *to_descriptors(evidence, T),
+        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
+    )
     switch(True)
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128 - 1)
     monkeypatch.setattr(kernels.primitives, "_Describe", None)
     monkeypatch.setattr(kernels.primitives, "_Regularise", None)
-    found = (*describe(evidence, T), *diversity_and_concentration(describe(evidence, T).heatmap))
+    found = (
+        *to_descriptors(evidence, T),
+        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
+    )
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128)
     assert kernels.primitives.fits(evidence)
@@ -510,22 +417,6 @@ def check_regularisers(kernels: Kernels, heatmap: Tensor) -> None:
 def test_regularisers_follow_the_plain_ones(kernels: Kernels, scale: float, name: str) -> None:
     maps = (scale * randn(*MAPS[name], seed=17)).flatten(2).softmax(-1).view(MAPS[name])
     check_regularisers(kernels, maps)
-
-
-def test_regularisers_of_peaks_and_of_maps_that_are_not_contiguous(kernels: Kernels) -> None:
-    peaks = torch.zeros(2, 3, 4, 4)
-    peaks[:, 0, 1, 1] = peaks[:, 1, 1, 1] = peaks[:, 2, 3, 0] = 1
-    check_regularisers(kernels, peaks)
-    maps = randn(2, 5, 4, 6, seed=18).flatten(2).softmax(-1).view(2, 5, 4, 6)
-    check_regularisers(kernels, maps.contiguous(memory_format=torch.channels_last))
-
-
-def test_one_primitive_has_nothing_to_differ_from(kernels: Kernels) -> None:
-    maps = randn(3, 1, 5, 5, seed=19).flatten(2).softmax(-1).view(3, 1, 5, 5).requires_grad_()
-    found, _ = kernels.primitives.diversity_and_concentration(maps, EPSILON)
-    assert abs(found.item()) < 1e-6
-    (gradient,) = torch.autograd.grad(found, maps)
-    assert gradient.abs().max() < 1e-6
 
 
 # --- the whole layer ------------------------------------------------------------------------------
@@ -582,29 +473,6 @@ def test_a_fused_layer_follows_the_plain_one(
     assert expected["of composition.weight"].abs().max() > 0
 
 
-def test_autocast_does_not_reach_a_fused_layer(switch: Callable[[bool], None]) -> None:
-    switch(True)
-    layer = layer_of("simplex")
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K), seeded(24)).to(DEVICE)
-    plain = run_layer(layer)
-    with torch.autocast(DEVICE.type, dtype=torch.bfloat16):
-        cast = layer(
-            PrimitiveDescriptors(
-                *(part.to(DEVICE) for part in random_descriptors(5, K, seed=22, dtype=torch.float32))
-            )
-        )
-        z = bottleneck(randn(2, 8, 5, 5, seed=25))
-        terms = diversity_and_concentration(z.heatmap)
-    for name in ("logits", "scores", "weights", "l1"):
-        assert getattr(cast, name).dtype == torch.float32
-        assert torch.equal(getattr(cast, name), plain[name]), name
-    assert {part.dtype for part in (*z, *terms)} == {torch.float32}
-    gradients = torch.autograd.grad(cast.logits.sum() + cast.l1, list(layer.parameters()))
-    assert {gradient.dtype for gradient in gradients} == {torch.float32}
-    torch.stack([z.centre.sum() + z.extent.sum() + z.presence.sum(), *terms]).sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in bottleneck.parameters())
-
-
 def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], None]) -> None:
     bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
     bottleneck.advance(1.0)
@@ -616,31 +484,6 @@ def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], Non
         results.append((*z, *torch.autograd.grad(total, list(bottleneck.parameters()))))
     for expected, found in zip(*results, strict=True):
         close(found.detach(), expected.detach())
-
-
-@pytest.mark.skipif(DEVICE.type != "cuda", reason="only CUDA has something to wait for")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # that it is a prototype
-def test_nothing_waits_for_a_window() -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
-    features = randn(2, 8, 5, 6, seed=25)
-    for mode in ("default", "error"):  # kernels are built on first use
-        torch.cuda.set_sync_debug_mode(mode)
-        try:
-            bottleneck.advance(0.7)
-            bottleneck(features).centre.sum().backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-
-
-def test_a_fused_layer_without_a_projection_says_nan(switch: Callable[[bool], None]) -> None:
-    switch(True)
-    layer = layer_of("simplex", "none")
-    with torch.no_grad():
-        layer.composition.weight[1, 0] = NAN
-    found = run_layer(layer)
-    assert found["logits"][:, 1].isnan().all()
-    assert found["logits"][:, [0, 2]].isfinite().all()
-    assert found["of composition.weight"][1].isnan().all()
 
 
 def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[bool], None]) -> None:
@@ -659,11 +502,3 @@ def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[b
     expected = tau.weights(z)
     switch(True)
     close(tau.weights(z), expected, tolerance=1e-7)
-
-
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter works on the CPU")
-def test_what_is_fused_and_what_is_not() -> None:
-    assert fused.usable(torch.zeros(2, device="cuda"))
-    assert not fused.usable(torch.zeros(2, device="cuda", dtype=torch.float64))
-    assert not fused.usable(torch.zeros(2, device="cuda", dtype=torch.bfloat16))
-    assert not fused.usable(torch.zeros(2))

@@ -21,15 +21,6 @@ def test_the_value_arrives_on_the_cpu(device: str, value: torch.Tensor) -> None:
         assert torch.equal(read, value)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_cuda)])
-def test_no_gradient_travels(device: str) -> None:
-    value = torch.tensor(2.0, device=device, requires_grad=True) * 3
-    assert value.requires_grad
-    read = HostCopy(value).read()
-    assert not read.requires_grad
-    assert read.item() == 6
-
-
 @on_cuda
 def test_what_is_read_is_the_value_when_it_was_sent() -> None:
     value = torch.zeros((), device="cuda")

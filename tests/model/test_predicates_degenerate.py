@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.primitives import PrimitiveDescriptors, describe
+from parse_dg.model.primitives import PrimitiveDescriptors, to_descriptors
 from tests.model.predicate_helpers import build, each_variant, parts, values
 from tests.model.reference import random_descriptors
 
@@ -66,7 +66,7 @@ def test_gradients_from_gated_relations_back_to_the_heat_maps_are_finite(
     evidence = torch.full((1, 4, *size), logit)
     evidence[:, :, -1, -1] += torch.tensor([0.0, 1.0, 2.0, 0.0])
     evidence.requires_grad_()
-    z = describe(evidence, torch.tensor(1.0))
+    z = to_descriptors(evidence, torch.tensor(1.0))
     total = sum(activation.sum() for activation in values(vocabulary, predicates, z).values())
     assert isinstance(total, Tensor)
     assert total.isfinite()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.primitives import describe
+from parse_dg.model.primitives import to_descriptors
 from parse_dg.model.regularisers import (
     angle_repulsion,
     concentration,
@@ -61,20 +61,6 @@ def test_angle_repulsion_equals_the_slow_loop(count: int) -> None:
     assert angle_repulsion(angles).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_maps_apart_are_diverse_and_the_same_map_twice_is_not() -> None:
-    apart = torch.zeros(1, 2, 2, 2)
-    apart[0, 0, 0, 0] = apart[0, 1, 1, 1] = 1
-    assert diversity(apart).item() == 0
-    assert diversity(heatmaps(1, 1, 4, 4).expand(1, 3, 4, 4)).item() == pytest.approx(1)
-
-
-def test_concentration_of_a_peak_and_of_a_flat_map_by_hand() -> None:
-    peak, even = torch.zeros(1, 1, 4, 4), torch.full((1, 1, 4, 4), 1 / 16)
-    peak[0, 0, 1, 2] = 1
-    assert concentration(peak).item() == pytest.approx(-math.log(1.01), rel=1e-5)
-    assert concentration(even).item() == pytest.approx(-math.log(1 / 16 + 0.01), rel=1e-5)
-
-
 def test_the_spread_is_the_variance_of_what_is_present() -> None:
     extent = torch.tensor([[[0.2, 0.4], [1.0, 1.0], [3.0, 3.0]]])  # twice the standard deviation
     presence = torch.tensor([[1.0, 0.5, 0.0]])
@@ -85,7 +71,7 @@ def test_the_spread_is_the_variance_of_what_is_present() -> None:
 def test_two_peaks_far_apart_are_as_concentrated_as_two_neighbours_and_spread_more() -> None:
     near, far = torch.zeros(1, 1, 1, 9), torch.zeros(1, 1, 1, 9)
     near[..., 3:5] = far[..., ::8] = 20
-    found = [describe(evidence, torch.tensor(1.0)) for evidence in (near, far)]
+    found = [to_descriptors(evidence, torch.tensor(1.0)) for evidence in (near, far)]
     assert concentration(found[0].heatmap).item() == pytest.approx(concentration(found[1].heatmap).item())
     assert 10 * spread(found[0].extent, found[0].presence) < spread(found[1].extent, found[1].presence)
 
@@ -120,27 +106,6 @@ def test_presence_is_moved_by_neither_and_nothing_present_is_no_loss() -> None:
     assert spread(torch.ones(1, 2, 2), nothing).item() == 0
 
 
-def test_coincident_angles_are_punished_by_one_hundred() -> None:
-    assert angle_repulsion(torch.tensor([0.7, 0.7])).item() == pytest.approx(100)
-    mirrored = torch.tensor([0.7, -0.7])  # the same cosine
-    assert angle_repulsion(mirrored).item() == pytest.approx(100)
-    assert angle_repulsion(torch.tensor([0.0, math.pi])).item() == pytest.approx(1 / 4.01)
-
-
-def test_a_single_primitive_has_nothing_to_differ_from() -> None:
-    maps = heatmaps(2, 1, 3, 3)
-    assert diversity(maps).shape == ()
-    assert diversity(maps).item() == 0
-    assert diversity(maps).dtype == torch.float64
-
-
-def test_a_single_angle_has_nothing_to_repel() -> None:
-    repulsion = angle_repulsion(torch.tensor([1.2], dtype=torch.float64))
-    assert repulsion.shape == ()
-    assert repulsion.item() == 0
-    assert repulsion.dtype == torch.float64
-
-
 def test_gradients_are_right() -> None:
     assert torch.autograd.gradcheck(diversity, (heatmaps(2, 3, 2, 3).requires_grad_(),))
     assert torch.autograd.gradcheck(concentration, (heatmaps(2, 3, 2, 3).requires_grad_(),))
@@ -158,9 +123,3 @@ def test_gradients_at_peaks_and_coincident_angles_are_finite() -> None:
     angle_repulsion(angles).backward()
     assert angles.grad is not None
     assert angles.grad.isfinite().all()
-
-
-def test_a_step_downhill_moves_angles_apart() -> None:
-    angles = torch.tensor([1.0, 1.2], dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(angle_repulsion(angles), angles)
-    assert gradient[0] > 0 > gradient[1]

@@ -191,6 +191,3 @@ def test_descriptors_are_halved_image_by_image() -> None:
     assert [len(part) for part in (*first, *second)] == [2] * 8
 
 
-def test_the_weight_is_not_negative() -> None:
-    with pytest.raises(InputError, match=r"equivariance\.weight must be 0 or more, found -1"):
-        change(EquivarianceConfig(), {"weight": "-1"})

@@ -209,41 +209,6 @@ def test_part_by_part_gives_what_all_at_once_gives(
         torch.testing.assert_close(found_gradients[name], gradient, rtol=0, atol=1e-12, msg=name)
 
 
-def test_a_union_of_everything_is_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = build(5, composition=STARTS["zeros"])
-    z = with_gradients(random_descriptors(IMAGES, 5, seed=10))
-    scores, logits = dense_logits(layer, z)
-    evaluated = in_parts(monkeypatch, 50)
-    with torch.no_grad():
-        output = layer(z)
-    assert sum(evaluated) == len(output.columns) == layer.vocabulary.size
-    assert len(evaluated) > 10
-    torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-12)
-    torch.testing.assert_close(output.logits, logits, rtol=0, atol=1e-11)
-    found = gradients(layer(z).logits.square().sum(), layer, z)
-    for name, gradient in gradients(logits.square().sum(), layer, z).items():
-        torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-10, msg=name)
-
-
-def test_parts_are_computed_anew_in_the_precision_they_were_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = build(4, composition=STARTS["simplex, few"]).float()
-    z = with_gradients(random_descriptors(IMAGES, 4, seed=11, dtype=torch.float32))
-    in_parts(monkeypatch, 0)  # one at a time
-    plain = layer(z)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = layer(z)
-    found = gradients(cast.logits.sum(), layer, z)
-    assert torch.equal(cast.logits, plain.logits)
-    for name, gradient in gradients(plain.logits.sum(), layer, z).items():
-        assert found[name].dtype == torch.float32
-        assert torch.equal(found[name], gradient), name
-
-
-def test_no_images_have_no_scores() -> None:
-    output = build(4)(random_descriptors(0, 4, seed=12))
-    assert output.scores.shape == output.logits.shape == (0, 3)
-
-
 # --- compaction (appendix C) ----------------------------------------------------------------------
 
 
@@ -265,25 +230,6 @@ def test_a_layer_of_the_active_columns_alone_gives_identical_bits(start: str, dt
     assert compact.composition.weight.numel() == 3 * len(active)
 
 
-def test_a_compacted_layer_compacts_to_itself() -> None:
-    layer = build(composition=STARTS["normal"])
-    active = layer.composition.active().columns
-    compact = build(composition=STARTS["normal"], columns=active)
-    with torch.no_grad():
-        compact.composition.weight.copy_(layer.composition.weight[:, active])
-    assert torch.equal(compact.composition.active().columns, torch.arange(len(active)))
-
-
-def test_pruning_an_application_that_is_used_changes_the_scores() -> None:
-    layer = build(composition=STARTS["normal"])
-    active = layer.composition.active().columns[1:]
-    pruned = build(composition=STARTS["normal"], columns=active)
-    with torch.no_grad():
-        pruned.composition.weight.copy_(layer.composition.weight[:, active])
-    z = random_descriptors(4, 6, seed=6)
-    assert not torch.allclose(pruned(z).scores, layer(z).scores, rtol=0, atol=1e-6)
-
-
 # --- precision ------------------------------------------------------------------------------------
 
 
@@ -300,23 +246,3 @@ def test_autocast_does_not_reach_the_structural_layer() -> None:
     gradient = torch.autograd.grad(cast.logits.sum(), layer.composition.weight)[0]
     assert gradient.dtype == torch.float32
     assert torch.equal(gradient, torch.autograd.grad(plain.logits.sum(), layer.composition.weight)[0])
-
-
-def test_single_precision_follows_double_precision() -> None:
-    layer = build(composition=STARTS["normal"])
-    z = random_descriptors(8, 6, seed=8)
-    expected = layer(z)
-    found = layer.float()(PrimitiveDescriptors(*(part.float() for part in z)))
-    torch.testing.assert_close(found.scores, expected.scores.float(), rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize("start", STARTS)
-def test_coincident_absent_primitives_give_finite_gradients_everywhere(start: str) -> None:
-    layer = build(5, composition=STARTS[start]).float()
-    z = with_gradients(
-        PrimitiveDescriptors(torch.zeros(2, 5, 2), torch.zeros(2, 5), torch.zeros(2, 5, 2), torch.ones(2, 5, 1, 1))
-    )
-    output = layer(z)
-    assert output.logits.isfinite().all()
-    found = gradients(torch.nn.functional.cross_entropy(output.logits, torch.tensor([0, 1])), layer, z)
-    assert all(gradient.isfinite().all() for gradient in found.values())

@@ -18,7 +18,7 @@ from PIL import Image
 
 from parse_dg.data.images import open_bytes, to_square
 from parse_dg.deploy.predictor import Predictor, load
-from parse_dg.serve.limits import Limits
+from parse_dg.serve.limits import ServiceLimits
 from parse_dg.serve.server import Server, bind, build_server, model_name
 
 
@@ -67,7 +67,7 @@ def started(run: Path, **limits: Any) -> Iterator[tuple[Running, threading.Threa
     held, ready = bind("127.0.0.1", 0), threading.Event()
     port = held.getsockname()[1]
     predictor = load(run, "cpu")
-    server = build_server(predictor, model_name(run), held, Limits(**limits), ready.set)
+    server = build_server(predictor, model_name(run), held, ServiceLimits(**limits), ready.set)
     thread = threading.Thread(target=server.run, args=([held],), daemon=True)
     thread.start()
     try:

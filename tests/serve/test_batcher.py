@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from parse_dg.deploy.image_batches import LoadedImage
 from parse_dg.deploy.predictor import Prediction, Predictor, load
-from parse_dg.explain.explanation import Reading
 from parse_dg.serve import batcher as module
-from parse_dg.serve.batcher import Batcher, ranked
+from parse_dg.serve.batcher import Batcher
 from tests.serve.conftest import Running, error_of, png, running, squares
 
 IMAGES = [png(seed) for seed in range(24)]
@@ -74,14 +72,14 @@ def test_what_gathers_while_the_model_works_is_one_batch(erm_run: Path, monkeypa
         assert gate.sizes == [1, 16, 7]
         assert service.health()["batches"] == 3
         for answer, each in zip(first + others, expected, strict=True):
-            shares = {entry["name"]: entry["probability"] for entry in answer.json()["classes"]}
-            assert answer.json()["predicted"] == each.class_name
+            shares = {entry["name"]: entry["probability"] for entry in answer.json()["top"]}
+            assert answer.json()["predicted"] == each.predicted
             assert shares == pytest.approx(dict(each.top), abs=1e-5)
 
 
 def test_relations_come_from_the_same_pass(parse_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(parse_run) as service:
-        network = service.predictor.model.parse().network
+        network = service.predictor.model.parse_network()
         passes: list[int] = []
         network.register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
         gate = Gate(service.predictor, monkeypatch)
@@ -94,7 +92,7 @@ def test_relations_come_from_the_same_pass(parse_run: Path, monkeypatch: pytest.
         assert plain[0].json()["explanation"] is None
         for data, answer in zip(IMAGES[1:4], explained, strict=True):
             (expected,) = service.predictor.predict(squares([data], service.predictor.image_size), top=8)
-            shares = {entry["name"]: entry["probability"] for entry in answer.json()["classes"]}
+            shares = {entry["name"]: entry["probability"] for entry in answer.json()["top"]}
             assert shares == pytest.approx(dict(expected.top), abs=1e-5)
             assert answer.json()["explanation"]["relations"]
 
@@ -198,28 +196,3 @@ def test_an_image_waits_for_those_that_are_being_decoded_but_not_long(
     waited, batches = asyncio.run(ask(20.0))
     assert (waited >= 0.3, batches) == (True, 1)
     assert asyncio.run(ask(0.001))[1] == 2
-
-
-def test_answers_nobody_waits_for_are_not_computed(predictor: Predictor, pixels: np.ndarray) -> None:
-    async def ask() -> int:
-        batcher = Batcher(predictor, 8, 0.0)
-        questions = [asyncio.create_task(batcher.predict(each)) for each in pixels[:3]]
-        await asyncio.sleep(0)
-        questions[1].cancel()
-        await asyncio.sleep(0)
-        batcher.start()
-        await asyncio.gather(*questions, return_exceptions=True)
-        await batcher.stop()
-        return batcher.images
-
-    assert asyncio.run(ask()) == 2
-
-
-def test_a_reading_ranks_classes_as_a_prediction_does(predictor: Predictor, pixels: np.ndarray) -> None:
-    (prediction,) = module.predict_pixels(predictor, [pixels[0]], relations=False)
-    (reading,) = module.predict_pixels(predictor, [pixels[0]], relations=True)
-    assert isinstance(prediction, Prediction)
-    assert isinstance(reading, Reading)
-    assert [name for name, _ in ranked(reading)] == [name for name, _ in ranked(prediction)]
-    assert [p for _, p in ranked(reading)] == pytest.approx([p for _, p in ranked(prediction)], abs=1e-6)
-    torch.testing.assert_close(reading.logits.float(), prediction.logits, rtol=1e-5, atol=1e-5)

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from parse_dg.serve.assets import load_assets
-from parse_dg.serve.guard import POLICY, is_loopback, name_of
+from parse_dg.serve.guard import POLICY
 from tests.serve.conftest import Running, error_of, png
 
 PAGE = ("/", "/page.css", "/page.js", "/icon.svg", "/viewer.css", "/viewer.js")
@@ -105,14 +105,6 @@ def test_other_names_are_not(parse_service: Running, host: str) -> None:
         answer = parse_service.client.get(path, headers={"host": host})
         assert answer.status_code == 421
         assert "not this machine" in error_of(answer)
-
-
-def test_names_and_addresses() -> None:
-    assert name_of("[::1]:80") == "::1"
-    assert name_of("Name:80") == "name"
-    assert is_loopback("::1")
-    assert not is_loopback("::2")
-    assert not is_loopback("")
 
 
 def test_what_is_no_http_is_answered_in_one_line(parse_service: Running) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.serve_load import Load, measure, table
+from benchmarks.serve_load import measure, table
 
 
+@pytest.mark.slow
 def test_the_service_under_a_little_load(parse_run: Path) -> None:
     found = measure(parse_run, parse_run, clients=4, seconds=1, images=32)
     assert found["errors"] == {}
@@ -20,9 +21,3 @@ def test_the_service_under_a_little_load(parse_run: Path) -> None:
         assert ratio["median"] == pytest.approx(statistics.median(a / b for a, b in turns), rel=0.05)
         assert ratio["low"] <= ratio["median"] <= ratio["high"]
     assert table(found).row_count == 15
-
-
-def test_percentiles() -> None:
-    found = Load(seconds=2.0, latencies=[n / 1000 for n in range(100, 0, -1)])
-    assert found.rate == 50
-    assert (found.percentile(0.5), found.percentile(0.99)) == (pytest.approx(51), pytest.approx(100))

@@ -3,7 +3,6 @@
 import signal
 import socket
 import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +12,12 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.serve.conftest import encoded, png, read_all, running
+from tests.serve.conftest import encoded, read_all, running
 from tests.serve.process import COMMAND, serving
 from tests.serve.test_batcher import wait_for
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_it_says_where_it_listens_and_ends_cleanly(parse_run: Path, number: int) -> None:
     with serving(parse_run) as process:
         assert process.said == (
@@ -31,6 +30,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(parse_run: Path, number: int)
         assert out.splitlines()[1:] == ["stopped"]
 
 
+@pytest.mark.slow
 def test_what_was_begun_is_finished(erm_run: Path) -> None:
     """Requests in all stages when the signal comes: those that have arrived are answered."""
     large = encoded(Image.new("RGB", (4900, 4900), "teal"), compress_level=1)  # takes a while to decode
@@ -74,31 +74,6 @@ def test_an_upload_that_does_not_end_does_not_keep_it(erm_run: Path, caplog: pyt
 
 def arrived(health: dict[str, Any]) -> int:
     return int(health["images"] + health["queue"]["waiting"])
-
-
-def test_nothing_new_is_taken_once_it_is_told_to_stop(erm_run: Path) -> None:
-    with serving(erm_run) as process:
-        ended = threading.Event()
-        codes: list[int] = []
-
-        def ask() -> None:
-            while not ended.is_set():
-                try:
-                    answer = httpx.post(f"http://127.0.0.1:{process.port}/predict", files={"image": png()})
-                except httpx.TransportError:
-                    break
-                codes.append(answer.status_code)
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: len(codes) >= 8, 60)
-        code, _, err = process.end()
-        ended.set()
-        for thread in threads:
-            thread.join()
-        assert (code, err) == (0, "")
-        assert set(codes) == {200}
 
 
 def test_a_port_that_is_taken_is_one_line(erm_run: Path) -> None:

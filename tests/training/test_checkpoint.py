@@ -108,7 +108,7 @@ def test_whatever_interrupts_a_whole_one_is_there(
         if when == "save_file":
             patch.setattr(module, "save_file", stop)
         elif when == "fsync":
-            patch.setattr(module.os, "fsync", stop)
+            patch.setattr("os.fsync", stop)
         else:
             patch.setattr(Path, "replace", replace)
         with pytest.raises(KeyboardInterrupt):

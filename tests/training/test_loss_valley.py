@@ -50,24 +50,6 @@ def test_what_is_said_step_by_step_adds_up_to_what_entered() -> None:
         assert said + entering == valley.entered
 
 
-def test_a_loss_that_falls_to_the_end_leaves_the_last_segment_alone() -> None:
-    valley, left = run([0.9, 0.8, 0.7, 0.6, 0.5])
-    assert valley.entered == [4]
-    assert (valley.start_step, valley.end_step, valley.threshold, left) == (301, 400, None, None)
-
-
-def test_a_single_check_is_its_own_average() -> None:
-    valley, _ = run([0.9], first=1)
-    assert valley.entered == [0]
-    assert (valley.start_step, valley.end_step) == (1, 1)
-
-
-def test_the_lowest_segment_is_the_average_if_nothing_else_is_low_enough() -> None:
-    valley, _ = run([0.1, 1.0, 1.0], 3, 3, 0.1)
-    assert valley.entered == [0]
-    assert valley.converge_step == 0
-
-
 @pytest.mark.parametrize(("converge", "tolerance"), [(4, 2), (3, 3), (2, 5)])
 def test_the_valley_is_left_once_every_recent_loss_is_above_the_threshold(converge: int, tolerance: int) -> None:
     losses = [1.0, *np.linspace(0.5, 0.55, 10).tolist(), *np.linspace(2, 3, 10).tolist()]
@@ -77,16 +59,3 @@ def test_the_valley_is_left_once_every_recent_loss_is_above_the_threshold(conver
     assert left == 10 + tolerance  # the last low loss, and as many high ones as are looked at
     assert valley.end_step == 1000
     assert valley.observe(5000, 0.1) == []
-
-
-def test_a_run_that_ends_as_the_valley_begins_averages_all_that_waits() -> None:
-    """The authors' program then takes segments above the threshold too, and names the first by its last step."""
-    valley, _ = run([9.2, 9.1, 9.0, 0.5, 0.6, 0.6])
-    assert valley.entered == [1, 2, 3, 4, 5]
-    assert (valley.start_step, valley.end_step, valley.converge_step) == (100, 500, 300)
-
-
-def test_equal_losses_are_a_valley() -> None:
-    valley, left = run([0.5] * 12)
-    assert (valley.converge_step, left) == (0, None)
-    assert min(valley.multiplicity) > 0

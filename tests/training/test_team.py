@@ -17,14 +17,14 @@ from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import from_dict, to_dict
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.experiments.config import RunConfig
-from parse_dg.experiments.run import build_trainer, execute, prepare
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.averaging import build_averaging
-from parse_dg.training.check import Check, State
+from parse_dg.training.check import Check, StateDict
 from parse_dg.training.launch import form_team
 from parse_dg.training.team import ALONE, Team, WholeBatchNorm
 from tests.conftest import Tiny
-from tests.experiments.helpers import CPU, checks, quiet, read, repeated
+from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.training.test_team"])
@@ -101,7 +101,7 @@ def train(team: Team, config: dict[str, Any], folder: Path, stop_at: int = 0) ->
             os._exit(9)
 
     result = execute(from_dict(RunConfig, config), folder, observe, checkpoint_every=0, team=team)
-    assert result == read(folder / "result.json")
+    assert result.to_dict() == read(folder / "result.json")
 
 
 def same_curves(one: Path, other: Path, tolerance: float) -> None:
@@ -115,13 +115,13 @@ def same_curves(one: Path, other: Path, tolerance: float) -> None:
         assert mine.get("scores", {}).keys() == theirs.get("scores", {}).keys()
 
 
-def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> State:
+def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> StateDict:
     """The loss's terms at every step, and the weights at the end, in float64, where roundings do not show."""
     run = from_dict(RunConfig, config)
     trainer = build_trainer(run, *prepare(run), CPU, team=team)
     trainer.algorithm.double()
     trainer.averaging = build_averaging(trainer.algorithm, run.averaging)
-    found: State = {}
+    found: StateDict = {}
     for step in range(1, run.training.steps + 1):
         example = trainer.prepare_example(next(trainer.batches))
         terms = trainer.update(step, example._replace(images=example.images.double()))
@@ -132,7 +132,9 @@ def curve(team: Team, config: dict[str, Any], path: Path | None = None) -> State
     return found
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [name if name == "parse" else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_two_processes_have_the_loss_curve_of_one(name: str, tiny: Tiny, tmp_path: Path) -> None:
     method, settings = RUNS[name]
     config = to_dict(tiny(method, **settings))
@@ -144,6 +146,7 @@ def test_two_processes_have_the_loss_curve_of_one(name: str, tiny: Tiny, tmp_pat
         assert torch.allclose(value, found[key], rtol=1e-6, atol=1e-9), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["parse", "erm_plus_plus", "erm, SWAD, moving BatchNorm, RandAugment"])
 def test_two_processes_make_the_run_of_one(name: str, tiny: Tiny, tmp_path: Path) -> None:
     """The whole run, in float32, at rates at which Adam does not make much of roundings."""
@@ -203,7 +206,7 @@ def normalise(team: Team) -> None:
         assert torch.equal(shared.eval()(images.double()), shared(images.double()))
 
 
-@pytest.mark.parametrize(("task", "size"), [(gather, 2), (gather, 3), (normalise, 3)])
+@pytest.mark.parametrize(("task", "size"), [(gather, 2), (normalise, 3)])
 def test_what_is_shared_out_comes_together(task: Any, size: int, tmp_path: Path) -> None:
     assert together(task, tmp_path, size=size) == [0] * size
 

@@ -1,1 +1,5 @@
 """Pictures: a prediction with its relations, and the paper's figures at paper size."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

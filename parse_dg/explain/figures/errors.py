@@ -56,7 +56,7 @@ class JudgedImage:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Group:
+class ImageGroup:
     """Images of one class that are all right, or all wrong."""
 
     images: tuple[JudgedImage, ...]
@@ -72,8 +72,8 @@ class ErrorBlock:
     """One true class."""
 
     name: str
-    right: Group
-    wrong: Group
+    right: ImageGroup
+    wrong: ImageGroup
     primitives: tuple[int, ...]
     """Whose heat maps are shown."""
 

@@ -1,6 +1,6 @@
 """A prediction with its relations drawn on it, and every primitive over images of all domains: pictures to look at.
 
-Figures for a page have files of their own: `figures_primitives.py`, `figures_errors.py`, `figures_pipeline.py`.
+Figures for a page have files of their own: `primitives.py`, `errors.py`, `pipeline.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def primitive_sheet(
     names: Mapping[int, str] | None = None,
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
-    network = model.parse().network
+    network = model.parse_network()
     rows = sum(len(batch) for batch in images.values())
     primitives = network.bottleneck.config.count
     size = 0.72 * (primitives + 1) + 0.6, 0.72 * rows + 0.7

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-Edge = tuple[Float[np.ndarray, "2"], Float[np.ndarray, "2"], str]
+EDGES = ("line", "equal", "level", "plumb", "arrow")
+"""The marks between two primitives, which are drawn as an edge; of the others only the ring is drawn."""
 
 
 def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False) -> None:
@@ -80,43 +81,22 @@ def mark_relation(
 
     `bend` curves them, so that relations on one edge can be told apart.
     """
-    points = [places[i] for i in relation.primitives]
-    if relation.predicate == "has":
-        axes.plot(
-            *points[0],
-            "o",
-            markersize=17 * scale,
-            markerfacecolor="none",
-            markeredgecolor=colour,
-            markeredgewidth=2 * scale,
-        )
-    for start, end, style in edges_of(relation.predicate, points):
-        if style == "-|>":
-            style = f"-|>,head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
-        line = {"color": colour, "linewidth": 2 * scale, "shrinkA": 5 * scale, "shrinkB": 5 * scale}
-        curve = {"connectionstyle": f"arc3,rad={bend}"}
-        axes.annotate(
-            "", xy=tuple(end), xytext=tuple(start), zorder=3, arrowprops={"arrowstyle": style, **line, **curve}
-        )
-
-
-def edges_of(predicate: str, points: Sequence[Float[np.ndarray, "2"]]) -> list[Edge]:
-    """The edges that a relation between these points looks at: with a head where their direction counts."""
-    match predicate:
-        case "has":
-            return []
-        case "above" | "left" | "contains":
-            return [(points[0], points[1], "-|>")]
-        case "h_align" | "v_align" | "near":
-            return [(points[0], points[1], "-")]
-        case "tri":
-            return [(points[0], points[1], "-"), (points[0], points[2], "-")]
-        case "turn":
-            return [(points[0], points[1], "-|>"), (points[1], points[2], "-|>")]
-        case "orient":
-            return [(points[0], points[1], "-|>"), (points[2], points[3], "-|>")]
-        case _:
-            return [(points[0], points[1], "-"), (points[2], points[3], "-")]
+    for kind, *primitives in relation.marks:
+        points = [tuple(places[i]) for i in primitives]
+        if kind == "ring":
+            ring: dict[str, Any] = {
+                "markersize": 17 * scale,
+                "markeredgecolor": colour,
+                "markeredgewidth": 2 * scale,
+            }
+            axes.plot(*points[0], "o", markerfacecolor="none", **ring)
+        elif kind in EDGES:
+            head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
+            style = f"-|>{head}" if kind == "arrow" else "-"
+            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": 5 * scale, "shrinkB": 5 * scale}
+            curve = {"connectionstyle": f"arc3,rad={bend}"}
+            start, end = points
+            axes.annotate("", xy=end, xytext=start, zorder=3, arrowprops={"arrowstyle": style, **line, **curve})
 
 
 def mark_primitive(

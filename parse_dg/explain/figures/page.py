@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parse_dg.errors import InputError
+from parse_dg.files import require_writable, whole_file, writing
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -55,12 +56,7 @@ def require_matplotlib() -> "type[Figure]":
 
 def check_place(path: Path) -> None:
     """Raise, before any work, unless a figure can be written there."""
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f"a figure is written to a file that ends in {', '.join(FORMATS)}, found {path}")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} is not there")
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder")
+    require_writable(path, "a figure", FORMATS)
     require_matplotlib()
 
 
@@ -71,18 +67,12 @@ def figure_file(path: Path, width: float, height: float, dpi: int = DPI, **savin
     import matplotlib.style
 
     kind = path.suffix.lower().removeprefix(".")
-    temporary = path.with_name(f"{path.name}.writing")
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown for it
         figure = figure_class(figsize=(width, height), dpi=dpi, facecolor="white")
         yield figure
-        try:
+        with writing(path), whole_file(path) as temporary:
             figure.savefig(temporary, format=kind, metadata=_UNDATED[kind], **saving)
-            temporary.replace(path)
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 class Sheet:

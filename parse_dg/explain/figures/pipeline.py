@@ -71,7 +71,7 @@ def read_pipeline(
     model: Model, image: UInt8[Tensor, "3 H W"], title: str, truth: str | None = None
 ) -> PipelineImage:
     """Everything that the figure shows of one RGB image, values 0 to 255, at the model's size."""
-    features = model.parse().network.backbone(model.prepare(image[None]))[0].cpu()
+    features = model.parse_network().backbone(model.prepare(image[None]))[0].cpu()
     return PipelineImage(title, image, truth, features, read_image(model, image).explain())
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from parse_dg.data.cub_parts import PartAnnotations
+from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 WITHIN = 0.1
 """How far from a part a primitive may be that is near it, as a share of the box's diagonal."""
@@ -110,7 +110,7 @@ class _Counts(NamedTuple):
 
 
 def annotated_parts(
-    located: Sequence[Located], annotations: Sequence[PartAnnotations], generator: torch.Generator
+    located: Sequence[SubsetPrimitives], annotations: Sequence[PartAnnotations], generator: torch.Generator
 ) -> AnnotatedParts:
     """Of domains, the target last, each with the parts of its images in their order."""
     counts = [_count(*pair, generator) for pair in zip(located, annotations, strict=True)]
@@ -127,7 +127,7 @@ def annotated_parts(
     )
 
 
-def _count(located: Located, annotations: PartAnnotations, generator: torch.Generator) -> _Counts:
+def _count(located: SubsetPrimitives, annotations: PartAnnotations, generator: torch.Generator) -> _Counts:
     centre = located.centre.double().cpu().numpy()
     order = torch.randperm(len(centre), generator=generator).numpy()
     return _Counts(

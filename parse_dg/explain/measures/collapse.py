@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 PRESENT = 0.5
 """The presence from which a primitive counts."""
@@ -43,7 +43,7 @@ class Coincidence(NamedTuple):
         return ((self.place == own) & self.present).sum(1)
 
 
-def find_coinciding(located: Located, *, within: float = WITHIN, present: float = PRESENT) -> Coincidence:
+def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Coincidence:
     """Compare every two primitives of every image."""
     height, width = located.cells
     pitch = located.centre.new_tensor(
@@ -122,7 +122,7 @@ class Collapse:
         return plain(self) | {name: getattr(self, name).to_dict() for name in ("all", "right", "wrong")}
 
 
-def collapse(located: Located, *, within: float = WITHIN, present: float = PRESENT) -> Collapse:
+def collapse(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Collapse:
     """The collapse of a domain's images."""
     found = find_coinciding(located, within=within, present=present)
     right = located.right

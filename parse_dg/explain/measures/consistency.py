@@ -23,7 +23,7 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Profiles(NamedTuple):
     place: Float[Tensor, "C K 2"]
 
 
-def profiles(located: Located, classes: int) -> Profiles:
+def profiles(located: SubsetPrimitives, classes: int) -> Profiles:
     """The means over the images of each class, on the CPU."""
     labels = located.labels.cpu()
     presence, centre = located.presence.double().cpu(), located.centre.double().cpu()
@@ -84,7 +84,7 @@ def profiles(located: Located, classes: int) -> Profiles:
     return Profiles(images, total / images.unsqueeze(1).clamp_min(1), place)
 
 
-def consistency(one: Located, other: Located, weights: Float[Tensor, "C K"]) -> Consistency:
+def consistency(one: SubsetPrimitives, other: SubsetPrimitives, weights: Float[Tensor, "C K"]) -> Consistency:
     """How far two domains agree; `weights` are the shares of primitives in class compositions."""
     classes, count = weights.shape
     first, second = profiles(one, classes), profiles(other, classes)

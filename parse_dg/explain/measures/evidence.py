@@ -11,7 +11,7 @@ from typing import Any
 
 from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.collapse import PRESENT
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 OF_MAXIMUM = 0.5
 """The share of a map's maximum that its value at the centre must have."""
@@ -34,7 +34,7 @@ class Evidence:
         return plain(self)
 
 
-def evidence(located: Located, *, present: float = PRESENT, of_maximum: float = OF_MAXIMUM) -> Evidence:
+def evidence(located: SubsetPrimitives, *, present: float = PRESENT, of_maximum: float = OF_MAXIMUM) -> Evidence:
     """Over the primitives that are present, of all images of a domain."""
     heat = located.heat_at_centre[located.presence >= present].double()
     return Evidence(

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located, distances
+from parse_dg.explain.measures.localisation import SubsetPrimitives, distances
 
 WITHIN = 6 / 64
 """How far from a part the primitive that follows it may be, as a share of the image's side: 6 pixels of 64."""
@@ -58,7 +58,7 @@ def within_on_grid(image_size: int) -> float:
 
 
 def assign_parts(
-    located: Sequence[Located],
+    located: Sequence[SubsetPrimitives],
     centres: Sequence[Float[np.ndarray, "_ P 2"]],
     parts: Sequence[str],
     image_size: int,
@@ -78,7 +78,7 @@ def assign_parts(
 
 
 def followed_parts(
-    located: Located,
+    located: SubsetPrimitives,
     centres: Float[np.ndarray, "N P 2"],
     parts: Sequence[str],
     assigned: Mapping[str, int],
@@ -101,7 +101,7 @@ def followed_parts(
 
 
 def _followed(
-    located: Located,
+    located: SubsetPrimitives,
     centres: Float[np.ndarray, "N P 2"],
     parts: Sequence[str],
     assigned: Mapping[str, int],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Guide:
         return plain(self)
 
 
-def guide(located: Located) -> Guide | None:
+def guide(located: SubsetPrimitives) -> Guide | None:
     """None for a model that has no guide: it was trained without, or is compacted."""
     if located.guided is None:
         return None

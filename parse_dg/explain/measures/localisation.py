@@ -29,7 +29,7 @@ FOLLOWS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Located:
+class SubsetPrimitives:
     """The images of one subset as their primitives, K × 6 numbers an image, and what is predicted of them.
 
     The tensors are on the device of the model that read them.
@@ -64,11 +64,11 @@ class Located:
 
 
 @torch.no_grad()
-def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda images: None) -> Located:
+def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda images: None) -> SubsetPrimitives:
     """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    network, guide = model.parse().network, model.parse().guide
+    network, guide = model.parse_network(), model.algorithm.guide
     found: list[tuple[Tensor, ...]] = []
     guided: list[Tensor] = []
     cells = (1, 1)
@@ -83,7 +83,7 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         seen(len(labels))
     labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
-    return Located(
+    return SubsetPrimitives(
         domain=subset.domain.name,
         labels=labels,
         predicted=predicted,
@@ -138,7 +138,7 @@ def primitive_places(
 
 
 def places_among_parts(
-    located: Sequence[Located], centres: Sequence[Float[np.ndarray, "_ P 2"]], parts: Sequence[str]
+    located: Sequence[SubsetPrimitives], centres: Sequence[Float[np.ndarray, "_ P 2"]], parts: Sequence[str]
 ) -> tuple[PrimitivePlace, ...]:
     """For every primitive, the part it follows in all of these images together."""
     presence = np.concatenate([each.presence.cpu().numpy() for each in located])
@@ -193,7 +193,7 @@ class Localisation:
 
 
 def localisation(
-    located: Located,
+    located: SubsetPrimitives,
     centres: Float[np.ndarray, "N P 2"],
     parts: Sequence[str],
     followed: Mapping[int, str],
@@ -230,7 +230,7 @@ def _error(distance: Float[np.ndarray, "N K P"], followed: Mapping[int, int]) ->
     return float(np.mean([np.median(distance[:, k, part]) for k, part in followed.items()]))
 
 
-def distances(located: Located, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
+def distances(located: SubsetPrimitives, centres: Float[np.ndarray, "N P 2"]) -> Float[np.ndarray, "N K P"]:
     """From every primitive to every part."""
     places = located.centre.cpu().numpy()
     return np.asarray(np.linalg.norm(places[:, :, None] - centres[:, None], axis=-1))

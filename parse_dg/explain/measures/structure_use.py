@@ -20,10 +20,10 @@ from torch import Tensor
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import plain
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
-from parse_dg.model.vocabulary import FAMILY
 
 SWAPS = 5
 """How many times geometry is swapped."""
@@ -53,10 +53,12 @@ class StructureUse:
 
 
 @torch.no_grad()
-def structure_use(model: Model, located: Located, generator: torch.Generator, swaps: int = SWAPS) -> StructureUse:
+def structure_use(
+    model: Model, located: SubsetPrimitives, generator: torch.Generator, swaps: int = SWAPS
+) -> StructureUse:
     """Predict the located images again, from parts of what is known of them; the network is not asked again."""
     require(swaps >= 1, "swaps", swaps, "at least 1")
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     presence = _is_presence(structure, active.applications)
     masked = [active.weights, active.weights * ~presence, active.weights * presence]
@@ -87,7 +89,7 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
 
     The weight of an application is shared equally by the primitives it binds.
     """
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     shares = []
     for part in structure.vocabulary.applications(active.applications):
@@ -99,7 +101,9 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
 
 def _is_presence(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> Bool[Tensor, "n"]:
     parts = structure.vocabulary.applications(columns)
-    return torch.cat([torch.full_like(part.angle, FAMILY[part.predicate] == "presence").bool() for part in parts])
+    return torch.cat(
+        [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence").bool() for part in parts]
+    )
 
 
 def _predict(

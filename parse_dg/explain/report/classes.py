@@ -12,7 +12,7 @@ import torch
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.classes import Term
 from parse_dg.explain.explanation import name_applications
-from parse_dg.model.vocabulary import FAMILY
+from parse_dg.model.paper_predicates import PREDICATES
 
 TERMS = 8
 """How many relations of a class are named."""
@@ -36,14 +36,14 @@ class ClassSummary:
 @torch.no_grad()
 def summarise_classes(model: Model, top: int = TERMS) -> tuple[ClassSummary, ...]:
     """A summary of every class, in their order."""
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     active = structure.composition.active()
     weights = active.weights.double()
     shares: dict[str, torch.Tensor] = {}
     start = 0
     for part in structure.vocabulary.applications(active.applications):
         columns = slice(start, start + len(part.angle))
-        family = FAMILY[part.predicate]
+        family = PREDICATES[part.predicate].family
         shares[family] = shares.get(family, 0) + weights[:, columns].sum(1)
         start = columns.stop
     strongest = weights.sort(dim=1, descending=True, stable=True).indices[:, :top]
@@ -53,7 +53,7 @@ def summarise_classes(model: Model, top: int = TERMS) -> tuple[ClassSummary, ...
     for number, name in enumerate(model.spec.classes):
         row = weights[number]
         terms = tuple(
-            Term(**named[c]._asdict(), weight=float(row[c])) for c in strongest[number].tolist() if row[c] > 0
+            Term(**vars(named[c]), weight=float(row[c])) for c in strongest[number].tolist() if row[c] > 0
         )
         summaries.append(
             ClassSummary(

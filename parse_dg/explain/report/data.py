@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.evaluation.text_table import TextTable
 from parse_dg.explain.report.classes import ClassSummary
+from parse_dg.tables.text_table import TextTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +53,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A training, check by check."""
+    """The training curve, check by check."""
 
     points: tuple[CurvePoint, ...]
     chosen: int

@@ -3,85 +3,114 @@
 import base64
 import hashlib
 import json
-import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from parse_dg.errors import InputError
+import numpy as np
+from jaxtyping import Int
+from markupsafe import Markup
+
 from parse_dg.explain import viewer
+from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
-from parse_dg.explain.report.html import Html, element, joined
-from parse_dg.explain.report.sections import sections
+from parse_dg.files import require_writable, write_file, writing
+from parse_dg.model.predicate import FAMILIES
+from parse_dg.tables.html_table import page_template
+from parse_dg.wording import percent, plural
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")
 STYLES = (*viewer.STYLES, "report.css")
+SECTIONS = {
+    "summary": "Summary",
+    "images": "Right and wrong, and why",
+    "accuracy": "Accuracy by domain",
+    "classes": "What each class is made of",
+    "training": "Training",
+    "compaction": "Compaction",
+    "repeat": "How to repeat it",
+}
+"""By their names in addresses."""
+OPEN_CLASSES = 12
+"""With more classes than this their compositions are folded."""
+MATRIX_CLASSES = 30
+"""With more classes than this a matrix is not readable: the most frequent confusions are listed instead."""
+CONFUSIONS = 40
+"""How many of them."""
+LEVELS = 10
+"""Of the shading."""
 
 
 def check_place(path: Path) -> None:
     """Raise before any work is done if the page could not be written there."""
-    expected = "expected a name that ends in .html, in a folder that is there and can be written"
-    named = path.suffix.lower() in (".html", ".htm") and not path.is_dir()
-    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write the report to {path}: {expected}")
+    require_writable(path, "the report", (".html", ".htm"))
 
 
 def write_report(path: Path, report: Report) -> int:
-    """Write the page under a temporary name, then rename: it is whole or not there. Returns its bytes."""
+    """Write the page, whole or not at all. Returns its bytes."""
     data = report_page(report).encode("utf-8", "backslashreplace")  # a name may hold half a character
-    temporary = path.with_name(f"{path.name}.writing")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write the report to {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(f"the report to {path}"):
+        write_file(path, data)
     return len(data)
 
 
 def report_page(report: Report) -> str:
-    """The whole page."""
+    """The whole page: `report.html`, in which text is text, whatever it holds."""
     script, style = viewer.read(*SCRIPTS), viewer.read(*STYLES)
-    parts = sections(report)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(script, style)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", report.title),
-        element("style", Html(style)),
-    )
-    links = [element("a", title, href=f"#{name}") for name, title, _ in parts]
-    body = element(
-        "body",
-        element("a", "Skip to the summary", href="#summary", class_="skip"),
-        element(
-            "header",
-            element("h1", report.title),
-            element("button", id="theme", type="button", hidden=True),
-            element("nav", joined(links, " "), aria_label="Contents"),
-        ),
-        element("main", joined(_section(*part) for part in parts)),
-        element("footer", element("p", "Written by parse-dg report.")),
-        _data(report),
-        element("script", Html(script)),
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _section(name: str, title: str, content: Html) -> Html:
-    heading = element("h2", title, id=f"{name}-title")
-    return element("section", heading, content, id=name, aria_labelledby=f"{name}-title")
-
-
-def _data(report: Report) -> Html:
-    """The galleries as data that is never executed; no `<` in it can end its element."""
     galleries = [{"title": g.title, "words": g.words, "cases": g.cases} for g in report.galleries if g.cases]
-    text = json.dumps(galleries, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return element("script", Html(text), type="application/json", id="galleries")
+    data = json.dumps(galleries, allow_nan=False, separators=(",", ":"))
+    return page_template(Path(__file__).with_name("report.html")).render(
+        report=report,
+        sections=SECTIONS,
+        galleries=galleries,
+        sources=[score.correct / score.total for score in report.scores if score.role == "source"],
+        charts=charts(report.curve) if report.curve else (),
+        config=_config(report),
+        families=FAMILIES,
+        open_classes=OPEN_CLASSES,
+        matrix_classes=MATRIX_CLASSES,
+        matrix=_matrix,
+        confusions=_confusions,
+        percent=percent,
+        plural=plural,
+        policy=_policy(script, style),
+        script=Markup(script),
+        style=Markup(style),
+        data=Markup(data.replace("<", "\\u003c")),  # never executed, and no `<` in it can end its element
+    )
+
+
+def _config(report: Report) -> dict[str, list[tuple[str, str]]]:
+    """The fields of each section of the configuration; those of none are `other`."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, value in report.config.items():
+        group, _, field = name.partition(".")
+        groups.setdefault(group if field else "other", []).append((field or group, value))
+    return groups
+
+
+def _matrix(
+    confusion: Int[np.ndarray, "C C"], classes: tuple[str, ...]
+) -> Iterator[tuple[str, list[tuple[str, int]], str]]:
+    """The rows: a class, its counts with their shade (any image at all is seen), its accuracy."""
+    for number, (name, row) in enumerate(zip(classes, confusion.tolist(), strict=True)):
+        total = sum(row)
+        cells = [(f"{count:,}", -(-LEVELS * count // total) if total else 0) for count in row]
+        yield name, cells, percent(row[number] / total) if total else "no image"
+
+
+def _confusions(
+    confusion: Int[np.ndarray, "C C"], classes: tuple[str, ...]
+) -> tuple[list[tuple[str, str, str]], int]:
+    """The most frequent confusions, and how many kinds there are."""
+    off = confusion.copy()
+    np.fill_diagonal(off, 0)
+    rows = []
+    for place in np.argsort(-off, axis=None, kind="stable")[:CONFUSIONS].tolist():
+        true, predicted = divmod(place, len(classes))
+        count, total = int(off[true, predicted]), int(confusion[true].sum())
+        if count:
+            rows.append((classes[true], classes[predicted], f"{count:,} of {total:,} ({percent(count / total)})"))
+    return rows, int((off > 0).sum())
 
 
 def _policy(script: str, style: str) -> str:

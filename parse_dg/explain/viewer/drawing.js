@@ -131,7 +131,9 @@ window.ParseDrawing = (() => {
       this.stroke(`M${start} A${radius} ${radius} 0 0 ${sweep} ${end}`, `${name} pv-thin`);
       const between = add(unit(u), unit(v));
       const middle = length(between) > 0.1 ? unit(between) : [-unit(u)[1], unit(u)[0]];
-      this.text(add(at, times(middle, radius + 44)), `${degrees(u, v).toFixed(0)}°`);
+      const size = `${degrees(u, v).toFixed(0)}°`;
+      this.text(add(at, times(middle, radius + 44)), size);
+      return `here ${size}`;
     }
 
     text(at, words) {
@@ -160,46 +162,37 @@ window.ParseDrawing = (() => {
 
   /* ---- relations -------------------------------------------------------------------------------------------- */
 
-  /* Draws one relation without its discs; returns what was measured, in words. */
-  function drawRelation(sketch, frame, relation, places, name) {
-    const bound = relation.primitives.map((primitive) => places.get(primitive));
+  /* Draws one mark of a relation, [kind, ...primitives]; returns what was measured, in words. */
+  function drawMark(sketch, frame, [kind, ...primitives], places, name) {
+    const bound = primitives.map((primitive) => places.get(primitive));
     const [a, b, c, d] = bound.map(frame.point);
-    switch (relation.predicate) {
-      case "has":
+    switch (kind) {
+      case "ring":
         sketch.element("circle", "pv-halo", { cx: a[0], cy: a[1], r: RADIUS + 22 });
         sketch.element("circle", `pv-stroke ${name}`, { cx: a[0], cy: a[1], r: RADIUS + 22 });
         return "";
-      case "above":
-      case "left":
+      case "box":
+      case "dashed_box":
+        sketch.box(frame.corners(bound[0]), kind === "box" ? name : `${name} pv-dashed`);
+        return "";
+      case "arrow":
         sketch.arrow(a, b, name);
         return "";
-      case "contains":
-        sketch.box(frame.corners(bound[0]), name);
-        sketch.box(frame.corners(bound[1]), `${name} pv-dashed`);
-        sketch.arrow(a, b, name);
-        return "";
-      case "h_align":
-      case "v_align":
-        drawGuide(sketch, a, b, relation.predicate === "h_align" ? 1 : 0, name);
-        return "";
-      case "tri":
-        sketch.edge(a, b, name);
-        sketch.edge(a, c, name);
-        sketch.angle(a, minus(b, a), minus(c, a), name);
-        return `here ${degrees(minus(b, a), minus(c, a)).toFixed(0)}°`;
-      case "turn":
-        sketch.arrow(a, b, name);
-        sketch.arrow(b, c, name);
-        sketch.line(b, add(b, times(unit(minus(b, a)), 150)), `${name} pv-thin pv-dashed`);
-        sketch.angle(b, minus(b, a), minus(c, b), name);
-        return `here ${degrees(minus(b, a), minus(c, b)).toFixed(0)}°`;
-      case "orient":
-        sketch.arrow(a, b, name);
-        sketch.arrow(c, d, name);
-        return `here ${degrees(minus(b, a), minus(d, c)).toFixed(0)}°`;
-      case "eqdist":
+      case "equal":
         drawEqual(sketch, a, b, name);
-        drawEqual(sketch, c, d, name);
+        return "";
+      case "level":
+      case "plumb":
+        drawGuide(sketch, a, b, kind === "level" ? 1 : 0, name);
+        return "";
+      case "corner":
+        return sketch.angle(b, minus(a, b), minus(c, b), name);
+      case "turn":
+        sketch.line(b, add(b, times(unit(minus(b, a)), 150)), `${name} pv-thin pv-dashed`);
+        return sketch.angle(b, minus(b, a), minus(c, b), name);
+      case "angle":
+        return `here ${degrees(minus(b, a), minus(d, c)).toFixed(0)}°`;
+      case "ratio":
         return `here ${(length(minus(b, a)) / (length(minus(d, c)) || 1)).toFixed(2)} times as long`;
       default:
         sketch.edge(a, b, name);
@@ -243,21 +236,21 @@ window.ParseDrawing = (() => {
   }
 
   /* Relations with the numbers of what they bind, or the extent of one primitive. */
-  function draw(svg, { relations, place, places, size, FAMILY }) {
+  function draw(svg, { relations, place, places, size }) {
     const frame = frameOf(size);
     const sketch = new Sketch(svg, frame.side);
-    let measured = "";
+    let measured = [];
     const bound = new Set();
     for (const relation of relations) {
-      const name = `pv-${FAMILY[relation.predicate] || "binary"}`;
-      measured = drawRelation(sketch, frame, relation, places, name);
+      const name = `pv-${relation.family}`;
+      measured = relation.marks.map((mark) => drawMark(sketch, frame, mark, places, name)).filter(Boolean);
       for (const primitive of relation.primitives) bound.add(primitive);
     }
     if (place) drawExtent(sketch, frame, place);
     const numbers = [...bound];
-    const alone = relations.length === 1 ? `pv-${FAMILY[relations[0].predicate] || "binary"}` : "pv-plain";
+    const alone = relations.length === 1 ? `pv-${relations[0].family}` : "pv-plain";
     sketch.discs(numbers.map((primitive) => frame.point(places.get(primitive))), numbers, alone);
-    return relations.length === 1 ? measured : "";
+    return relations.length === 1 ? measured.join(", ") : "";
   }
 
   /* ---- heat maps -------------------------------------------------------------------------------------------- */

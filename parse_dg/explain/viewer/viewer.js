@@ -5,12 +5,6 @@
 "use strict";
 
 window.ParseViewer = (() => {
-  const FAMILY = {
-    has: "presence",
-    above: "binary", left: "binary", h_align: "binary", v_align: "binary", near: "binary", contains: "binary",
-    tri: "ternary", turn: "ternary",
-    orient: "quaternary", eqdist: "quaternary",
-  };
   const AT_REST = 3; // so many relations are drawn while none is chosen
   const CLASSES = 5; // so many classes are listed, and those that are explained
 
@@ -110,7 +104,7 @@ window.ParseViewer = (() => {
     /* -- the words beside it -- */
 
     buildWords() {
-      const { title, predicted, truth, classes } = this.data;
+      const { title, predicted, truth, top } = this.data;
       const column = make("div", "pv-words");
       column.append(make("h3", "pv-title", title));
       const verdict = make("p", "pv-verdict");
@@ -122,7 +116,7 @@ window.ParseViewer = (() => {
         verdict.append(right ? ", which is right" : ", which is wrong: the true class is ");
         if (!right) verdict.append(make("strong", "", truth));
       }
-      column.append(verdict, this.buildClasses(classes));
+      column.append(verdict, this.buildClasses(top));
       this.why = make("section", "pv-why");
       column.append(this.why);
       if (this.explained === null) {
@@ -132,8 +126,8 @@ window.ParseViewer = (() => {
       return column;
     }
 
-    buildClasses(classes) {
-      const listed = classes.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
+    buildClasses(top) {
+      const listed = top.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
       const box = group("pv-classes", "Classes by probability; those with a why can be explained");
       this.classes = [];
       for (const each of listed) {
@@ -176,7 +170,7 @@ window.ParseViewer = (() => {
       const list = group("pv-relations", "Relations, the largest contribution first", "ol");
       const widest = Math.max(...relations.map((each) => each.weight), 1e-9);
       this.relations = relations.map((relation, index) => {
-        const button = make("button", `pv-relation pv-${FAMILY[relation.predicate] || "binary"}`);
+        const button = make("button", `pv-relation pv-${relation.family}`);
         button.type = "button";
         button.dataset.index = index;
         button.append(make("span", "pv-said", relation.words));
@@ -267,7 +261,7 @@ window.ParseViewer = (() => {
       this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
       this.root.classList.toggle("pv-heated", place !== null);
       ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, FAMILY });
+      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size });
       this.say(relation, place, drawn.length, measured);
     }
 

@@ -12,6 +12,11 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+PREDICATES = (
+    "has", "above", "left", "h_align", "v_align", "near", "contains", "tri", "turn", "orient", "eqdist",
+)  # fmt: skip
+"""The predicates there are kernels for, numbered as there; others are left to the plain code."""
+
 OLDEST = (7, 0)
 """The least compute capability that Triton compiles for."""
 

@@ -1,10 +1,10 @@
-"""All predicates in one launch on CUDA, forward and backward.
+"""All of the paper's predicates in one launch on CUDA, forward and backward.
 
 One program is one application on a row of images, so that which predicate it is decides a branch and not a mask.
-What is computed is said in `parse_dg.model.predicates` and `parse_dg.model.geometry`; the backward kernel computes
-the same again and multiplies out the chain rule by hand. Nothing but the activations is kept in between. Products
-and sums are not contracted, so that what is exactly zero in the plain code (the cross product of parallel edges) is
-zero here too.
+What is computed is said in `model.paper_predicates` and `model.geometry`; the backward kernel computes the same
+again and multiplies out the chain rule by hand. Nothing but the activations is kept in between. Products and sums
+are not contracted, so that what is exactly zero in the plain code (the cross product of parallel edges) is zero
+here too.
 """
 
 from typing import Any
@@ -18,16 +18,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton.language.extra.libdevice import atan2
 
-from parse_dg.model import predicates as plain
+from parse_dg.model import predicate as plain
+from parse_dg.model.fused import PREDICATES
 from parse_dg.model.geometry import MIN_LENGTH
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.vocabulary import PREDICATES, Vocabulary
+from parse_dg.model.vocabulary import Vocabulary
 
 HAS, ABOVE, LEFT, H_ALIGN, V_ALIGN, NEAR, CONTAINS, TRI, TURN, ORIENT, EQDIST = map(tl.constexpr, range(11))
-assert PREDICATES == (
-    "has", "above", "left", "h_align", "v_align", "near", "contains", "tri", "turn", "orient", "eqdist",
-)  # fmt: skip
+"""Their places in `fused.PREDICATES`."""
 MIN_PRESENCE = tl.constexpr(plain.MIN_PRESENCE)
 MIN_SQUARED = tl.constexpr(MIN_LENGTH**2)
 ENTRIES = tl.constexpr(7)
@@ -52,9 +51,9 @@ def evaluate(
 
 
 def _table(predicates: Predicates, vocabulary: Vocabulary) -> Int[Tensor, "M 7"]:
-    """Every column in numbers: its predicate; where, when all parameters stand in a row, the one begins that is
-    exponentiated (steepness or tolerance) and the one that is subtracted (margin or target angle), -1 for none;
-    four primitives, the last one repeated.
+    """Every column of the predicates known here, in numbers: its predicate; where, when all parameters stand in a
+    row, the one begins that is exponentiated (steepness or tolerance) and the one that is subtracted (margin or
+    target angle), -1 for none; four primitives, the last one repeated.
     """
     start, places = 0, {}
     for name, parameter in predicates.named_parameters():
@@ -66,6 +65,8 @@ def _table(predicates: Predicates, vocabulary: Vocabulary) -> Int[Tensor, "M 7"]
 
     parts = []
     for block in vocabulary.blocks:
+        if block.predicate not in PREDICATES:
+            break  # it comes after the paper's
         four = block.tuples[:, [min(position, block.tuples.shape[1] - 1) for position in range(4)]]
         first = place(block.predicate, "log_steepness", "log_tolerance")
         second = place(block.predicate, "margin", "target_angle")

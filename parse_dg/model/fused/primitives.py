@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from parse_dg.model.primitives import MIN_VARIANCE
+from parse_dg.model.geometry import MIN_VARIANCE
 
 MIN = tl.constexpr(MIN_VARIANCE)
 LARGEST = 2**14
@@ -25,7 +25,7 @@ def fits(maps: Float[Tensor, "B K H W"]) -> bool:
     return triton.next_power_of_2(K) * triton.next_power_of_2(H * W) <= LARGEST  # type: ignore[no-any-return]
 
 
-def describe(
+def to_descriptors(
     evidence: Float[Tensor, "B K H W"], temperature: Float[Tensor, ""]
 ) -> tuple[Float[Tensor, "B K 2"], Float[Tensor, "B K"], Float[Tensor, "B K 2"], Float[Tensor, "B K H W"]]:
     """Heat maps H → centre, presence, extent, and the normalised heat maps."""

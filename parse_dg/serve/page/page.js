@@ -66,10 +66,10 @@
   }
 
   /* The answer in short: to be heard, and to be seen where the words of the viewer are far below the picture. */
-  function sayAnswer({ title, predicted, classes }) {
+  function sayAnswer({ title, predicted, top }) {
     const name = document.createElement("strong");
     name.textContent = predicted;
-    find("status").replaceChildren(`${title}: `, name, `, ${(100 * classes[0].probability).toFixed(1)}%`);
+    find("status").replaceChildren(`${title}: `, name, `, ${(100 * top[0].probability).toFixed(1)}%`);
     find("status").classList.add("answered");
   }
 

@@ -1,13 +1,12 @@
 """One image on its way through the network: every number in the figure is the model's."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from parse_dg.data.augment import normalise, to_unit
+from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS
@@ -61,7 +60,7 @@ def test_the_feature_map_is_the_backbones(model: Model, tmp_path: Path, drawn: l
     seen = read_pipeline(model, IMAGE, "an image")
     pipeline_figure(tmp_path / "one.svg", seen)
     with torch.no_grad():
-        features = model.parse().network.backbone(normalise(to_unit(IMAGE[None])))[0]
+        features = model.parse_network().backbone(normalise(to_unit(IMAGE[None])))[0]
     assert torch.allclose(torch.as_tensor(drawn[0].axes[1].images[0].get_array()), features.norm(dim=0), atol=1e-4)
     channels, height, width = features.shape
     assert f"{channels} × {height} × {width}; norm over channels" in words_of(tmp_path / "one.svg")
@@ -76,22 +75,3 @@ def test_primitives_are_marked_at_their_places(tmp_path: Path, drawn: list[Any])
         assert marked[str(k)] == pytest.approx((column / 8 * 63, row / 8 * 63), abs=1e-3)
     assert places.get_xlim() == (-0.5, 63.5)  # extents do not make the image smaller
     assert len(places.patches) == len(CORNERS)
-
-
-@pytest.mark.parametrize(("truth", "said"), [(None, "one, "), ("one", "one (right), "), ("two", "one (wrong), ")])
-def test_right_and_wrong(truth: str | None, said: str, tmp_path: Path) -> None:
-    seen = read_pipeline(placed_model(peaks(CORNERS)), IMAGE, "an image", truth)
-    pipeline_figure(tmp_path / "one.svg", seen)
-    assert any(word.startswith(f"{said}probability") for word in words_of(tmp_path / "one.svg"))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_hostile_names(width: str, tmp_path: Path, drawn: list[Any]) -> None:
-    classes = ("$x_$", "b" * 200, "<&>", "with\nbreak")
-    model = placed_model(peaks(CORNERS), classes)
-    pipeline_figure(tmp_path / "one.svg", read_pipeline(model, IMAGE, "$t^$" * 30, "$x_$"), width=width)
-    words = words_of(tmp_path / "one.svg")
-    assert "$x_$" in words
-    assert "<&>" in words
-    assert any(re.fullmatch(r"b+…", word) for word in words)
-    assert_all_text_inside(drawn[0])

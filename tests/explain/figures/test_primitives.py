@@ -11,7 +11,7 @@ from parse_dg.explain.explanation import read_images
 from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
-from tests.explain.figures.test_page import HOSTILE, assert_all_text_inside, smallest_text, words_of
+from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
 from tests.explain.test_explanation import peaks, placed_model
 
 __all__ = ["drawn"]
@@ -74,30 +74,6 @@ def test_images_heat_and_centres_are_where_they_belong(tmp_path: Path, drawn: li
                 assert (brightest[1], brightest[0]) == pytest.approx(expected, abs=1)
     tops = [box.get_position().y1 for box in axes[0, :, 0]]
     assert tops == sorted(tops, reverse=True)  # domains from the top, in their order
-
-
-def test_a_class_without_an_image(tmp_path: Path) -> None:
-    draw(tmp_path / "one.svg", "bird", missing=1)
-    assert words_of(tmp_path / "one.svg").count("no image") == 1
-
-
-def test_hostile_names(tmp_path: Path, drawn: list[Any]) -> None:
-    draw(tmp_path / "one.svg", *HOSTILE[:4], width="column", primitives=(0,), names={0: "$y^$"})
-    words = words_of(tmp_path / "one.svg")
-    assert "$x_$" in words
-    assert words.count("p0 $y^$") == 4
-    assert_all_text_inside(drawn[0])
-    draw(tmp_path / "two.png", *HOSTILE[4:])
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_long_names_of_domains(width: str, tmp_path: Path, drawn: list[Any]) -> None:
-    names = ("art_painting", "location_100", "an even longer name of a domain")
-    primitives_figure(tmp_path / "one.svg", blocks("a", "b", "c"), names, (0,), unseen=names[0], width=width)
-    words = words_of(tmp_path / "one.svg")
-    assert "never seen" in words
-    assert "art_painting" in words or {"art_", "painting"} <= set(words)
-    assert_all_text_inside(drawn[0])
 
 
 def test_all_primitives_fit_on_a_page_and_few_into_a_column(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """Collapse of primitives that were placed by hand."""
 
-import sys
-
 import pytest
 import torch
 from torch import Tensor
 
 from parse_dg.explain.measures.collapse import collapse, find_coinciding, wrong_above_right
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 
 CELLS = 9
 """A cell is 0.25 of the grid's units wide."""
@@ -19,11 +17,11 @@ def located(
     labels: list[int] | None = None,
     predicted: list[int] | None = None,
     cells: tuple[int, int] = (CELLS, CELLS),
-) -> Located:
+) -> SubsetPrimitives:
     """Images with primitives at these places; by default all present, of class 0 and classified right."""
     count = len(centre)
     truth = torch.tensor(labels or [0] * count)
-    return Located(
+    return SubsetPrimitives(
         domain="sketch",
         labels=truth,
         predicted=torch.tensor(predicted) if predicted else truth,
@@ -73,12 +71,6 @@ def test_what_is_together_coincides(centre: Tensor, coinciding: list[int], place
     assert found.collapse.tolist() == pytest.approx([share])
 
 
-def test_images_are_looked_at_one_by_one() -> None:
-    found = find_coinciding(located(torch.stack([APART, PAIR, ONE])))
-    assert found.places.tolist() == [5, 4, 1]
-    assert found.collapse.tolist() == pytest.approx([0, 0.25, 1])
-
-
 def test_only_present_primitives_count() -> None:
     presence = torch.ones(1, 5)
     presence[0, 1] = 0.49  # the other one of the pair
@@ -86,22 +78,6 @@ def test_only_present_primitives_count() -> None:
     assert found.places.tolist() == [4]
     assert found.collapse.tolist() == [0]
     assert not found.coinciding.any()
-
-
-def test_a_link_does_not_go_through_what_is_absent() -> None:
-    presence = torch.ones(1, 5)
-    presence[0, 1:3] = 0.0  # the middle of the chain
-    found = find_coinciding(located(CHAIN[None], presence))
-    assert found.places.tolist() == [3]
-
-
-@pytest.mark.parametrize("present", [0, 1])
-def test_fewer_than_two_cannot_collapse(present: int) -> None:
-    presence = torch.zeros(1, 5)
-    presence[0, :present] = 1.0
-    found = find_coinciding(located(ONE[None], presence))
-    assert found.collapse.tolist() == [0]
-    assert found.places.tolist() == [present]
 
 
 def test_the_distance_is_in_cells_of_the_map_along_each_axis() -> None:
@@ -125,21 +101,6 @@ def test_means_are_of_all_of_right_and_of_wrong_images() -> None:
     assert found.to_dict()["wrong"] == found.wrong.to_dict()
 
 
-def test_without_errors_there_is_nothing_to_compare() -> None:
-    found = collapse(located(APART[None]))
-    assert found.wrong.images == 0
-    assert found.wrong.collapse is None
-    assert (found.wrong_above_right, found.by_chance) == (None, None)
-
-
-def test_pairs_are_of_one_class() -> None:
-    """Class 1 has more collapse and more errors, and within a class collapse says nothing."""
-    values = torch.tensor([0.1, 0.1, 0.1, 0.9, 0.9, 0.9])
-    right = torch.tensor([True, True, False, True, False, False])
-    above, _ = wrong_above_right(values, right, torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert above == 0.5
-
-
 def test_chance_is_what_shuffling_gives() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(120) % 3
@@ -156,13 +117,3 @@ def test_chance_is_what_shuffling_gives() -> None:
     results = torch.tensor(shuffled, dtype=torch.float64)
     assert float(results.mean()) == pytest.approx(0.5, abs=0.01)
     assert float(results.std()) == pytest.approx(spread, rel=0.15)
-
-
-def test_many_images_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    centre = 2 * torch.rand(50, 8, 2, generator=torch.Generator().manual_seed(0)) - 1
-    whole = find_coinciding(located(centre))
-    monkeypatch.setattr(sys.modules["parse_dg.explain.measures.collapse"], "AT_ONCE", 7)
-    parts = find_coinciding(located(centre))
-    assert torch.equal(whole.place, parts.place)
-    assert torch.equal(whole.collapse, parts.collapse)
-    assert 0 < float(whole.collapse.mean()) < 1

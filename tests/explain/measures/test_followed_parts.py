@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts, within_on_grid
-from parse_dg.explain.measures.localisation import Located
+from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
+from parse_dg.explain.measures.localisation import SubsetPrimitives
 from tests.explain.measures.test_collapse import located
 
 PARTS = ("body", "head", "tail")
@@ -23,21 +23,16 @@ def truth(images: int) -> np.ndarray:
     return grid(np.broadcast_to(PLACES, (images, 3, 2)))
 
 
-def off(*pixels: list[float]) -> Located:
+def off(*pixels: list[float]) -> SubsetPrimitives:
     """An image a list: primitive k is so many pixels to the right of part k, or of the last part."""
     shift = np.array(pixels)
     places = PLACES[np.minimum(np.arange(shift.shape[1]), 2)] + shift[:, :, None] * np.array([1.0, 0.0])
     return located(torch.from_numpy(grid(places)))
 
 
-def measured(found: Located, assigned: dict[str, int]) -> FollowedParts:
+def measured(found: SubsetPrimitives, assigned: dict[str, int]) -> FollowedParts:
     images = len(found.labels)
     return followed_parts(found, truth(images), PARTS, assigned, SIZE, torch.Generator().manual_seed(0))
-
-
-def test_six_of_64_pixels() -> None:
-    assert within_on_grid(64) * 63 / 2 == pytest.approx(6)
-    assert within_on_grid(224) * 223 / 2 == pytest.approx(21)
 
 
 def test_what_is_within_six_pixels_is_followed() -> None:
@@ -52,12 +47,6 @@ def test_what_is_within_six_pixels_is_followed() -> None:
     assert found.images == 4
 
 
-def test_along_a_diagonal_too() -> None:
-    places = torch.from_numpy(grid(PLACES[None] + [[[4.2, 4.2], [4.3, 4.3], [0.0, -5.9]]]))
-    found = measured(located(places), {"body": 0, "head": 1, "tail": 2})
-    assert [part.share for part in found.parts] == [1, 0, 1]  # 5.94 and 6.08 pixels
-
-
 def test_each_part_is_given_the_best_primitive_that_is_left() -> None:
     """p1 is on the body in all images; p0 in most, and is on the head in the others; p2 is on the tail in some."""
     places = np.stack([PLACES[[0, 0, 2]], PLACES[[0, 0, 2]], PLACES[[1, 0, 0]]])
@@ -69,20 +58,6 @@ def test_all_sources_together_decide() -> None:
     one = located(torch.from_numpy(grid(PLACES[[0, 1, 2]][None])))
     other = located(torch.from_numpy(grid(np.broadcast_to(PLACES[[1, 2, 0]], (2, 3, 2)))))
     assert assign_parts([one, other], [truth(1), truth(2)], PARTS, SIZE) == {"body": 2, "head": 0, "tail": 1}
-
-
-def test_of_equals_the_first() -> None:
-    nowhere = located(torch.full((2, 5, 2), 9.0))
-    assert assign_parts([nowhere], [truth(2)], PARTS, SIZE) == {"body": 0, "head": 1, "tail": 2}
-
-
-def test_fewer_primitives_than_parts() -> None:
-    found = off([0, 0], [0, 0])
-    assigned = assign_parts([found], [truth(2)], PARTS, SIZE)
-    assert assigned == {"body": 0, "head": 1}
-    here = measured(found, assigned)
-    assert [(part.primitive, part.share) for part in here.parts] == [(0, 1), (1, 1), (None, 0)]
-    assert (here.count, here.all) == (2, 0)
 
 
 def test_chance_is_with_the_parts_of_another_image() -> None:
@@ -100,9 +75,3 @@ def test_chance_is_with_the_parts_of_another_image() -> None:
     assert (found.count, found.all) == (3, 1)
     assert found.count_by_chance == pytest.approx(0.3, abs=0.1)
     assert found.all_by_chance == pytest.approx(0.1, abs=0.04)
-
-
-def test_as_data() -> None:
-    data = measured(off([0, 0, 9]), {"body": 0, "head": 1, "tail": 2}).to_dict()
-    assert data["parts"][2] == {"part": "tail", "primitive": 2, "share": 0.0}
-    assert (data["count"], data["all"], data["domain"]) == (2, 0, "sketch")

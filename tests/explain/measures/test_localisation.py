@@ -1,22 +1,15 @@
 """Do primitives sit on parts? With primitives whose places are known, against parts whose places are known."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.data.augment import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.blueprints import PARTS
-from parse_dg.data.blueprints_store import open_blueprints
-from parse_dg.data.domain import Domain
-from parse_dg.data.loader import load_images
+from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.splits import Subset, whole
-from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.errors import InputError
-from parse_dg.explain.explanation import read_images
+from parse_dg.deploy.model_file import Model
 from parse_dg.explain.measures.localisation import (
     Localisation,
     localisation,
@@ -24,7 +17,6 @@ from parse_dg.explain.measures.localisation import (
     places_among_parts,
     primitive_places,
 )
-from parse_dg.model.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import Placed, placed_model
@@ -58,38 +50,9 @@ class Told(nn.Module):
         return torch.full((len(features), self.centres.shape[1], 4, 4), 1 / 16)
 
 
-class Passing(Backbone):
-    """Hands the images on."""
-
-    def __init__(self) -> None:
-        super().__init__(channels=3, freeze_batchnorm=False)
-
-    def forward(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return images
-
-
-class Recognising(nn.Module):
-    """A bottleneck that knows every image by its sum, and where its parts are."""
-
-    def __init__(self, domain: Domain, centres: np.ndarray):
-        super().__init__()
-        known = normalise(to_unit(torch.from_numpy(domain.images.copy()).permute(0, 3, 1, 2)))
-        self.sums = known.double().sum((1, 2, 3))
-        assert len(self.sums.round(decimals=2).unique()) == len(self.sums)
-        self.told = Told(centres)
-
-    def forward(self, features: Tensor) -> PrimitiveDescriptors:
-        found = (features.double().sum((1, 2, 3))[:, None] - self.sums).abs().argmin(1)
-        self.told.seen = 0
-        return self.told(features)._replace(centre=self.told.centres[found])
-
-    def whole_maps(self, features: Tensor) -> Tensor:
-        return self.told.whole_maps(features)
-
-
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:
     model = placed_model(torch.zeros(centres.shape[1], 4, 4))
-    model.parse().network.bottleneck = Told(centres, presence)  # type: ignore[assignment]
+    model.parse_network().bottleneck = Told(centres, presence)  # type: ignore[assignment]
     return model
 
 
@@ -115,21 +78,6 @@ def test_primitives_on_the_true_centres(subset: Subset, centres: np.ndarray) -> 
     assert all(place.presence == 1 for place in places)
 
 
-def test_places_are_compared_image_by_image(subset: Subset, centres: np.ndarray) -> None:
-    model = model_at(centres)
-    network = model.parse().network
-    network.backbone = Passing()
-    network.bottleneck = Recognising(subset.domain, centres)  # type: ignore[assignment]
-    places = primitive_places(model, subset, centres, PARTS)
-    assert all(place.share == 1 and place.distance == 0 for place in places)
-
-
-def test_each_primitive_is_given_its_own_part(subset: Subset, centres: np.ndarray) -> None:
-    order = [4, 0, 5, 5]
-    places = primitive_places(model_at(centres[:, order]), subset, centres, PARTS)
-    assert [place.part for place in places] == [PARTS[part] for part in order]
-
-
 def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres: np.ndarray) -> None:
     shift = np.zeros_like(centres)
     shift[: COUNT // 2 + 1, :, 0] = 0.03  # most are a little off to the right, the others a little more, down
@@ -137,33 +85,6 @@ def test_the_distance_is_the_median_in_units_of_the_grid(subset: Subset, centres
     places = primitive_places(model_at(centres + shift), subset, centres, PARTS)
     assert all(place.share == 1 for place in places)
     assert [place.distance for place in places] == pytest.approx([0.03] * len(PARTS), abs=1e-5)
-
-
-def test_the_share_counts_images(subset: Subset, centres: np.ndarray) -> None:
-    wandering = centres[:, :4].copy()
-    wandering[:40, 0] = centres[:40, 3]  # on the body, but in a quarter of the images on the tail
-    places = primitive_places(model_at(wandering), subset, centres, PARTS)
-    assert (places[0].part, places[0].share) == ("body", 0.75)
-    assert places[0].distance == 0
-    assert [place.share for place in places[1:]] == [1, 1, 1]
-
-
-def test_a_primitive_that_stays_put_follows_no_part(subset: Subset, centres: np.ndarray) -> None:
-    places = primitive_places(model_at(np.zeros((COUNT, 4, 2))), subset, centres, PARTS)
-    distance = np.linalg.norm(centres, axis=-1)
-    nearest = distance.argmin(1)
-    commonest = np.bincount(nearest, minlength=len(PARTS)).argmax()
-    for place in places:
-        assert place.part == PARTS[commonest]
-        assert place.share == (nearest == commonest).mean() < 0.9
-        assert place.distance == pytest.approx(float(np.median(distance[:, commonest])))
-
-
-def test_the_presence_is_the_mean(subset: Subset, centres: np.ndarray) -> None:
-    presence = np.zeros((COUNT, len(PARTS)))
-    presence[: COUNT // 4] = 0.8
-    places = primitive_places(model_at(centres, presence), subset, centres, PARTS)
-    assert [place.presence for place in places] == pytest.approx([0.2] * len(PARTS))
 
 
 def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
@@ -175,41 +96,11 @@ def test_a_heat_map_on_the_true_centre_is_found_there(tiny: Tiny) -> None:
         maps[part, row, column] = 40.0
     domain = open_benchmark(tiny().data).domain("photo")
     model = placed_model(maps)
-    assert isinstance(model.parse().network.backbone, Placed)
+    assert isinstance(model.parse_network().backbone, Placed)
     first = Subset(whole(domain).domain, np.array([0]))
     places = primitive_places(model, first, stored.centres[:1], PARTS)
     assert [place.part for place in places] == list(PARTS)
     assert max(place.distance for place in places) < np.hypot(0.5, 0.5) * 2 / 63 + 1e-5
-
-
-# --- many images, read once -----------------------------------------------------------------------
-
-
-def test_images_are_read_once_in_their_order(parse_run: Path, tiny: Tiny) -> None:
-    domain = open_benchmark(tiny().data).domain("photo")
-    subset = Subset(domain, np.arange(len(domain.labels))[::-1].copy())
-    model = load_model(parse_run)
-    seen: list[int] = []
-    found = locate(model, subset, seen.append)
-    assert seen == [len(domain.labels)]
-    assert found.domain == "photo"
-    assert found.labels.tolist() == domain.labels[::-1].tolist()
-    images, _ = load_images(subset, np.array([0, 7]))
-    for row, reading in zip((0, 7), read_images(model, images), strict=True):
-        z = reading.descriptors
-        assert torch.allclose(found.centre[row], z.centre[0], atol=1e-5)
-        assert torch.allclose(found.presence[row], z.presence[0], atol=1e-5)
-        assert torch.allclose(found.extent[row], z.extent[0], atol=1e-5)
-        assert found.cells == tuple(z.heatmap.shape[2:])
-        assert float(found.probability[row]) == pytest.approx(float(reading.logits.softmax(0).max()), abs=1e-5)
-    assert found.right.tolist() == (found.predicted == found.labels).tolist()
-    assert found.descriptors.heatmap.shape == (*found.presence.shape, 0, 0)
-
-
-def test_no_images_are_an_error(parse_run: Path, tiny: Tiny) -> None:
-    domain = open_benchmark(tiny().data).domain("photo")
-    with pytest.raises(InputError, match="no image of domain 'photo' was given"):
-        locate(load_model(parse_run), Subset(domain, np.array([], dtype=np.int64)))
 
 
 def measured(centres: np.ndarray, places: np.ndarray, subset: Subset, followed: dict[int, str]) -> Localisation:
@@ -246,13 +137,6 @@ def test_only_primitives_that_follow_a_part_on_the_sources_count(subset: Subset,
     places[:, 4:] = 5.0  # far off
     found = measured(centres, places, subset, {0: "body", 3: "tail"})
     assert (found.expected, found.error, found.same_part) == (2, 0, 1)
-
-
-def test_nothing_followed_nothing_measured(subset: Subset, centres: np.ndarray) -> None:
-    found = measured(centres, centres, subset, {})
-    values = (found.error, found.error_by_chance, found.same_part, found.same_part_by_chance)
-    assert values == (None, None, None, None)
-    assert found.to_dict()["error"] is None
 
 
 def test_several_domains_together(subset: Subset, centres: np.ndarray) -> None:

@@ -33,15 +33,3 @@ def test_pairs_of_a_class_and_a_relation_are_compared() -> None:
 def test_columns_of_a_compacted_model_are_other_numbers() -> None:
     found = selected(composition({2: 0.3, 7: 0.3, 9: 0.4}, {7: 0.5, 3: 0.5}, columns=[0, 1, 2, 3]), START)
     assert found.after_start == pytest.approx(3 / 5)
-
-
-def test_the_five_strongest() -> None:
-    many = {number: weight / 100 for number, weight in enumerate([1, 30, 20, 15, 10, 10, 9, 5])}
-    found = selected(composition(many, {0: 1.0}), None)
-    assert found.first_five == pytest.approx(((30 + 20 + 15 + 10 + 10) / 100 + 1) / 2)
-
-
-def test_without_a_start_nothing_is_said_of_it() -> None:
-    data = selected(START, None).to_dict()
-    assert (data["relations_at_start"], data["after_start"]) == (None, None)
-    assert (data["relations"], data["first_five"]) == (1.5, 1)

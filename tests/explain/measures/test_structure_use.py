@@ -11,11 +11,10 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.errors import InputError
-from parse_dg.evaluation.accuracy import predict
 from parse_dg.explain.explanation import name_applications
-from parse_dg.explain.measures.localisation import Located, locate
+from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
 from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
+from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.explain.test_explanation import placed_model
 
@@ -31,7 +30,7 @@ def model_of(*compositions: dict[str, float]) -> Model:
     """A class for each composition, which gives weights to applications by their names."""
     classes = tuple(f"class {number}" for number in range(len(compositions)))
     model = placed_model(torch.zeros(K, 3, 3), classes)
-    structure = model.parse().network.structure
+    structure = model.parse_network().structure
     columns = torch.arange(structure.vocabulary.size)
     names = [application.name for application in name_applications(structure, columns)]
     with torch.no_grad():
@@ -43,8 +42,8 @@ def model_of(*compositions: dict[str, float]) -> Model:
     return model
 
 
-def images(labels: Tensor, centre: Tensor, presence: Tensor) -> Located:
-    return Located(
+def images(labels: Tensor, centre: Tensor, presence: Tensor) -> SubsetPrimitives:
+    return SubsetPrimitives(
         domain="sketch",
         labels=labels,
         predicted=labels,
@@ -98,39 +97,6 @@ def test_one_family_can_mislead_where_both_are_right() -> None:
     presence[torch.arange(COUNT), LABELS] = 0.9
     found = structure_use(model, images(LABELS, centre, presence), generator())
     assert (found.whole, found.presence, found.relations) == (1, 1, 0)
-
-
-def test_extents_are_swapped_too() -> None:
-    """Class 0: p0 is around p1, class 1 the other way round; all centres are the same."""
-    model = model_of({"contains(p0, p1)": 1.0}, {"contains(p1, p0)": 1.0})
-    located = images(LABELS, torch.zeros(COUNT, K, 2), torch.full((COUNT, K), 0.9))
-    located.extent[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, located, generator(), swaps=20)
-    assert found.whole == 1
-    assert found.swapped == pytest.approx(0.5, abs=0.05)
-
-
-def test_presence_is_not_swapped() -> None:
-    model = model_of({"has(p0)": 0.5, "above(p2, p3)": 0.5}, {"has(p1)": 0.5, "above(p3, p2)": 0.5})
-    presence = torch.zeros(COUNT, K)
-    presence[torch.arange(COUNT), LABELS] = 1.0
-    centre = torch.zeros(COUNT, K, 2)  # every relation holds by a half
-    found = structure_use(model, images(LABELS, centre, presence), generator())
-    assert found.swapped == 1
-
-
-def test_the_same_generator_gives_the_same_numbers() -> None:
-    model = model_of({"above(p0, p1)": 1.0}, {"above(p1, p0)": 1.0})
-    located = images(LABELS, random_places(), torch.full((COUNT, K), 0.9))
-    assert structure_use(model, located, generator(3)) == structure_use(model, located, generator(3))
-    assert structure_use(model, located, generator(3), 1).swapped_deviation == 0
-    assert structure_use(model, located, generator(3)).to_dict()["swaps"] == 5
-
-
-def test_at_least_one_swap() -> None:
-    model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
-    with pytest.raises(InputError, match="swaps"):
-        structure_use(model, images(LABELS, random_places(), torch.ones(COUNT, K)), generator(), 0)
 
 
 def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+from .method import Gvrt as Gvrt, GvrtConfig as GvrtConfig

@@ -1,0 +1,124 @@
+"""What turns a caption into a vector: the explainer's own reader, trained with it, or CLIP's text encoder, frozen.
+
+CLIP needs `transformers`, which comes with `sentence-transformers`, and weights that are on this machine already:
+nothing is downloaded, and only `.safetensors` files are read, which cannot execute anything.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from parse_dg.algorithms.gvrt.decoder import at_last
+from parse_dg.algorithms.gvrt.text import PAD, Tokenizer
+from parse_dg.errors import InputError
+
+EncoderName = Literal["trained", "clip-vit-b-32", "clip-vit-b-16", "clip-vit-l-14"]
+
+
+class HubFolder(NamedTuple):
+    """Where weights are found, in the names of the Hugging Face hub."""
+
+    repository: str
+    folder: str = ""
+
+
+class ClipText(NamedTuple):
+    """A text encoder of CLIP: how long its vectors are, and where its weights may be."""
+
+    width: int
+    places: tuple[HubFolder, ...]
+
+
+CLIP: dict[str, ClipText] = {
+    name: ClipText(width, (HubFolder(repository), HubFolder(f"sentence-transformers/{other}", "0_CLIPModel")))
+    for name, width, repository, other in (
+        ("clip-vit-b-32", 512, "openai/clip-vit-base-patch32", "clip-ViT-B-32"),
+        ("clip-vit-b-16", 512, "openai/clip-vit-base-patch16", "clip-ViT-B-16"),
+        ("clip-vit-l-14", 768, "openai/clip-vit-large-patch14", "clip-ViT-L-14"),
+    )
+}
+"""The published encoder of GVRT is the first."""
+
+
+@runtime_checkable
+class SentenceEncoder(Protocol):
+    """Captions → vectors."""
+
+    @property
+    def width(self) -> int:
+        """How long a vector is."""
+
+    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B E"]:
+        """The vector of each caption; `states` are those of the explainer's reader on all tokens but the last."""
+
+
+class TrainedEncoder:
+    """The explainer's reader after a caption's last word: it learns with the rest."""
+
+    def __init__(self, width: int):
+        self.width = width
+
+    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        return at_last(states, tokens[:, 1:] != PAD)
+
+
+class ClipEncoder:
+    """CLIP's text encoder, as it is; what it said of a sentence is kept.
+
+    It is loaded when it is first asked: a trained model is used without it, and its weights are not saved with one.
+    """
+
+    def __init__(self, name: str, tokenizer: Tokenizer):
+        self.name, self.tokenizer = name, tokenizer
+        self.width = CLIP[name].width
+        self._parts: tuple[Any, Any] | None = None
+        self._known: dict[str, Tensor] = {}
+
+    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B E"]:
+        sentences = self.tokenizer.decode(tokens)
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
+        if new:
+            self._known |= zip(new, self._embed(new, tokens.device), strict=True)
+        return torch.stack([self._known[sentence] for sentence in sentences]).to(tokens.device)
+
+    @torch.no_grad()
+    def _embed(self, sentences: Sequence[str], device: torch.device) -> Float[Tensor, "n E"]:
+        words, network = self._parts = self._parts or load_clip(self.name)
+        numbers = words(list(sentences), padding=True, truncation=True, return_tensors="pt").to(device)
+        found: Tensor = network.to(device)(**numbers).text_embeds
+        return found.float()
+
+
+def build_sentence_encoder(name: EncoderName, width: int, tokenizer: Tokenizer) -> SentenceEncoder:
+    """The encoder called `name`; `width` is that of the explainer's reader."""
+    return TrainedEncoder(width) if name == "trained" else ClipEncoder(name, tokenizer)
+
+
+def load_clip(name: str) -> tuple[Any, Any]:
+    """CLIP's own tokenizer and its text encoder, frozen; an `InputError` if they are not on this machine."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise InputError(
+            f"the sentence encoder {name} needs transformers or sentence-transformers, which cannot be imported "
+            f"({error}): install one of them, or set algorithm.encoder=trained"
+        ) from error
+    for repository, folder in CLIP[name].places:
+        here = {"subfolder": folder, "local_files_only": True}
+        try:
+            words = transformers.CLIPTokenizerFast.from_pretrained(repository, **here)
+            network = transformers.CLIPTextModelWithProjection.from_pretrained(
+                repository, use_safetensors=True, **here
+            )
+        except (OSError, ValueError):  # what transformers raises for files that are not there
+            continue
+        return words, network.eval().requires_grad_(False)
+    places = " or ".join(place.repository for place in CLIP[name].places)
+    raise InputError(
+        f"the weights of the sentence encoder {name} are not on this machine: expected {places} as .safetensors in "
+        "the cache of Hugging Face; fetch them there, or set algorithm.encoder=trained"
+    )

@@ -1,0 +1,146 @@
+"""The demonstration: three methods on the embedded benchmark, compared, compacted and explained."""
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from rich.console import Console
+from rich.table import Table
+
+from parse_dg.cli.show.display import (
+    compact_with_display,
+    print_compaction,
+    print_path,
+    run_with_display,
+)
+from parse_dg.config import change
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.blueprints.store import open_blueprints
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import whole
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.explain.explanation import explain
+from parse_dg.explain.figures.explanation import (
+    SHOWN_RELATIONS,
+    explanation_figure,
+    primitive_sheet,
+    require_matplotlib,
+)
+from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.recipes import build_config
+from parse_dg.runs.result import RunResult
+from parse_dg.training.accuracy import predict
+from parse_dg.wording import percent
+
+IMAGES_PER_DOMAIN = 2
+METHODS = ("erm", "no_relations", "parse")
+
+
+def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
+    """Train ERM, No Relations and PARSE with `target` held out; compare, compact and draw."""
+    require_matplotlib()
+    started = time.monotonic()
+    settings: dict[str, object] = {"data.target": target, "seed": seed}
+    if steps is not None:
+        settings["training.steps"] = steps
+    configs = {name: change(build_config("blueprints", name), settings) for name in METHODS}
+    console.print(
+        "Blueprints: 8 creatures made of the same 6 parts, told apart by their layout alone, in 4 drawing styles.\n"
+        f"Three methods train on the other styles; {target} is never seen before the end.\n"
+    )
+    results = {name: run_with_display(config, folder / name, console) for name, config in configs.items()}
+    _print_comparison(console, results, configs["parse"])
+    console.print("\n[bold]Compaction of PARSE")
+    (outcome,) = compact_with_display([folder / "parse"], None, 0.0, "auto", console)
+    print_compaction(console, outcome)
+    model = load_model(outcome.path)
+    _draw(model, configs["parse"], folder, console)
+    print_path(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in", folder)
+    console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
+
+
+def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
+    target = config.data.target
+    table = Table("method")
+    table.add_column("source validation accuracy", justify="right")
+    table.add_column(f"accuracy on {target} (never seen)", justify="right")
+    for name, result in results.items():
+        table.add_row(name, percent(result.validation_mean_accuracy), percent(result.target.fraction))
+    console.print(table)
+    images = next(iter(results.values())).target.images
+    console.print(
+        f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
+        f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"
+        f"one seed ({config.seed}), {config.training.steps} steps each; docs/results.md has all domains, more seeds"
+    )
+
+
+def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> None:
+    """The pictures, and what they show in words."""
+    benchmark = open_benchmark(config.data)
+    names = _name_primitives(model, benchmark, config, console)
+    images = {
+        domain.name: load_images(whole(domain), _spread(len(domain.labels)))[0] for domain in benchmark.domains
+    }
+    primitive_sheet(model, images, folder / "primitives.png", names)
+    _explain_one(model, benchmark, config, folder, names, console)
+    print_path(console, "pictures:", folder / "primitives.png")
+    print_path(console, "pictures:", folder / "explanation.png")
+
+
+def _name_primitives(model: Model, benchmark: Benchmark, config: RunConfig, console: Console) -> dict[int, str]:
+    """Which part each primitive follows on the source domains, said and returned; most may follow none."""
+    stored = open_blueprints(config.data.blueprints)
+    table = Table("domain")
+    table.add_column("primitives that follow one part", justify="right")
+    table.add_column("their median distance to it", justify="right")
+    on_sources: dict[int, Counter[str]] = defaultdict(Counter)
+    for domain in benchmark.domains:
+        places = primitive_places(model, whole(domain), stored.domains[domain.name].centres, PARTS)
+        following = [place for place in places if place.follows]
+        held_out = domain.name == config.data.target
+        name = f"{domain.name} (never seen)" if held_out else domain.name
+        distance = f"{31.5 * statistics.median(p.distance for p in following):.1f} pixels" if following else ""
+        table.add_row(name, f"{len(following)} of {len(places)}", distance)
+        for place in following if not held_out else ():
+            on_sources[place.primitive][place.part] += 1
+    console.print("\n[bold]Do primitives sit on parts?")
+    console.print(table)
+    console.print(f"it follows a part if that part is the nearest in at least {percent(FOLLOWS)} of the images")
+    return {primitive: parts.most_common(1)[0][0] for primitive, parts in sorted(on_sources.items())}
+
+
+def _spread(images: int) -> Int[np.ndarray, "n"]:
+    """Positions of some images of different classes: a domain is ordered by class."""
+    return (np.linspace(0.2, 0.7, IMAGES_PER_DOMAIN) * images).astype(np.int64)
+
+
+def _explain_one(
+    model: Model, benchmark: Benchmark, config: RunConfig, folder: Path, names: dict[int, str], console: Console
+) -> None:
+    """The target image classified right with the most confidence (or the first): its relations, drawn and said."""
+    target = whole(benchmark.domain(config.data.target))
+    logits, labels = predict(model.algorithm, target, torch.device("cpu"))
+    confidence = logits.softmax(1).amax(1) * (logits.argmax(1) == labels)
+    chosen = int(confidence.argmax())
+    image = load_images(target, np.array([chosen]))[0][0]
+    explanation = explain(model, image)
+    truth = model.spec.classes[int(labels[chosen])]
+    explanation_figure(image, explanation, folder / "explanation.png", truth=truth, names=names)
+    which = "the one classified right with the most confidence" if confidence.any() else "none being right"
+    console.print(
+        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {config.data.target}, {which}. "
+        "Its strongest relations:"
+    )
+    for relation in explanation.relations[:SHOWN_RELATIONS]:
+        console.print(
+            f"  {relation.words}: {relation.contribution:.3f} = weight {relation.weight:.3f} "
+            f"× satisfaction {relation.satisfaction:.2f}"
+        )

@@ -1,0 +1,246 @@
+"""The measures of a run as tables to read: every column says what it is, every table what would be chance."""
+
+from parse_dg.cli.show.annotated_parts import annotated_tables
+from parse_dg.explain.measures.collapse import PRESENT
+from parse_dg.explain.measures.evidence import OF_MAXIMUM
+from parse_dg.explain.measures.followed_parts import WITHIN
+from parse_dg.explain.measures.measure import MeasuredDomain, RunMeasures
+from parse_dg.explain.measures.selected import FIRST
+from parse_dg.tables.table import csv_table
+from parse_dg.tables.text_table import TextTable
+from parse_dg.wording import percent
+
+UNKNOWN = "–"
+
+
+def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
+    """Structure use, what was selected, collapse, evidence, consistency, and of parts what is known."""
+    tables: tuple[TextTable, ...]
+    tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
+    if found.domains[0].localisation:
+        tables = (*tables, _localisation(found), _followed_parts(found))
+    return (*tables, *annotated_tables(found.annotated_parts, found.target)) if found.annotated_parts else tables
+
+
+def measures_csv(found: RunMeasures) -> str:
+    """A line a number: what was measured, where, and its value in full."""
+    rows: list[tuple[str, str, str, object]] = []
+    for each in found.domains:
+        for what, data in each.to_dict().items():
+            if isinstance(data, dict):
+                rows += [(what, each.domain, *row) for row in _flat(data)]
+    for pair in found.consistency:
+        rows += [("consistency", " and ".join(pair.domains), *row) for row in _flat(pair.to_dict())]
+    rows += [("selected", "", *row) for row in _flat(found.selected.to_dict())]
+    if found.annotated_parts:
+        for part in (found.annotated_parts.sources, *found.annotated_parts.domains):
+            rows += [("annotated_parts", part.domain, *row) for row in _flat(part.to_dict())]
+    kept = [row for row in rows if row[2].split(".")[-1] != "domain"]
+    return csv_table(["measure", "where", "what", "value"], kept)
+
+
+def _flat(data: dict[str, object], before: str = "") -> list[tuple[str, object]]:
+    """Numbers by their path; those of a list of records by what each record is of, its first entry."""
+    rows: list[tuple[str, object]] = []
+    for name, value in data.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{before}{name}.")
+        elif isinstance(value, list):
+            for record in (each for each in value if isinstance(each, dict)):
+                (what, which), *others = record.items()
+                rows += _flat(dict(others), f"{before}{'p' if what == 'primitive' else ''}{which}.")
+        else:
+            rows.append((before + name, "" if value is None else value))
+    return rows
+
+
+def _structure(found: RunMeasures) -> TextTable:
+    swaps = found.domains[0].structure.swaps
+    rows = []
+    for each in found.domains:
+        use = each.structure
+        swapped = f"{percent(use.swapped)} ± {100 * use.swapped_deviation:.1f}"
+        guide = _share(each.guide.accuracy if each.guide else None)
+        parts = (percent(use.relations), percent(use.presence), swapped)
+        rows.append((*_images(each), percent(use.whole), guide, *parts))
+    return TextTable(
+        f"What accuracy rests on, {found.target} held out",
+        (
+            *("domain", "images", "number", "whole model", "guide"),
+            *("relations alone", "presence alone", "geometry swapped"),
+        ),
+        tuple(rows),
+        (
+            "accuracy. Guide: the linear classifier on the pooled features that is there in training alone "
+            f"({UNKNOWN} where a model has none); what it has more than the whole model is lost by the head, "
+            "not by the features.",
+            "Relations alone: the terms of presence are set to zero in every class score; presence "
+            "alone: those of all relations. The weights are the trained ones.",
+            "Geometry swapped: each image has its own presence, and the centres and extents of another one of "
+            f"these images, whatever its class; mean ± standard deviation over {swaps} random drawings.",
+        ),
+        names=2,
+    )
+
+
+def _selected(found: RunMeasures) -> TextTable:
+    of = found.selected
+    counts = (_number(of.relations, 1), _number(of.relations_at_start, 1))
+    return TextTable(
+        f"Relations that classes use, {found.target} held out",
+        ("classes", "relations", "at the start", "selected after the start", f"weight of the first {FIRST}"),
+        ((f"{of.classes:,}", *counts, _share(of.after_start), percent(of.first_five)),),
+        (
+            "relations: how many a class gives a weight above zero, presence among them, at the end and before the "
+            "first step. Selected after the start: of all pairs of a class and a relation it uses, the share of "
+            "those that it did not use before the first step.",
+            f"Weight of the first {FIRST}: that of a class's {FIRST} strongest relations; all of a class sum to "
+            "100%. Means over classes.",
+        ),
+        names=0,
+    )
+
+
+def _collapse(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.collapse
+        chance = UNKNOWN if of.by_chance is None else f"{_number(of.wrong_above_right)} (0.50 ± {of.by_chance:.2f})"
+        means = (of.all.present, of.all.coinciding, of.all.places)
+        shares = (of.all.collapse, of.right.collapse, of.wrong.collapse)
+        cells = (*(_number(mean, 1) for mean in means), *map(_number, shares))
+        rows.append((*_images(each), *cells, f"{of.right.images:,} / {of.wrong.images:,}", chance))
+    of = found.domains[0].collapse
+    height, width = found.cells
+    return TextTable(
+        f"Collapse: primitives that coincide, {found.target} held out",
+        (
+            *("domain", "images", "number", "present", "coincide", "places", "collapse"),
+            *("of right", "of wrong", "right / wrong", "wrong above right (chance)"),
+        ),
+        tuple(rows),
+        (
+            f"means over images. Present: primitives of presence {PRESENT:g} or more; two coincide if their "
+            f"centres are at most {of.within:g} cells of the {height} × {width} heat map apart; places: what is "
+            "left if those count once; collapse: (present - places) ÷ (present - 1), 0 none, 1 all at one place.",
+            "Wrong above right: how often a wrong image has more collapse than a right one of its class; 0.50 if "
+            "errors have nothing to do with collapse, ± its standard deviation if that is so.",
+        ),
+        names=2,
+    )
+
+
+def _evidence(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.evidence
+        rows.append((*_images(each), f"{of.present:,}", _share(of.on_evidence), _number(of.heat_at_centre)))
+    return TextTable(
+        f"On its evidence: heat maps where the primitives are, {found.target} held out",
+        ("domain", "images", "number", "present", "on its evidence", "heat at the centre"),
+        tuple(rows),
+        (
+            f"present: primitives of presence {PRESENT:g} or more, counted over all images. On its evidence: the "
+            f"share of them whose heat map has at least {OF_MAXIMUM:g} of its maximum at the primitive's centre; "
+            "the mean of a wide map, or of one with two peaks, lies where nothing is. Heat at the centre: the mean "
+            "of that value ÷ the maximum.",
+        ),
+        names=2,
+    )
+
+
+def _consistency(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.consistency:
+        one, other = (f"{name} (target)" if name == found.target else name for name in each.domains)
+        agreement = (_beside(each.presence, each.presence_by_chance), _beside(each.place, each.place_by_chance))
+        recognised = f"{percent(each.recognised)} ({percent(each.recognised_by_chance)})"
+        rows.append((f"{one} and {other}", str(each.classes), *agreement, recognised))
+    return TextTable(
+        f"Consistency of primitives between two domains, {found.target} held out",
+        ("domains", "classes", "presence (chance)", "place (chance)", "recognised (chance)"),
+        tuple(rows),
+        (
+            "of the images of the tables above. Presence, place: the cosine, from -1 to 1, between a primitive's "
+            "class-by-class mean presence, or mean place, in the one domain and in the other, after the mean over "
+            "all primitives is taken off; chance: between different primitives.",
+            "Recognised: the share of primitives that are more like themselves than like any other. All are means "
+            "over primitives weighted by their share in the class compositions.",
+        ),
+    )
+
+
+def _localisation(found: RunMeasures) -> TextTable:
+    rows = []
+    pixels = (found.image_size - 1) / 2
+    for each in found.domains:
+        place = each.localisation
+        assert place is not None
+        errors = (place.error, place.error_by_chance, place.error_of_right, place.error_of_wrong)
+        error, chance, of_right, of_wrong = (_number(e if e is None else pixels * e, 1) for e in errors)
+        same = UNKNOWN
+        if place.same_part is not None and place.same_part_by_chance is not None:
+            same = f"{percent(place.same_part)} ({percent(place.same_part_by_chance)})"
+        follow = f"{place.following} of {place.primitives}"
+        rows.append((*_images(each), follow, f"{error} ({chance})", of_right, of_wrong, same))
+    place = found.domains[0].localisation
+    assert place is not None
+    return TextTable(
+        f"Localisation: primitives on true parts, {found.target} held out",
+        (
+            *("domain", "images", "number", "follow a part", "error in pixels (chance)"),
+            *("of right", "of wrong", "same part (chance)"),
+        ),
+        tuple(rows),
+        (
+            "a primitive follows a part if that part is the nearest in at least half of the images. The "
+            f"other columns are of the {place.expected} that follow one on the sources together. Error: the mean "
+            "over them of the median distance to that part, also over right and wrong images alone; chance: to "
+            "where it is in another image.",
+            "Same part: the share of them that are nearest to the same part here as on the sources; chance: if "
+            "this domain's parts were dealt to them at random.",
+        ),
+        names=2,
+    )
+
+
+def _followed_parts(found: RunMeasures) -> TextTable:
+    rows = []
+    for each in found.domains:
+        of = each.followed_parts
+        assert of is not None
+        shares = (percent(part.share) for part in of.parts)
+        count = f"{_number(of.count)} ({_number(of.count_by_chance)})"
+        rows.append((*_images(each), *shares, count, f"{percent(of.all)} ({percent(of.all_by_chance)})"))
+    of = found.domains[0].followed_parts
+    assert of is not None
+    names = (part.part if part.primitive is None else f"{part.part}, p{part.primitive}" for part in of.parts)
+    return TextTable(
+        f"Parts followed at once, {found.target} held out",
+        ("domain", "images", "number", *names, f"parts of {len(of.parts)} (chance)", "all (chance)"),
+        tuple(rows),
+        (
+            "every part has one primitive of its own, named above: the one that is near it most often on the "
+            "sources. Below it, the share of the images in which that primitive is within "
+            f"{WITHIN * found.image_size:g} pixels of the part.",
+            "Parts: how many of them are followed so in an image, the mean; all: the share of the images in which "
+            "all are; chance: with the parts of another image.",
+        ),
+        names=2,
+    )
+
+
+def _images(each: MeasuredDomain) -> tuple[str, str, str]:
+    return each.domain, f"{each.role}: {each.images}", f"{each.structure.images:,}"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else percent(value)
+
+
+def _beside(value: float, chance: float) -> str:
+    return f"{_number(value)} ({_number(chance)})"

@@ -1,0 +1,279 @@
+"""Where in a folder the images of a data set are, whichever tool or archive arranged them.
+
+Everything known is domain/class/image somewhere: DomainBed's folders and most archives plainly, Dassl's with
+`images` above or `train` and `val` between, VLCS's archive with `train`, `crossval`, `test`, `full` between.
+TerraIncognita's archive is one folder and annotations (`camera_traps.py`). Nothing is opened here; images are in
+ImageFolder's order.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from parse_dg.data.intake.camera_traps import list_camera_traps
+from parse_dg.data.intake.duplicates import DuplicateList, find_duplicates
+from parse_dg.data.intake.folders import Folder, FolderReader
+from parse_dg.data.listing import ListedImage, Listing, Problem
+from parse_dg.data.public.catalogue import DataSet, spelling
+from parse_dg.errors import InputError
+from parse_dg.wording import UNPRINTABLE, some
+
+_DEPTH = 3
+"""How many levels below the folder that was given the domains may be."""
+_SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
+_WHOSE = {
+    "images": "Dassl's",
+    "kfold": "the original archive's",
+    "pacs_data": "the original archive's",
+    "OfficeHomeDataset_10072016": "the original archive's",
+}
+_DOMAINBED = "DomainBed's"
+_SHOWN = 5
+
+
+class _Found(NamedTuple):
+    """An image of a domain: its label, its path inside its class folder, its path from the root."""
+
+    label: int
+    inside: str
+    path: str
+
+
+def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None) -> Listing:
+    """Every image of a public data set below `folder`.
+
+    `duplicates` names a list of images to leave out; DomainNet has one that is published, and goes by that.
+    """
+    _require_folder(folder)
+    try:
+        base = _find_base(data_set, folder)
+    except InputError:
+        traps = list_camera_traps(data_set, folder) if data_set.name == "terraincognita" else None
+        if traps is None:
+            raise
+        return _not_empty(traps)
+    reader = FolderReader(base, folder)
+    left_out = find_duplicates(data_set.name, (base, folder, folder.parent), duplicates)
+    images: list[ListedImage] = []
+    notes: list[str] = []
+    splits: set[str] = set()
+    matched: set[str] = set()
+    for number, place in enumerate(_domains(data_set, reader)):
+        parts, split_names = _class_folders(data_set, reader, place)
+        splits |= split_names
+        found = _in_order(reader, parts)
+        kept, names = _without(data_set, number, found, left_out, reader.problems)
+        matched |= names
+        images += _listed(data_set, number, kept)
+        notes += _missing_classes(data_set.domains[number], data_set.classes, kept)
+    if splits:
+        notes.append(f"of each domain the images in {' and '.join(sorted(splits))} are taken, as if in one folder")
+    dropped = sum(problem.reason == _DUPLICATE for problem in reader.problems)
+    if dropped:
+        notes.append(f"{dropped:,} published duplicates are left out, by {left_out.source}")
+    if len(matched) < len(left_out.names):  # a part of the data set, or other archives
+        missing = len(left_out.names) - len(matched)
+        notes.append(f"{missing:,} of {len(left_out.names):,} listed duplicates were not found")
+    layout = _layout(data_set, base, bool(splits))
+    skipped = tuple(reader.problems)
+    return _not_empty(
+        Listing(layout, base, data_set.domains, data_set.classes, tuple(images), skipped, tuple(notes))
+    )
+
+
+def list_own(folder: Path) -> Listing:
+    """Every image of anybody's folder/domain/class/image; domains and classes are the folders' names, sorted."""
+    _require_folder(folder)
+    reader = FolderReader(folder, folder)
+    found: dict[str, dict[str, list[_Found]]] = {}
+    for domain in reader.children(reader.top()).folders:
+        classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.children(domain).folders}
+        classes = {name: images for name, images in classes.items() if images}
+        _require_names(domain, classes)
+        if classes:
+            found[domain.name] = classes
+        else:
+            reader.problems.append(Problem(domain.path, "holds no class folder with images"))
+    _require_domains(folder, tuple(found), reader)
+    names = tuple(sorted({name for classes in found.values() for name in classes}))
+    labels = {name: label for label, name in enumerate(names)}
+    images: list[ListedImage] = []
+    notes: list[str] = []
+    for number, (domain_name, by_class) in enumerate(found.items()):
+        kept = [one._replace(label=labels[name]) for name, several in by_class.items() for one in several]
+        images += _with_ids(number, kept, [_stem(one.path) for one in kept])
+        notes += _missing_classes(domain_name, names, kept)
+    layout = "folders: domain/class/image"
+    return Listing(layout, folder, tuple(found), names, tuple(images), tuple(reader.problems), tuple(notes))
+
+
+_DUPLICATE = "published duplicate"
+
+
+def _find_base(data_set: DataSet, folder: Path) -> Path:
+    """The folder that holds the domains, nearest first."""
+    numbers = data_set.domain_numbers()
+    reader = FolderReader(folder, folder)
+    best: set[int] = set()
+    level = [reader.top()]
+    seen: list[str] = []
+    for _ in range(_DEPTH + 1):
+        below: list[Folder] = []
+        for place in level:
+            folders = reader.children(place).folders
+            found = {numbers[spelling(one.name)] for one in folders if spelling(one.name) in numbers}
+            if len(found) == len(data_set.domains):
+                return folder / place.path
+            best = max(best, found, key=len)
+            seen += [one.path for one in folders]
+            below += [one for one in folders if spelling(one.name) not in numbers]
+        level = below
+    expected = f"expected folders of the domains {', '.join(data_set.domains)} of {data_set.title} in {folder}"
+    found_instead = f"found {some(seen) or 'no folder'}"
+    if best:
+        missing = [name for number, name in enumerate(data_set.domains) if number not in best]
+        found_instead = f"no folder for {', '.join(missing)}"
+    passed_over = "".join(f"; {problem.path}: {problem.reason}" for problem in reader.problems[:_SHOWN])
+    raise InputError(f"{expected}; {found_instead}{passed_over}")
+
+
+def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
+    """The folder of every domain, in the order of the domains."""
+    numbers = data_set.domain_numbers()
+    places: dict[int, Folder] = {}
+    for place in reader.children(reader.top()).folders:
+        number = numbers.get(spelling(place.name))
+        if number is not None:
+            if number in places:
+                both = f"{places[number].name} and {place.name}"
+                raise InputError(
+                    f"{reader.root}: expected one folder for each domain of {data_set.title}, found {both}"
+                )
+            places[number] = place
+    return [places[number] for number in range(len(data_set.domains))]
+
+
+def _class_folders(
+    data_set: DataSet, reader: FolderReader, domain: Folder
+) -> tuple[list[tuple[int, Folder]], frozenset[str]]:
+    """(label, folder) of every class folder of a domain, and the names of the splits it is divided into, if any."""
+    labels = data_set.class_numbers()
+    folders = reader.children(domain).folders
+    while len(folders) == 1 and spelling(folders[0].name) not in labels and folders[0].name not in _SPLITS:
+        folders = reader.children(folders[0]).folders  # an archive unpacked into a folder of its own name
+    splits: frozenset[str] = frozenset()
+    # DomainNet has a class called train, among 344 others
+    if folders and all(one.name.lower() in _SPLITS for one in folders):
+        whole = [one for one in folders if one.name.lower() == "full"]
+        splits = frozenset(one.name for one in whole or folders)
+        folders = tuple(below for one in whole or folders for below in reader.children(one).folders)
+    parts = [(labels[spelling(one.name)], one) for one in folders if spelling(one.name) in labels]
+    strangers = [one for one in folders if spelling(one.name) not in labels]
+    if not parts:
+        expected = f"expected class folders such as {some(data_set.classes)} in {reader.root / domain.path}"
+        unread = [problem.reason for problem in reader.problems if problem.path == domain.path]
+        raise InputError(
+            f"{expected}; found {some([one.name for one in strangers]) or ', '.join(unread) or 'none'}"
+        )
+    reader.problems += [Problem(one.path, f"not a class of {data_set.title}") for one in strangers]
+    return parts, splits
+
+
+def _in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[_Found]:
+    """The images of class folders, class after class; folders of one class are merged as if they were one."""
+    found = [
+        _Found(label, inside, f"{place.path}/{inside}") for label, place in parts for inside in reader.images(place)
+    ]
+    return sorted(found, key=lambda one: (one.label, *_walk_order(one.inside)))
+
+
+def _walk_order(inside: str) -> tuple[str, str]:
+    """sorted(os.walk(…)) sorts by the folder's whole path first, so its slash takes part."""
+    folder, slash, file = inside.rpartition("/")
+    return slash + folder, file
+
+
+def _without(
+    data_set: DataSet, number: int, found: list[_Found], duplicates: DuplicateList, problems: list[Problem]
+) -> tuple[list[_Found], set[str]]:
+    """What is not on the list of duplicates, and the names on it that were met; those images become problems."""
+    domain, kept, met = data_set.domains[number], [], set()
+    for one in found:
+        name = f"{domain}/{data_set.classes[one.label]}/{one.inside}"
+        if name in duplicates.names:
+            met.add(name)
+            problems.append(Problem(one.path, _DUPLICATE))
+        else:
+            kept.append(one)
+    return kept, met
+
+
+def _listed(data_set: DataSet, number: int, found: list[_Found]) -> list[ListedImage]:
+    if data_set.name == "cub-dg":  # every domain shows the same photographs
+        ids = [f"{data_set.classes[one.label]}/{_stem(one.inside)}" for one in found]
+    else:
+        ids = [_stem(one.path) for one in found]
+    return _with_ids(number, found, ids)
+
+
+def _with_ids(number: int, found: list[_Found], ids: list[str]) -> list[ListedImage]:
+    """Images of one domain; two files that differ only in their extension keep it in their ids."""
+    times: Mapping[str, int] = Counter(ids)
+    return [
+        ListedImage(one.path, number, one.label, name if times[name] == 1 else one.path)
+        for one, name in zip(found, ids, strict=True)
+    ]
+
+
+def _missing_classes(domain: str, classes: tuple[str, ...], found: list[_Found]) -> list[str]:
+    present = {one.label for one in found}
+    missing = [name for label, name in enumerate(classes) if label not in present]
+    return [f"{domain} has no image of {some(missing)}"] if missing else []
+
+
+def _layout(data_set: DataSet, base: Path, split: bool) -> str:
+    if split:
+        whose = "the original archive's" if data_set.name == "vlcs" else "Dassl's"
+        return f"{whose}: domain/split/class/image"
+    if data_set.name == "cub-dg":
+        return "GVRT's: domain/class/image"
+    return f"{_WHOSE.get(base.name, _DOMAINBED)}: domain/class/image"
+
+
+def _require_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        raise InputError(f"expected a folder of images at {folder}, found {found}")
+
+
+def _require_names(domain: Folder, classes: Mapping[str, list[_Found]]) -> None:
+    """Names of domains and classes go into tables, file names and JSON; those of images need not be readable."""
+    for name in (domain.name, *classes) if classes else ():
+        if UNPRINTABLE.search(name):
+            path = domain.path if name == domain.name else f"{domain.path}/{name}"
+            raise InputError(f"the folder {path!a} names a domain or class in characters that cannot be shown")
+
+
+def _require_domains(folder: Path, domains: tuple[str, ...], reader: FolderReader) -> None:
+    if not domains:
+        names = [problem.path for problem in reader.problems]
+        raise InputError(f"expected domain/class/image in {folder}; found {some(names) or 'no folder'}, no images")
+    if len(domains) == 1:
+        raise InputError(
+            f"expected at least two domain folders in {folder}, found only {domains[0]}; "
+            "if the domains are inside it, give that folder"
+        )
+
+
+def _not_empty(listing: Listing) -> Listing:
+    counts = Counter(image.domain for image in listing.images)
+    empty = [name for number, name in enumerate(listing.domains) if not counts[number]]
+    if empty:
+        raise InputError(f"expected images of every domain in {listing.root}, found none of {', '.join(empty)}")
+    return listing
+
+
+def _stem(path: str) -> str:
+    """A path without the extension that every image has."""
+    return path.rpartition(".")[0]

@@ -1,0 +1,156 @@
+"""Parts of photographs that people have marked, in the files of CUB-200-2011 (Wah et al. 2011).
+
+images.txt           number of a photograph, its file below images/
+bounding_boxes.txt   number, x, y, width and height of the box around the bird
+parts/parts.txt      number of a part, its name
+parts/part_locs.txt  numbers of photograph and part, x, y, 1 if the part is visible
+
+All lengths are in pixels of the photograph. Its own pixels are not read, only its size.
+Letters: N photographs, P parts.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from parse_dg.data.images import read_size
+from parse_dg.data.public.cub_dg import image_id, read_images_txt, read_text
+from parse_dg.errors import InputError
+from parse_dg.wording import printable, some
+
+IMAGES, BOXES = "images.txt", "bounding_boxes.txt"
+PARTS, PLACES = "parts/parts.txt", "parts/part_locs.txt"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartAnnotations:
+    """Where the parts are in some photographs."""
+
+    parts: tuple[str, ...]
+    places: Float[np.ndarray, "N P 2"]
+    """x and y in pixels, of no meaning where a part is not visible."""
+    visible: Bool[np.ndarray, "N P"]
+    sizes: Float[np.ndarray, "N 2"]
+    """Width and height in pixels."""
+    diagonals: Float[np.ndarray, "N"]
+    """Of the boxes, in pixels."""
+
+    def some(self, chosen: slice) -> "PartAnnotations":
+        """Those of some of the photographs."""
+        return PartAnnotations(
+            parts=self.parts,
+            places=self.places[chosen],
+            visible=self.visible[chosen],
+            sizes=self.sizes[chosen],
+            diagonals=self.diagonals[chosen],
+        )
+
+
+def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
+    """The parts of photographs, given by their ids (class/image) and in their order; one may come several times."""
+    missing = [name for name in (IMAGES, BOXES, PARTS, PLACES) if not (folder / name).is_file()]
+    if missing:
+        raise InputError(
+            f"{printable(str(folder))} is no folder like CUB_200_2011: expected {', '.join((IMAGES, BOXES))}, "
+            f"{PARTS}, {PLACES} and images/, not found: {', '.join(missing)}"
+        )
+    files = read_images_txt(folder / IMAGES)
+    numbers = {image_id(file): number for number, file in files.items()}
+    wanted = list(dict.fromkeys(photographs))
+    unnamed = [name for name in wanted if name not in numbers]
+    if unnamed:
+        raise InputError(
+            f"{folder / IMAGES}: expected all {len(wanted):,} photographs of the run, not named there: "
+            f"{some(list(map(printable, unnamed)), _SHOWN)}"
+        )
+    rows = {numbers[name]: row for row, name in enumerate(wanted)}
+    names = _names(folder / PARTS)
+    places, visible = _places(folder / PLACES, rows, list(names))
+    order = np.array([rows[numbers[name]] for name in photographs], dtype=np.int64)
+    sizes = np.array([read_size(folder / "images" / files[number]) for number in rows], dtype=np.float64)
+    diagonals = _diagonals(folder / BOXES, rows)
+    return PartAnnotations(
+        parts=tuple(names.values()),
+        places=places[order],
+        visible=visible[order],
+        sizes=sizes.reshape(-1, 2)[order],
+        diagonals=diagonals[order],
+    )
+
+
+def _names(path: Path) -> dict[int, str]:
+    """The parts by their numbers, in the order of the file."""
+    names = {}
+    for line, text in _lines(path):
+        number, _, name = text.partition(" ")
+        if not (number.isdecimal() and name.strip()):
+            raise _odd(path, line, "the number of a part and its name", text)
+        names[int(number)] = name.strip()
+    if not names:
+        raise InputError(f"{path}: expected the number and the name of a part on every line, found none")
+    return names
+
+
+def _places(
+    path: Path, rows: dict[int, int], parts: list[int]
+) -> tuple[Float[np.ndarray, "N P 2"], Bool[np.ndarray, "N P"]]:
+    """Of the photographs whose numbers have a row; every part of each must be there."""
+    columns = {number: column for column, number in enumerate(parts)}
+    places = np.full((len(rows), len(parts), 2), np.nan)
+    visible = np.zeros((len(rows), len(parts)), dtype=bool)
+    for line, text in _lines(path):
+        expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
+        photograph, part, x, y, seen = _numbers(path, line, text, 5, expected)
+        if part not in columns or seen not in (0, 1):
+            raise _odd(path, line, expected, text)
+        if photograph in rows:
+            where = rows[int(photograph)], columns[int(part)]
+            places[where], visible[where] = (x, y), seen
+    _require_all(path, rows, ~np.isnan(places).any((1, 2)), f"all {len(parts)} parts")
+    return places, visible
+
+
+def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
+    """Of the boxes of the photographs whose numbers have a row."""
+    found = np.full(len(rows), np.nan)
+    for line, text in _lines(path):
+        expected = "the number of a photograph, x, y, and a width and a height above 0"
+        photograph, _, _, width, height = _numbers(path, line, text, 5, expected)
+        if min(width, height) <= 0:
+            raise _odd(path, line, expected, text)
+        if photograph in rows:
+            found[rows[int(photograph)]] = math.hypot(width, height)
+    _require_all(path, rows, ~np.isnan(found), "the box")
+    return found
+
+
+def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"], what: str) -> None:
+    missing = [number for number, row in rows.items() if not known[row]]
+    if missing:
+        raise InputError(f"{path}: expected {what} of every photograph, missing for number {some(missing, _SHOWN)}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, counted from 1."""
+    for line, text in enumerate(read_text(path).splitlines(), 1):
+        if text.strip():
+            yield line, text.strip()
+
+
+def _numbers(path: Path, line: int, text: str, count: int, expected: str) -> list[float]:
+    try:
+        numbers = [float(word) for word in text.split()]
+    except ValueError:
+        numbers = []
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        raise _odd(path, line, expected, text)
+    return numbers
+
+
+def _odd(path: Path, line: int, expected: str, text: str) -> InputError:
+    return InputError(f"{path}, line {line}: expected {expected}, found {text[:80]!r}")

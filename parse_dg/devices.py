@@ -1,0 +1,59 @@
+"""Devices: one by its name, what it is called, in what precision it trains, and how tensors get there."""
+
+import os
+import platform
+
+import torch
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from parse_dg.wording import first_line
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"a device of type {device.type}")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = first_line(error)
+        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """What the device is called by its maker, where that is known."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
+
+
+def device_names() -> list[str]:
+    """Every device of this machine, by its maker's name."""
+    gpus = (torch.device("cuda", number) for number in range(torch.cuda.device_count()))
+    return [device_name(device) for device in (torch.device("cpu"), *gpus)]
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """The GPUs this process may use, by the names that CUDA_VISIBLE_DEVICES takes."""
+    count = torch.cuda.device_count()
+    allowed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return tuple(allowed[:count]) or tuple(str(number) for number in range(count))
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Whether autocast to bf16 is on; `auto`: on CUDA, not elsewhere."""
+    return precision == "bf16" or (precision == "auto" and device.type == "cuda")
+
+
+def pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """A CPU tensor that can be copied to `device` while the CPU goes on."""
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for what is queued on a device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,1 +1,0 @@
-"""What a trained model is worth, and on which images."""

@@ -1,1 +1,0 @@
-"""One run, from a configuration to a folder of results."""

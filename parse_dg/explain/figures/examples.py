@@ -1,0 +1,258 @@
+"""The paper's figures of a run: which classes, primitives and images are shown, chosen by rule and never by eye.
+
+Each function draws one figure and returns, in words, what was chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.contact import spread
+from parse_dg.data.images import decode
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import Subset
+from parse_dg.errors import InputError, unknown
+from parse_dg.explain.explanation import read_images
+from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
+from parse_dg.explain.figures.page import check_place
+from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
+from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
+from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
+from parse_dg.explain.measures.images import locate_primitives, require_primitives, true_centres
+from parse_dg.explain.measures.localisation import SubsetPrimitives, places_among_parts
+from parse_dg.explain.measures.structure_use import primitive_weights
+from parse_dg.runs.opened import OpenedRun
+
+CLASSES = {"primitives": {"column": 3, "page": 3}, "errors": {"column": 1, "page": 2}}
+PRIMITIVES = {"primitives": {"column": 1, "page": 3}, "errors": {"column": 2, "page": 2}}
+"""How many are shown, unless they are chosen."""
+CANDIDATES = 32
+"""Of how many images of a class in a domain, at most, one is chosen."""
+SHOWN = 2
+"""Right images, and wrong ones, of a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRequest:
+    """What every figure of a run is asked for."""
+
+    run: OpenedRun
+    path: Path
+    """The figure."""
+    width: str = "page"
+    classes: Sequence[str] = ()
+    primitives: Sequence[int] = ()
+    domains: Sequence[str] = ()
+
+
+# --- primitives ---------------------------------------------------------------------------------------------------
+
+
+def draw_primitives(asked: FigureRequest) -> str:
+    """Fig. primitive: of every class and domain, the image whose presence is nearest to the mean of its class.
+
+    The primitives are those with the largest share in the compositions of the classes that are shown.
+    """
+    run = _open(asked)
+    labels = _labels(run, asked, "primitives")
+    primitives = _primitives(run, asked, labels, "primitives")
+    names = [subset.domain.name for subset in run.held_out]
+    for name in asked.domains:
+        if name not in names:
+            raise unknown("domain of the run", name, names)
+    shown = [subset for subset in run.held_out if not asked.domains or subset.domain.name in asked.domains]
+    candidates = [_candidates(subset, labels) for subset in shown]
+    located = [locate_primitives(run, subset) if len(subset.indices) else None for subset in candidates]
+    blocks = []
+    for label in labels:
+        rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
+        blocks.append(ClassBlock(run.classes[label], tuple(rows)))
+    domains = [subset.domain.name for subset in shown]
+    parts = _name_parts(run)
+    primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=parts)
+    return (
+        f"classes {_listed([run.classes[label] for label in labels])}; primitives "
+        f"{_listed([f'p{k}' for k in primitives])}; of each class and domain, of up to {CANDIDATES} images, the "
+        f"one whose presence of all primitives is nearest to their mean; {run.target} was never seen in training"
+    )
+
+
+def _candidates(subset: Subset, labels: Sequence[int]) -> Subset:
+    """Some images of each class, evenly spread over those there are."""
+    chosen = []
+    for label in labels:
+        mine = subset.indices[subset.domain.labels[subset.indices] == label]
+        chosen.append(mine[list(spread(len(mine), CANDIDATES))])
+    return Subset(subset.domain, np.concatenate(chosen))
+
+
+def _representative(
+    run: OpenedRun, subset: Subset, located: SubsetPrimitives | None, label: int
+) -> ReadImage | None:
+    mine = torch.tensor([]) if located is None else (located.labels == label).nonzero().flatten().cpu()
+    if located is None or not len(mine):
+        return None
+    presence = located.presence.cpu()[mine]
+    nearest = int((presence - presence.mean(0)).square().sum(1).argmin())
+    return _read(run, subset, mine[nearest : nearest + 1].numpy())[0]
+
+
+def _name_parts(run: OpenedRun) -> dict[int, str]:
+    """The parts that primitives follow on the source domains together, where true places are known."""
+    sources = run.held_out[:-1]
+    centres = [found for subset in sources if (found := true_centres(run, subset)) is not None]
+    if not centres:
+        return {}
+    located = [locate_primitives(run, subset) for subset in sources]
+    return {place.primitive: place.part for place in places_among_parts(located, centres, PARTS) if place.follows}
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def draw_errors(asked: FigureRequest) -> str:
+    """Fig. error: the images whose collapse is nearest to the mean of their group, the most confident first.
+
+    The classes are those with most wrong images among those with enough right ones.
+    """
+    run = _open(asked)
+    subset = run.split.target
+    located = locate_primitives(run, subset)
+    found = find_coinciding(located)
+    labels = _labels_with_errors(run, asked, located)
+    blocks = []
+    for label in labels:
+        groups = [
+            _group(run, subset, located, found, ((located.labels == label) & chosen).cpu())
+            for chosen in (located.right, ~located.right)
+        ]
+        primitives = tuple(_primitives(run, asked, [label], "errors"))
+        block = ErrorBlock(name=run.classes[label], right=groups[0], wrong=groups[1], primitives=primitives)
+        blocks.append(block)
+    errors_figure(asked.path, blocks, domain=run.target, width=asked.width)
+    means = [
+        f"{b.name}: collapse {b.right.collapse:.2f} over the {b.right.count:,} images that are right, "
+        f"{b.wrong.collapse:.2f} over the {b.wrong.count:,} that are wrong"
+        for b in blocks
+    ]
+    return f"{'; '.join(means)}; shown are the images nearest to these means"
+
+
+def _labels_with_errors(run: OpenedRun, asked: FigureRequest, located: SubsetPrimitives) -> list[int]:
+    right, wrong = (
+        torch.bincount(located.labels[chosen].cpu(), minlength=len(run.classes))
+        for chosen in (located.right, ~located.right)
+    )
+    fitting = (right >= SHOWN) & (wrong >= SHOWN)
+    if asked.classes:
+        labels = _labels(run, asked, "errors")
+        for label in labels:
+            if not fitting[label]:
+                raise InputError(
+                    f"class {run.classes[label]!r} has {int(right[label])} right and {int(wrong[label])} wrong "
+                    f"images of {run.target}: expected at least {SHOWN} of each"
+                )
+        return labels
+    if not fitting.any():
+        raise InputError(f"no class has {SHOWN} right and {SHOWN} wrong images of {run.target}: nothing to compare")
+    order = (wrong * fitting).argsort(descending=True, stable=True)[: CLASSES["errors"][asked.width]].tolist()
+    return [label for label in order if fitting[label]]
+
+
+def _group(
+    run: OpenedRun, subset: Subset, located: SubsetPrimitives, found: Coincidence, members: Tensor
+) -> ImageGroup:
+    """The images of a group that stand for it."""
+    rows = members.nonzero().flatten().numpy()
+    collapse, probability = found.collapse.cpu().numpy()[rows], located.probability.cpu().numpy()[rows]
+    away = np.abs(collapse - collapse.mean()).round(6)
+    chosen = rows[np.lexsort((rows, -probability, away))[:SHOWN]]
+    images = tuple(
+        JudgedImage(
+            image=read.image,
+            descriptors=read.descriptors,
+            predicted=run.classes[int(located.predicted[row])],
+            probability=float(located.probability[row]),
+            present=found.present[row].cpu(),
+            place=found.place[row].cpu(),
+            collapse=float(found.collapse[row]),
+        )
+        for row, read in zip(chosen.tolist(), _read(run, subset, chosen), strict=True)
+    )
+    return ImageGroup(images=images, count=len(rows), collapse=float(collapse.mean()))
+
+
+# --- the pipeline -------------------------------------------------------------------------------------------------
+
+
+def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
+    """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
+    run = _open(asked)
+    seen = _example(run) if image is None else _from_file(run, image)
+    pipeline_figure(asked.path, seen, width=asked.width)
+    return f"{seen.title}: predicted {seen.explanation.predicted}" + (
+        "" if seen.truth is None else f", true {seen.truth}"
+    )
+
+
+def _from_file(run: OpenedRun, file: Path) -> PipelineImage:
+    pixels = torch.from_numpy(decode(file, run.model.spec.image_size)).permute(2, 0, 1)
+    return read_pipeline(run.model, pixels, file.name)
+
+
+def _example(run: OpenedRun) -> PipelineImage:
+    subset = _candidates(run.split.target, spread(len(run.classes), 8))
+    located = locate_primitives(run, subset)
+    row = int((located.probability * located.right).argmax())
+    image, label = load_images(subset, np.array([row]))
+    title = f"image {int(subset.indices[row])} of {run.target}, never seen"
+    return read_pipeline(run.model, image[0], title, run.classes[int(label[0])])
+
+
+# --- what they share ----------------------------------------------------------------------------------------------
+
+
+def _open(asked: FigureRequest) -> OpenedRun:
+    check_place(asked.path)
+    run = asked.run
+    require_primitives(run)
+    count = run.model.parse_network().structure.vocabulary.primitives
+    for k in asked.primitives:
+        if not 0 <= k < count:
+            raise InputError(f"--primitives {k}: valid are numbers from 0 to {count - 1}")
+    return run
+
+
+def _labels(run: OpenedRun, asked: FigureRequest, figure: str) -> list[int]:
+    """The classes that were asked for, or some that are evenly spread."""
+    for name in asked.classes:
+        if name not in run.classes:
+            raise unknown("class", name, run.classes)
+    if asked.classes:
+        return [run.classes.index(name) for name in dict.fromkeys(asked.classes)]
+    return list(spread(len(run.classes), CLASSES[figure][asked.width]))
+
+
+def _primitives(run: OpenedRun, asked: FigureRequest, labels: Sequence[int], figure: str) -> list[int]:
+    """The primitives that were asked for, or those that these classes rest on most."""
+    if asked.primitives:
+        return list(dict.fromkeys(asked.primitives))
+    weight = primitive_weights(run.model)[list(labels)].sum(0)
+    return weight.argsort(descending=True, stable=True)[: PRIMITIVES[figure][asked.width]].tolist()
+
+
+def _read(run: OpenedRun, subset: Subset, rows: Int[np.ndarray, "n"]) -> list[ReadImage]:
+    """Some images of a subset with their heat maps."""
+    images, _ = load_images(subset, rows)
+    readings = read_images(run.model, images)
+    return [ReadImage(image, reading.descriptors) for image, reading in zip(images, readings, strict=True)]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,1 @@
+from .measure import RunMeasures as RunMeasures, measure_run as measure_run

@@ -1,0 +1,175 @@
+"""What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parse_dg.config import require
+from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.splits import Subset
+from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
+from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
+from parse_dg.explain.measures.consistency import Consistency, consistency
+from parse_dg.explain.measures.evidence import Evidence, evidence
+from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
+from parse_dg.explain.measures.guide import Guide, guide
+from parse_dg.explain.measures.images import (
+    locate_primitives,
+    part_annotations,
+    require_primitives,
+    true_centres,
+)
+from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
+from parse_dg.explain.measures.selected import SelectedRelations, selected
+from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+from parse_dg.runs.opened import OpenedRun, weights_at_start
+from parse_dg.runs.parts import target_part, validation_part
+
+SEED = 0
+"""Of everything that is drawn at random here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredDomain:
+    """Which images of one domain are measured, and everything that is measured of them alone."""
+
+    domain: str
+    role: str
+    """`source` or `target`."""
+    images: str
+    """Which of the domain's images, in words."""
+    structure: StructureUse
+    guide: Guide | None
+    """None for a model that has none."""
+    collapse: Collapse
+    evidence: Evidence
+    localisation: Localisation | None
+    """None where the true places of parts are not known."""
+    followed_parts: FollowedParts | None
+    """None as above."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        data = {name: getattr(self, name) for name in ("domain", "role", "images")}
+        for name in ("structure", "guide", "collapse", "evidence", "localisation", "followed_parts"):
+            part = getattr(self, name)
+            data[name] = part and part.to_dict()
+        return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasures:
+    """All that is measured of a run."""
+
+    run: str
+    target: str
+    cells: tuple[int, int]
+    """H and W of the heat maps."""
+    image_size: int
+    """Side of the images, in pixels."""
+    domains: tuple[MeasuredDomain, ...]
+    """The sources in their order, the target last."""
+    consistency: tuple[Consistency, ...]
+    """Of every two domains: those with the target last."""
+    selected: SelectedRelations
+    """Of the model, whatever the images."""
+    annotated_parts: AnnotatedParts | None = None
+    """None unless a folder of them is given."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "run": self.run,
+            "target": self.target,
+            "heat_map_cells": list(self.cells),
+            "image_size": self.image_size,
+            "domains": [each.to_dict() for each in self.domains],
+            "consistency": [each.to_dict() for each in self.consistency],
+            "selected": self.selected.to_dict(),
+            "annotated_parts": self.annotated_parts and self.annotated_parts.to_dict(),
+        }
+
+
+def measure_run(
+    run: OpenedRun, *, within: float = WITHIN, swaps: int = SWAPS, parts: Path | None = None
+) -> RunMeasures:
+    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use.
+
+    `parts` is a folder like CUB_200_2011, in which the parts of the run's photographs are marked.
+    """
+    require(within > 0, "--within", within, "a positive number of cells")
+    require(swaps >= 1, "--swaps", swaps, "at least 1")
+    require_primitives(run)
+    marked = part_annotations(run, parts) if parts else None
+    located = [locate_primitives(run, subset) for subset in run.held_out]
+    places, followed = _localisations(run, located)
+    generator = torch.Generator().manual_seed(SEED)
+    domains = tuple(
+        MeasuredDomain(
+            domain=each.domain,
+            role="target" if each.domain == run.target else "source",
+            images=_which(run, subset),
+            structure=structure_use(run.model, each, generator, swaps),
+            guide=guide(each),
+            collapse=collapse(each, within=within),
+            evidence=evidence(each),
+            localisation=place,
+            followed_parts=at_once,
+        )
+        for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
+    )
+    weights = primitive_weights(run.model)
+    return RunMeasures(
+        run=str(run.path),
+        target=run.target,
+        cells=located[0].cells,
+        image_size=run.model.spec.image_size,
+        domains=domains,
+        consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+        selected=_selected(run),
+        annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
+    )
+
+
+def _localisations(
+    run: OpenedRun, located: list[SubsetPrimitives]
+) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
+    """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
+    centres = [true_centres(run, subset) for subset in run.held_out]
+    known = [each for each in centres if each is not None]
+    if len(known) < len(centres):
+        return [None] * len(located), [None] * len(located)
+    on_sources = places_among_parts(located[:-1], known[:-1], PARTS)
+    followed = {place.primitive: place.part for place in on_sources if place.follows}
+    size = run.model.spec.image_size
+    assigned = assign_parts(located[:-1], known[:-1], PARTS, size)
+    pairs = list(zip(located, known, strict=True))
+    one, other = (torch.Generator().manual_seed(SEED) for _ in range(2))
+    return (
+        [localisation(*pair, PARTS, followed, one) for pair in pairs],
+        [followed_parts(*pair, PARTS, assigned, size, other) for pair in pairs],
+    )
+
+
+@torch.no_grad()
+def _selected(run: OpenedRun) -> SelectedRelations:
+    """Against the run's start."""
+    end = run.model.parse_network().structure.composition.active()
+    return selected(end, weights_at_start(run.config, run.model))
+
+
+def _which(run: OpenedRun, subset: Subset) -> str:
+    config = run.config
+    if subset is run.split.target:
+        return target_part(config.split)
+    if subset is run.split.validation_domain:
+        return validation_part(config.split, config.protocol)
+    return "held-out images"
+
+
+def _pairs(located: list[SubsetPrimitives]) -> list[tuple[SubsetPrimitives, SubsetPrimitives]]:
+    *sources, target = located
+    return [*combinations(sources, 2), *((source, target) for source in sources)]

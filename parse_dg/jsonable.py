@@ -1,0 +1,100 @@
+"""Results as frozen dataclasses that are kept as JSON: the keys of a file are the fields of its class."""
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
+
+from parse_dg.errors import InputError
+
+J = TypeVar("J", bound="Jsonable")
+EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+class Jsonable:
+    """The base of a frozen dataclass that is written as JSON, its fields by name and in their order, and read back.
+
+    A field with a default is left out where it has it. When read, keys that are not known are passed over, as a
+    later version may write more; a field that may be None is None where it is missing, as an earlier one wrote
+    less; anything else that is missing or of another type raises an `InputError` that names it.
+    """
+
+    FIRST: ClassVar[tuple[str, ...]] = ()
+    """Keys that come before the fields of base classes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        known = {field.name: field for field in fields(self)}  # type: ignore[arg-type]
+        names = dict.fromkeys((*self.FIRST, *known))
+        values = {name: getattr(self, name) for name in names}
+        return {name: to_plain(value) for name, value in values.items() if value != _default(known[name])}
+
+    @classmethod
+    def from_dict(cls: type[J], data: Any, where: str = "") -> J:
+        """Of JSON data; `where` is what an error writes before the name of a field."""
+        if not isinstance(data, Mapping):
+            raise InputError(f"{where.rstrip('.') or 'the content'} must be an object, found {_short(data)}")
+        values = {}
+        for name, (kind, default) in _fields(cls).items():  # type: ignore[arg-type]
+            if name in data:
+                values[name] = _read(kind, data[name], where + name)
+            elif default is MISSING:
+                if not _may_be_none(kind):
+                    raise InputError(f"{where}{name} is missing")
+                values[name] = None
+        return cls(**values)
+
+
+def to_plain(value: Any) -> Any:
+    """A value as JSON data: tuples become lists."""
+    if isinstance(value, Jsonable):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [to_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: to_plain(each) for name, each in value.items()}
+    return value
+
+
+@cache
+def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
+    """The type and the default of every field."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: (hints[field.name], _default(field)) for field in fields(kind)}
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """A value of JSON as what a field is declared to be."""
+    origin, options = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if _may_be_none(kind):
+        return None if value is None else _read(next(o for o in options if o is not type(None)), value, where)
+    if isinstance(kind, type) and issubclass(kind, Jsonable):
+        return kind.from_dict(value, f"{where}.")
+    if origin is Mapping and isinstance(value, Mapping):
+        return {str(name): _read(options[1], each, f"{where}.{name}") for name, each in value.items()}
+    if origin is tuple and isinstance(value, list) and (options[-1] is Ellipsis or len(options) == len(value)):
+        kinds = (options[0],) * len(value) if options[-1] is Ellipsis else options
+        return tuple(_read(each, item, where) for each, item in zip(kinds, value, strict=True))
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in EXPECTED and type(value) is kind:
+        return value
+    expected = EXPECTED.get(kind, "an object" if origin is Mapping else "a list")
+    raise InputError(f"{where} must be {expected}, found {_short(value)}")
+
+
+def _may_be_none(kind: Any) -> bool:
+    return get_origin(kind) in (typing.Union, types.UnionType) and type(None) in get_args(kind)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,291 @@
+"""A compact form of a finished run's model, and what it changes, measured on every image of the benchmark.
+
+compact.safetensors   the small model
+compact.json          what compaction dropped, and how the predictions compare, domain by domain
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from parse_dg.data.listing import Progress
+from parse_dg.data.splits import whole
+from parse_dg.deploy.compaction import Compaction, compact
+from parse_dg.deploy.model_file import Model, save_model
+from parse_dg.errors import FailedError, InputError
+from parse_dg.files import write_json
+from parse_dg.jsonable import Jsonable
+from parse_dg.runs.folder import read_file, read_result
+from parse_dg.runs.opened import OpenedRun, applications_at_start, open_run
+from parse_dg.runs.result import BenchmarkVersion
+from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
+
+TOLERANCE = 1e-6
+"""Lossless: no logit moves by more than this, times the logit where that is above 1. A float32 is exact to 6e-8 of
+its size, so that this leaves room for about sixteen roundings and for nothing else."""
+OF_A_RUN = ("model", "config", "result", "environment")
+"""The names, without their endings, of the files that a run keeps for itself."""
+
+
+class NotLosslessError(FailedError):
+    """Compaction at threshold 0 changed what the model says: a promise of ours is broken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The full and the compact model on all images of one domain."""
+
+    domain: str
+    before: Accuracy
+    after: Accuracy
+    same_prediction: int
+    """On how many images the predicted class is the same."""
+    largest_difference: float
+    """The largest absolute difference of a logit."""
+    within_tolerance: bool
+    """Whether no logit moved by more than `TOLERANCE`."""
+
+    @property
+    def lossless(self) -> bool:
+        """Whether no prediction changed, and no logit beyond rounding."""
+        return self.same_prediction == self.before.images and self.within_tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts(Jsonable):
+    """A number of things in the full model, and in the compact one."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationCounts(Counts):
+    """How many applications there are."""
+
+    FIRST: ClassVar = ("before", "at_start")
+
+    at_start: int | None
+    """How many some class used before training; None if that is not known (start.py) or the model was compact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Jsonable):
+    """A figure of the full model, and of the compact one."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainComparison(Jsonable):
+    """Both models on all images of one domain."""
+
+    role: str
+    """`target` or `source`."""
+    images: int
+    correct: Counts
+    accuracy: Figures
+    same_prediction: int
+    """On how many images the predicted class is the same."""
+    largest_logit_difference: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionReport(Jsonable):
+    """What compaction of a run's model dropped and changed: compact.json. A repetition writes the same."""
+
+    benchmark: BenchmarkVersion
+    target: str
+    seed: int
+    threshold: float
+    applications: ApplicationCounts
+    active_applications_per_class: Mapping[str, int]
+    """How many each class uses, after compaction."""
+    lambda_parameters: Counts
+    """Classes × applications."""
+    reduction: float
+    """The fraction of them that is gone."""
+    model_parameters: Counts
+    gflops: Figures
+    """Of one image."""
+    file_bytes: Counts
+    images: int
+    """How many were compared, over all domains."""
+    same_prediction: int
+    largest_logit_difference: float
+    domains: Mapping[str, DomainComparison]
+    """The target first."""
+
+    def __post_init__(self) -> None:
+        if self.target not in self.domains:
+            raise InputError(f"domains.{self.target} is missing")
+
+
+class CompactionOutcome(NamedTuple):
+    """A compact model that was written, and what is said of it in the .json beside it."""
+
+    path: Path
+    report: CompactionReport
+
+    @property
+    def report_path(self) -> Path:
+        """Where the figures are."""
+        return self.path.with_suffix(".json")
+
+
+def read_compaction(folder: Path) -> CompactionReport | None:
+    """What `parse-dg compact` found of the run in `folder`; None if there is no compact.json."""
+    report = read_file(CompactionReport, folder / "compact.json", "what `parse-dg compact` writes")
+    result = read_result(folder)
+    if report and result and result.benchmark.fingerprint != report.benchmark.fingerprint:
+        raise InputError(f"{folder / 'compact.json'} is of other images than the run: compact it again")
+    return report
+
+
+def compact_runs(
+    folders: Sequence[Path], out: Path | None, threshold: float, device: str, progress: Progress | None = None
+) -> list[CompactionOutcome]:
+    """`compact_run` for each of several; what is plainly wrong with one of them is said before any is begun."""
+    if len(folders) > 1 and out is not None:
+        raise InputError(
+            f"--out names one file, found {len(folders)} runs: leave it out, and each gets its compact.safetensors"
+        )
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise InputError("every run must be given once, found one twice")
+    runs = [open_run(folder, device=device, progress=progress) for folder in folders]
+    for run in runs:
+        _check(run, _place(run, out))
+    return [compact_run(run, out, threshold) for run in runs]
+
+
+def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> CompactionOutcome:
+    """Compact a run's model, compare it with the full one on every image of the benchmark, and write both files.
+
+    With threshold 0 nothing may change: if a prediction does, or a logit beyond `TOLERANCE`, nothing is written.
+    """
+    path = _place(run, out)
+    _check(run, path)
+    folder, full, benchmark = run.path, run.model, run.benchmark
+    try:
+        small, found = compact(full, threshold)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
+    at_start = None if full.compact else applications_at_start(run.config, full)
+    compared: dict[str, Comparison] = {}
+    for each in _comparisons(run, small):
+        _require_sound(folder, each, lossless=threshold == 0)
+        compared[each.domain] = each
+    save_model(path, small.spec, {name: value.cpu() for name, value in small.algorithm.state_dict().items()})
+    outcome = CompactionOutcome(
+        path,
+        CompactionReport(
+            benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+            target=run.target,
+            seed=run.config.seed,
+            **_figures(found, full.spec.classes, at_start),
+            file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
+            **_changes([compared.pop(run.target), *compared.values()]),
+        ),
+    )
+    write_json(outcome.report_path, outcome.report.to_dict())
+    return outcome
+
+
+def _figures(found: Compaction, classes: Sequence[str], at_start: int | None) -> dict[str, Any]:
+    """What compaction dropped."""
+    return {
+        "threshold": found.threshold,
+        "applications": ApplicationCounts(
+            before=found.applications_before, at_start=at_start, after=found.applications_after
+        ),
+        "active_applications_per_class": dict(zip(classes, found.active_per_class, strict=True)),
+        "lambda_parameters": Counts(before=found.parameters_before, after=found.parameters_after),
+        "reduction": found.reduction,
+        "model_parameters": Counts(before=found.model_parameters_before, after=found.model_parameters_after),
+        "gflops": Figures(before=found.cost_before.gflops, after=found.cost_after.gflops),
+    }
+
+
+def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
+    """What it changed on every domain, the target's comparison first."""
+    return {
+        "images": sum(each.before.images for each in compared),
+        "same_prediction": sum(each.same_prediction for each in compared),
+        "largest_logit_difference": max(each.largest_difference for each in compared),
+        "domains": {
+            each.domain: DomainComparison(
+                role="target" if number == 0 else "source",
+                images=each.before.images,
+                correct=Counts(before=each.before.correct, after=each.after.correct),
+                accuracy=Figures(before=each.before.fraction, after=each.after.fraction),
+                same_prediction=each.same_prediction,
+                largest_logit_difference=each.largest_difference,
+            )
+            for number, each in enumerate(compared)
+        },
+    }
+
+
+def _place(run: OpenedRun, out: Path | None) -> Path:
+    return out or run.path / "compact.safetensors"
+
+
+def _check(run: OpenedRun, path: Path) -> None:
+    """Raise unless it is a run of PARSE with its model, and `path` a place for another."""
+    folder = run.path
+    if not run.config.algorithm.explains:
+        raise InputError(f"{folder}: this needs a model of parse, found one of {run.config.algorithm.name}")
+    if not (folder / "model.safetensors").is_file():
+        raise InputError(f"no model at {folder / 'model.safetensors'}: train the run first")
+    named = path.suffix == ".safetensors" and not path.is_dir() and not path.with_suffix(".json").is_dir()
+    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        expected = "expected a .safetensors file in a folder that is there and can be written"
+        raise InputError(f"cannot write the compact model to {path}: {expected}")
+    if path.stem in OF_A_RUN and (path.parent / "config.json").exists():
+        kept = ", ".join(OF_A_RUN)
+        raise InputError(f"cannot write the compact model to {path}: a run keeps the names {kept} for itself")
+
+
+def _comparisons(run: OpenedRun, small: Model) -> Iterator[Comparison]:
+    """The full and the small model on every domain."""
+    total = 2 * sum(len(domain.labels) for domain in run.benchmark.domains)
+    done = 0
+
+    def seen(images: int) -> None:
+        nonlocal done
+        done += images
+        run.progress(f"comparing {run.path}", done, total)
+
+    models = [run.model.algorithm, small.algorithm.to(run.device)]
+    for domain in run.benchmark.domains:
+        before, after = (predict(model, whole(domain), run.device, seen) for model in models)
+        yield compare(domain.name, before, after)
+
+
+def compare(domain: str, before: Predictions, after: Predictions) -> Comparison:
+    """What changed between two predictions of the same images."""
+    moved = (after.logits - before.logits).abs()
+    return Comparison(
+        domain=domain,
+        before=score(before),
+        after=score(after),
+        same_prediction=int((after.logits.argmax(1) == before.logits.argmax(1)).sum()),
+        largest_difference=float(moved.max()),
+        within_tolerance=bool((moved <= TOLERANCE * before.logits.abs().clamp_min(1)).all()),
+    )
+
+
+def _require_sound(folder: Path, found: Comparison, *, lossless: bool) -> None:
+    if not math.isfinite(found.largest_difference):
+        raise InputError(f"{folder}: the model's logits on {found.domain} are not finite")
+    if lossless and not found.lossless:
+        changed = found.before.images - found.same_prediction
+        raise NotLosslessError(
+            f"{folder}: compaction at threshold 0 must change nothing, but on {found.domain} {changed} of "
+            f"{found.before.images} predictions changed and a logit moved by {found.largest_difference:.2g}: "
+            "nothing is written"
+        )

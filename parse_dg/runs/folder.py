@@ -1,0 +1,134 @@
+"""The folder of a run: what its files are, how they are read and written.
+
+config.json         everything needed to repeat the run
+split.json          which images of which domain were held out, and which of the target are scored
+metrics.jsonl       a line for every check: loss terms, rates, accuracy on the held-out source images; of both
+                    stages, where there are two
+model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
+model_plain.safetensors   with averaging.also_plain: the weights that the same run without averaging would have kept
+result.json         accuracy of those weights, on which images, selected how; of the plain ones `without_averaging`
+environment.json    versions, hardware and time; the one file that differs when a run is repeated
+
+While it lasts there are also a checkpoint (training/checkpoint.py), from which the same command goes on, and
+`.lock`, by which one process at a time is at it.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError
+
+from parse_dg.config import from_dict, to_dict
+from parse_dg.data.domain import Benchmark
+from parse_dg.errors import BusyError, InputError
+from parse_dg.files import locked, read_json, write_json, writing
+from parse_dg.jsonable import Jsonable
+from parse_dg.plugins import with_needs, without_needs
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
+
+LOCK = ".lock"
+R = TypeVar("R", bound=Jsonable)
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
+    busy = BusyError(f"another process is at the run in {folder}: wait for it, or stop it")
+    with ExitStack() as stack:
+        with writing(f"to {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder / LOCK, busy))
+        try:
+            yield
+        finally:
+            if (folder / "result.json").exists():  # who gets hold of a lock now finds the result
+                (folder / LOCK).unlink(missing_ok=True)
+
+
+def writing_to(folder: Path) -> AbstractContextManager[None]:
+    """Within, what cannot be written is one line for the user."""
+    advice = "what was saved before is kept; once it can be written to, the same command goes on"
+    return writing(f"to {folder}", advice, also=SafetensorError)
+
+
+def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
+    """The result of a finished run of this configuration in `folder`, if it is there."""
+    found = folder / "config.json"
+    if not found.exists():
+        if folder.exists() and (not folder.is_dir() or any(_is_foreign(path.name) for path in folder.iterdir())):
+            raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
+        return None
+    if read_config(folder) != config:
+        raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
+    return read_result(folder)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a file is none that there may be before a run has its configuration."""
+    return name not in (LOCK, "config.json") and not name.endswith(".writing")
+
+
+def read_result(folder: Path) -> RunResult | None:
+    """The result of the run in `folder`, or None if it is not finished."""
+    return read_file(RunResult, folder / "result.json")
+
+
+def read_split(folder: Path) -> SplitRecord | None:
+    """How the run in `folder` divided its benchmark; None if that is not written."""
+    return read_file(SplitRecord, folder / "split.json")
+
+
+def read_environment(folder: Path) -> RunEnvironment | None:
+    """Where the run in `folder` was trained; None if that is not written."""
+    return read_file(RunEnvironment, folder / "environment.json")
+
+
+def read_file(kind: type[R], path: Path, what: str = "what a run writes") -> R | None:
+    """The content of a JSON file; None if it is not there."""
+    if not path.exists():
+        return None
+    data = read_json(path)
+    try:
+        return kind.from_dict(data)
+    except InputError as error:
+        raise InputError(f"{path} is not {what}: {error}") from error
+
+
+def require_same_images(folder: Path, benchmark: Benchmark) -> None:
+    """Raise if the run in `folder` was made of another version of the data set than is here now."""
+    written = read_split(folder) or read_result(folder)
+    known = written.benchmark.fingerprint if written else benchmark.fingerprint
+    if known != benchmark.fingerprint:
+        raise InputError(
+            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
+            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
+        )
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is not a run: expected a folder with config.json")
+    return parse_config(read_json(path), path)
+
+
+def parse_config(data: Any, where: object) -> RunConfig:
+    """The configuration that a config.json holds; `where` it was found is said in errors."""
+    config = without_needs(data, where)
+    try:
+        return from_dict(RunConfig, config)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def claim(folder: Path, config: RunConfig, split: SplitRecord, kept: int) -> None:
+    """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
+    with writing_to(folder):
+        write_json(folder / "config.json", with_needs(to_dict(config)))
+        write_json(folder / "split.json", split.to_dict())
+        with (folder / "metrics.jsonl").open("ab") as metrics:
+            metrics.truncate(kept)

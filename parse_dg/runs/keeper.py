@@ -1,0 +1,142 @@
+"""When checkpoints of a run are written: at intervals, and before it stops; the next attempt resumes from them."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from parse_dg.config import to_dict
+from parse_dg.errors import InputError
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import writing_to
+from parse_dg.runs.tracking import Tracking
+from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
+from parse_dg.training.resume import restore_trainer, save_trainer
+from parse_dg.training.team import ALONE, Team
+from parse_dg.training.trainer import Trainer
+
+EVERY = 60.0
+"""Seconds between two checkpoints."""
+SHARE = 20
+"""Training goes on for at least this many times as long as the last checkpoint took to write."""
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """The checkpoints of one run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        every: float = EVERY,
+        team: Team = ALONE,
+        following: Tracking | None = None,
+    ):
+        """`every` so many seconds, or less often if that would slow training; 0: after every step.
+
+        Of a team the first process writes; the others are where it is. `following` is told of every check.
+        """
+        self.following = following or Tracking()
+        self.folder, self.every, self.team = folder, every, team
+        self.config = to_dict(config)
+        self.saved = _read(folder, self.config)
+        self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
+        """Seconds of earlier attempts that are not lost."""
+        self.began = self.written = time.monotonic()
+        self.cost = 0.0
+
+    @property
+    def metrics_length(self) -> int:
+        """How many bytes of metrics.jsonl are of steps that need not be made again."""
+        return int(self.saved.data["run"]["metrics"]) if self.saved else 0
+
+    @property
+    def steering(self) -> dict[str, Any] | None:
+        """Where a run of two stages stood."""
+        return self.saved.data["run"]["steering"] if self.saved else None
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken, in all attempts."""
+        return self.spent + time.monotonic() - self.began
+
+    def restore(self, trainer: Trainer) -> None:
+        """Bring the trainer that was saved to where it stood; any that is made later starts from the beginning."""
+        if self.saved is not None:
+            restore_trainer(trainer, self.saved.part("trainer"))
+            log.info("%s goes on from step %d", self.folder, trainer.step)
+            self.saved = None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        if not self.team.first:
+            return False
+        wait = max(self.every, SHARE * self.cost) if self.every else 0.0
+        return time.monotonic() - self.written >= wait
+
+    def save(self, trainer: Trainer, metrics: TextIO, steering: dict[str, Any] | None) -> None:
+        """Write where the run stands."""
+        started = time.monotonic()
+        with writing_to(self.folder):
+            metrics.flush()
+            os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
+        run = {
+            "config": self.config,
+            "metrics": metrics.tell(),
+            "seconds": self.seconds,
+            "steering": steering,
+        }
+        trained = save_trainer(trainer)
+        write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": trained}))
+        self.written = time.monotonic()
+        self.cost = self.written - started
+
+
+@contextmanager
+def postponed_stop(team: Team = ALONE) -> Iterator[Callable[[], bool]]:
+    """Within, a first SIGINT or SIGTERM is only noted, so that the step can be finished and saved; says whether
+    there was one. A second takes effect at once, and in a team, which would have to agree on a step, the first.
+    """
+    noted: list[int] = []
+    before: dict[int, Any] = {}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(number: int, _: object) -> None:
+        noted.append(number)
+        restore()
+
+    if team.size == 1 and threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(noted)
+    finally:
+        restore()
+
+
+def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
+    """The newest checkpoint, if metrics.jsonl has the lines it knows of."""
+    saved = read_checkpoint(folder)
+    if saved is None:
+        return None
+    if saved.data["run"]["config"] != config:
+        raise InputError(
+            f"the checkpoint in {folder} is of another configuration than its config.json: delete the checkpoint "
+            "to start the run again"
+        )
+    metrics = folder / "metrics.jsonl"
+    found, expected = metrics.stat().st_size if metrics.exists() else 0, saved.data["run"]["metrics"]
+    if found < expected:
+        log.warning("%s has lost lines (%d of %d bytes): the run starts again", metrics, found, expected)
+        return None
+    return saved

@@ -1,0 +1,173 @@
+"""A run that was trained before, opened to be looked into: everything is read when it is first asked for."""
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.listing import Progress
+from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.deploy.predictor import Predictor
+from parse_dg.devices import pick_device
+from parse_dg.errors import InputError
+from parse_dg.model.composition import ActiveWeights
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import read_config, read_result, require_same_images
+from parse_dg.runs.metrics import CheckLine, read_checks
+from parse_dg.runs.result import RunResult
+from parse_dg.runs.run import build_start
+from parse_dg.runs.two_stage import all_of_sources
+from parse_dg.wording import percent
+
+
+class OpenedRun:
+    """A run in its folder: its configuration, result, model, benchmark and split.
+
+    Each is read once, when it is first asked for, so that what is missing (the images are on another machine, the
+    run is not finished) is only missed by who asks for it. Of a model file alone there is the model.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        model: str | Path | None = None,
+        device: str = "auto",
+        progress: Progress | None = None,
+        benchmark: Benchmark | None = None,
+        store: Literal["auto", "always", "never"] | None = None,
+    ) -> None:
+        """`path` is a run's folder or a model file; `model` another file to take the weights from.
+
+        `device`: auto (CUDA where there is one), cpu or cuda. `progress` is told of what takes long. `benchmark`:
+        the images, where they are in memory; `store` replaces the configuration's `data.store`.
+        """
+        self.path = Path(path)
+        self.model_file = None if model is None else Path(model)
+        self.progress: Progress = progress or _ignore
+        self._device, self._benchmark, self._store = device, benchmark, store
+        if self.model_file is not None:
+            self.config  # noqa: B018 - or says that this is no run
+
+    def __repr__(self) -> str:
+        if not (self.path / "config.json").is_file():
+            return f"OpenedRun({str(self.path)!r})"
+        found = f"{percent(self.result.target.fraction)} on {self.target}" if self.finished else "not finished"
+        return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """What was trained."""
+        return read_config(self.path)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return (self.path / "result.json").exists()
+
+    @cached_property
+    def result(self) -> RunResult:
+        """What was found."""
+        result = read_result(self.path)
+        if result is None:
+            raise InputError(f"{self.path} is not finished: `parse-dg train` with the same options goes on")
+        return result
+
+    @cached_property
+    def checks(self) -> tuple[CheckLine, ...]:
+        """Every check on the way."""
+        return read_checks(self.path)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return pick_device(self._device)
+
+    @cached_property
+    def model(self) -> Model:
+        """The trained model, on its device."""
+        model = load_model(self.model_file or self.path)
+        model.algorithm.to(self.device)
+        return model
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The same, ready to be asked about images."""
+        return Predictor(self.model, str(self.device))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names, in the order of the labels."""
+        return self.model.spec.classes
+
+    @property
+    def target(self) -> str:
+        """The name of the domain that was held out."""
+        return self.config.data.target
+
+    @cached_property
+    def benchmark(self) -> Benchmark:
+        """The images that the run is of; refused if they are others now."""
+        data = replace(self.config.data, crop_from=None, store=self._store or self.config.data.store)  # no crops
+        benchmark = self._benchmark or open_benchmark(data, self.progress)
+        require_same_images(self.path, benchmark)
+        return benchmark
+
+    @cached_property
+    def split(self) -> LeaveOneOut:
+        """Which images trained, which are held out, and which the result is of."""
+        config = self.config
+        split = leave_one_out(self.benchmark, self.target, config.seed, config.split)
+        return all_of_sources(split) if config.algorithm.trains_twice else split
+
+    @property
+    def held_out(self) -> tuple[Subset, ...]:
+        """The images that it may be judged by, a domain each: the sources' in their order, the target's last."""
+        unseen = self.split.validation_domain
+        return (*self.split.validation, *((unseen,) if unseen else ()), self.split.target)
+
+    def require_fit(self) -> None:
+        """Raise unless the model is of the classes and the size of the run's images."""
+        spec, benchmark = self.model.spec, self.benchmark
+        if spec.classes != benchmark.classes or spec.image_size != benchmark.image_size:
+            raise InputError(
+                f"{self.model_file or self.path} is a model of {len(spec.classes)} classes and images of "
+                f"{spec.image_size} pixels: expected those of {benchmark.name}, {len(benchmark.classes)} classes "
+                f"and {benchmark.image_size} pixels"
+            )
+
+
+open_run = OpenedRun
+"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.fraction`"""
+
+
+def _ignore(what: str, done: int, total: int) -> None:
+    """Progress that nobody follows."""
+
+
+@torch.no_grad()
+def weights_at_start(config: RunConfig, model: Model) -> ActiveWeights | None:
+    """The class weights before training, on the model's device; None if it is not of the run's vocabulary.
+
+    The start is not kept: it is drawn again, as it was.
+    """
+    end = model.parse_network().structure
+    config = replace(config, backbone=replace(config.backbone, weights=None))
+    start = build_start(config, len(model.spec.classes), model.spec.domains).eval().parse_network
+    if start is None:
+        return None
+    structure = start.structure.to(end.composition.weight.device)
+    known = structure.vocabulary
+    same = (known.primitives, known.config) == (end.vocabulary.primitives, end.vocabulary.config)
+    return structure.composition.active() if same else None
+
+
+def applications_at_start(config: RunConfig, model: Model) -> int | None:
+    """How many applications some class used before training; None as above."""
+    start = weights_at_start(config, model)
+    return None if start is None else len(start.applications)

@@ -1,0 +1,211 @@
+"""Named recipes: a complete configuration each, from which single fields are changed with `--set`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig
+from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
+from parse_dg.algorithms.gvrt.method import GvrtConfig
+from parse_dg.algorithms.miro import TUNED as MIRO_TUNED, MiroConfig, TunedSettings
+from parse_dg.algorithms.no_relations import NoRelationsConfig
+from parse_dg.algorithms.parse import BottleneckWeights, ParseConfig
+from parse_dg.data.augment.batches import AugmentConfig
+from parse_dg.errors import unknown
+from parse_dg.model.backbones.backbone import BackboneConfig
+from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.composition import CompositionConfig
+from parse_dg.model.predicates import PredicatesConfig
+from parse_dg.model.primitives import PrimitivesConfig
+from parse_dg.model.vocabulary import VocabularyConfig
+from parse_dg.runs.config import RunConfig
+from parse_dg.training.averaging import AveragingConfig
+from parse_dg.training.optimizer import OptimizerConfig
+from parse_dg.training.trainer import TrainingConfig
+
+PHOTOGRAPHS = BackboneConfig(name="resnet50", weights="imagenet", freeze_batchnorm=True)
+"""The paper's backbone. Statistics of BatchNorm stay frozen, as in all published figures of DomainBed."""
+
+
+LENGTH = TrainingConfig(steps=5000, check_every=250)
+"""Of a run on photographs, as in all published figures of DomainBed."""
+
+
+def blueprints(algorithm: str) -> RunConfig:
+    """A small backbone from a random start on 64-pixel images: what `parse-dg demo` runs.
+
+    The backbone is local: a cell of its map sees a part, not the layout, so that composing the layout is left to
+    the head. Rates are those of a random start; they and PARSE's settings were found by trying (docs/results.md).
+    """
+    primitives = PrimitivesConfig(temperature=2.0)
+    bottleneck = BottleneckWeights(weight=0.1)
+    optimizer = OptimizerConfig(backbone_rate=5e-3, head_rate=3e-3, schedule="cosine")
+    base = RunConfig(
+        augment=AugmentConfig(grayscale=0.5),  # colour says nothing of the class
+        backbone=BackboneConfig(name="local"),
+        mixstyle=MixStyleConfig(stages=()),
+        optimizer=optimizer,
+        training=TrainingConfig(steps=800, check_every=80),
+    )
+    match algorithm:
+        case "parse":
+            composition = CompositionConfig(start_entries=128)
+            config = ParseConfig(
+                primitives=primitives, bottleneck=bottleneck, composition=composition, sparsity=0.0
+            )
+            return replace(base, algorithm=config, optimizer=replace(optimizer, composition_warmup_steps=400))
+        case "no_relations":
+            return replace(base, algorithm=NoRelationsConfig(primitives=primitives, bottleneck=bottleneck))
+        case _:
+            slower = replace(optimizer, backbone_rate=3e-3)  # 5e-3 does not train a linear head on pooled features
+            plain = replace(base, algorithm=_default(algorithm), optimizer=slower)
+            if algorithm == "erm_plus_plus":  # its phases are as long, of 800 steps, as its authors' are of 5,000
+                short = ErmPlusPlusConfig(linear_steps=80)
+                return replace(plain, algorithm=short, averaging=AveragingConfig(kind="sma", start=96))
+            if algorithm == "gvrt":  # captions here are short
+                return replace(plain, algorithm=GvrtConfig(sample_length=24))
+            return plain
+
+
+def paper(algorithm: str) -> RunConfig:
+    """The paper's text and its authors' published settings, nothing added.
+
+    All 130,176 applications start equally weighted, so that the first steps evaluate every one of them: slow on a
+    CPU. Adam 1e-3 for the head and 1e-4 for the backbone, cosine over 50 epochs, decay 1e-4, label smoothing 0.1,
+    RandAugment with 2 operations of magnitude 9, a logit scale fixed at 10, no gates.
+    """
+    base = RunConfig(
+        augment=AugmentConfig(jitter=0.0, grayscale=0.0, randaugment_ops=2, randaugment_magnitude=9),
+        optimizer=OptimizerConfig(backbone_rate=1e-4, head_rate=1e-3, weight_decay=1e-4, schedule="cosine"),
+        training=TrainingConfig(epochs=50.0, check_every=100, label_smoothing=0.1),
+    )
+    primitives = PrimitivesConfig(presence_bias=0.0)
+    if algorithm == "no_relations":
+        return replace(base, algorithm=NoRelationsConfig(primitives=primitives))
+    if algorithm != "parse":
+        return replace(base, algorithm=_default(algorithm))
+    literal = ParseConfig(
+        vocabulary=VocabularyConfig(enumeration="paper"),
+        predicates=PredicatesConfig(
+            gate=False, edge_softness=0.0, edge_fade=0.0, alignment_tolerance=0.1, near_tolerance=0.2
+        ),
+        composition=CompositionConfig(logit_scale="fixed", scale_start=10.0, start="zeros"),
+        primitives=primitives,
+    )
+    return replace(base, algorithm=literal)
+
+
+def pretrained(algorithm: str) -> RunConfig:
+    """ResNet-50 from ImageNet on photographs of 224 pixels, every method trained alike.
+
+    That is as PARSE's authors train: Adam 1e-4, cosine, label smoothing 0.1, RandAugment and style mixing. ERM
+    gains more by it than methods differ (docs/research.md): a table in which only some of them had it would compare
+    recipes. Only SagNet, which mixes styles itself, and MIRO, which holds features to those of unmixed images, go
+    without style mixing. PARSE's own settings were found on PACS.
+    """
+    base = RunConfig(
+        backbone=PHOTOGRAPHS,
+        augment=AugmentConfig(randaugment_ops=2, randaugment_magnitude=9),
+        optimizer=OptimizerConfig(backbone_rate=1e-4, head_rate=1e-4, schedule="cosine"),
+        training=replace(LENGTH, label_smoothing=0.1),
+    )
+    return _on_photographs(base, algorithm)
+
+
+def fine_grained(algorithm: str) -> RunConfig:
+    """For classes that colours and small marks tell apart, such as the birds of CUB-DG: crop and flip alone.
+
+    Otherwise it is `pretrained`, with 1e-3 for every head. Jitter, grayscale and RandAugment cost ERM 14 points on
+    birds (docs/research.md). 200 classes want many primitives: PARSE has 256 of them, at most 2,000 applications of
+    a predicate, and classes that start on presence and select.
+    """
+    base = pretrained(algorithm)
+    base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))
+    many = PrimitivesConfig(count=256)
+    match base.algorithm:
+        case ParseConfig():
+            composition = CompositionConfig(start="presence", select_every=10, scale_start=10.0)
+            vocabulary = VocabularyConfig(budget=2000)
+            config: AlgorithmConfig = replace(
+                base.algorithm, primitives=many, vocabulary=vocabulary, composition=composition
+            )
+        case NoRelationsConfig():
+            config = replace(base.algorithm, primitives=many)
+        case _:
+            config = base.algorithm
+    rates = replace(base.optimizer, head_rate=1e-3, composition_rate=2e-4)
+    return replace(base, algorithm=config, optimizer=rates)
+
+
+def domainbed(algorithm: str) -> RunConfig:
+    """The same backbone trained as DomainBed's code trains it: 5e-5, constant, no style mixing, nothing smoothed.
+
+    PARSE and No Relations, which DomainBed does not have, mix styles and have 1e-3 for their heads.
+    """
+    slow = OptimizerConfig(backbone_rate=5e-5, head_rate=5e-5)
+    base = RunConfig(backbone=PHOTOGRAPHS, optimizer=slow, training=LENGTH)
+    if algorithm == "parse":
+        return _on_photographs(replace(base, optimizer=replace(slow, head_rate=1e-3)), algorithm)
+    if algorithm != "no_relations":
+        base = replace(base, mixstyle=MixStyleConfig(stages=()))
+    return _on_photographs(base, algorithm)
+
+
+def _on_photographs(base: RunConfig, algorithm: str) -> RunConfig:
+    """A way of training with a method's own settings for pretrained backbones."""
+    bottleneck = BottleneckWeights(weight=0.01)
+    match algorithm:
+        case "parse":
+            return replace(base, algorithm=ParseConfig(bottleneck=bottleneck, guidance=1.0, sparsity=0.0))
+        case "no_relations":  # its linear layer starts from noise, and has far to go
+            faster = replace(base.optimizer, head_rate=1e-3)
+            config = NoRelationsConfig(bottleneck=bottleneck, guidance=1.0)
+            return replace(base, algorithm=config, optimizer=faster)
+        case "sagnet" | "miro":
+            return replace(base, algorithm=_default(algorithm), mixstyle=MixStyleConfig(stages=()))
+        case "erm_plus_plus":  # with averaged weights, and BatchNorm statistics that move
+            moving = replace(base.backbone, freeze_batchnorm=False)
+            averaging = AveragingConfig(kind="sma")
+            return replace(base, algorithm=_default(algorithm), backbone=moving, averaging=averaging)
+        case _:
+            return replace(base, algorithm=_default(algorithm))
+
+
+def _default(algorithm: str) -> AlgorithmConfig:
+    return ALGORITHMS.find(algorithm)()
+
+
+RECIPES: dict[str, Callable[[str], RunConfig]] = {
+    "blueprints": blueprints,
+    "pretrained": pretrained,
+    "fine_grained": fine_grained,
+    "domainbed": domainbed,
+    "paper": paper,
+}
+"""Every recipe by name; each takes the name of an algorithm."""
+
+
+def default_recipe(data: str) -> str:
+    """The recipe for a data set, where none is named."""
+    return {"blueprints": "blueprints", "cub-dg": "fine_grained"}.get(data, "pretrained")
+
+
+def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunConfig:
+    """The configuration of a recipe for an algorithm: on photographs `paper` has the paper's backbone, and a method
+    that its authors tuned for a benchmark has their values there.
+    """
+    if recipe not in RECIPES:
+        raise unknown("recipe", recipe, RECIPES)
+    config = RECIPES[recipe](algorithm)
+    if recipe == "paper" and data != "blueprints":
+        return replace(config, backbone=PHOTOGRAPHS)
+    if recipe in ("pretrained", "domainbed") and algorithm == "miro" and data in MIRO_TUNED:
+        return _tuned(config, MIRO_TUNED[data])
+    return config
+
+
+def _tuned(config: RunConfig, found: TunedSettings) -> RunConfig:
+    """MIRO as its authors tuned it for a benchmark."""
+    rates = replace(
+        config.optimizer, backbone_rate=found.rate, head_rate=found.rate, weight_decay=found.weight_decay
+    )
+    return replace(config, algorithm=MiroConfig(weight=found.weight, dropout=found.dropout), optimizer=rates)

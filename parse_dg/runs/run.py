@@ -1,0 +1,279 @@
+"""One run: a configuration becomes a folder of results (what is in it: folder.py)."""
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from parse_dg.algorithms import Algorithm, BuildContext
+from parse_dg.config import to_dict
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.loader import TrainingBatches, Words
+from parse_dg.data.sampling import Sampler
+from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
+from parse_dg.deploy.model_file import ModelSpec, save_model
+from parse_dg.devices import pick_device
+from parse_dg.files import write_json
+from parse_dg.model.backbones.backbone import build_backbone
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, writing_to
+from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
+from parse_dg.runs.metrics import check_line, read_checks
+from parse_dg.runs.parts import describe_split, scored_subsets
+from parse_dg.runs.result import RunResult
+from parse_dg.runs.scoring import WeightSelection, how_chosen, run_environment, score_weights, summarise
+from parse_dg.runs.tracking import Tracking, open_trackers
+from parse_dg.runs.two_stage import (
+    SELECTION,
+    Steering,
+    all_of_sources,
+    describe_stages,
+    name_whole,
+)
+from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
+from parse_dg.training.checkpoint import remove_checkpoints
+from parse_dg.training.pretrained import load_pretrained
+from parse_dg.training.team import ALONE, Team
+from parse_dg.training.trainer import Trainer
+
+
+def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
+    """The benchmark of a run and its split; raises before anything is written if the configuration is wrong."""
+    benchmark = benchmark or open_benchmark(config.data)
+    return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.split)
+
+
+def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
+    """How many steps the run has."""
+    images = sum(len(source.indices) for source in split.training)
+    return config.training.total_steps(images, len(split.training))
+
+
+def execute(
+    config: RunConfig,
+    folder: str | Path,
+    observe: Observer | None = None,
+    benchmark: Benchmark | None = None,
+    *,
+    checkpoint_every: float = EVERY,
+    team: Team = ALONE,
+    track: Sequence[str] = (),
+) -> RunResult:
+    """Train, keep the best, score it on the target, and write it all to `folder`.
+
+    A finished run of the same configuration is returned as it is; an unfinished one goes on from its last
+    checkpoint, of which one is written every so many seconds; a folder that holds a run of another configuration
+    is refused, and one that another process is at. The processes of a `team` all call this, with the same
+    arguments; the first of them writes. `track` names the trackers that follow the run.
+    """
+    folder, observe = Path(folder), observe or _unobserved
+    finished = read_finished(config, folder)
+    if finished is not None:
+        return finished
+    benchmark, split = prepare(config, benchmark)
+    team.require_divisible(config.training.batch_per_domain)
+    device = team.device or pick_device(config.training.device)
+    trainer = build_trainer(config, benchmark, split, device, team=team)
+    with hold(folder) if team.first else nullcontext(), Tracking() as following:
+        finished = read_finished(config, folder)  # by another process, a moment ago
+        if finished is not None:
+            return finished
+        keeper = Keeper(folder, config, checkpoint_every, team, following)
+        return _execute(config, benchmark, split, trainer, keeper, observe, track)
+
+
+def _unobserved(step: int, check: Check | None) -> None:
+    """Nobody looks on."""
+
+
+def _execute(
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    trainer: Trainer,
+    keeper: Keeper,
+    observe: Observer,
+    track: Sequence[str],
+) -> RunResult:
+    """`execute`, once it is known that there is something to do and nobody else is at it."""
+    folder, team, device = keeper.folder, keeper.team, trainer.device
+    if keeper.saved:
+        require_same_images(folder, benchmark)
+    spec = ModelSpec(
+        backbone=replace(config.backbone, weights=None),
+        algorithm=config.algorithm,
+        classes=benchmark.classes,
+        image_size=benchmark.image_size,
+        domains=len(split.training),
+    )
+    team.wait()  # all have read what was saved
+    if team.first:
+        claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
+        keeper.following.trackers = open_trackers(track, folder, to_dict(config), read_checks(folder))
+    if config.algorithm.trains_twice:
+        best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
+        split = all_of_sources(split)
+    else:
+        best = _fit(trainer, spec, keeper, observe)
+        chosen = how_chosen(config, trainer)
+    if not team.first:
+        team.wait()  # for the first, which scores the target
+        result = read_result(folder)
+        assert result is not None
+        return result
+    plain = trainer.best_plain
+    _save_weights(folder, spec, best, plain)
+    scored, without = (each and score_weights(config, split, spec, each, device) for each in (best, plain))
+    assert scored is not None
+    result = summarise(config, benchmark, split, trainer.steps, scored, chosen, without)
+    with writing_to(folder):
+        write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size).to_dict())
+        write_json(folder / "result.json", result.to_dict())
+        remove_checkpoints(folder)
+    keeper.following.result = result
+    team.wait()
+    return result
+
+
+def build_trainer(
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    device: torch.device,
+    steps: int | None = None,
+    team: Team = ALONE,
+) -> Trainer:
+    """A trainer whose every draw comes from generators seeded by the configuration; `steps` replaces its own."""
+    order, augment, draws = (_generator(config, purpose) for purpose in ("order", "augment", "draws"))
+    vocabulary = config.algorithm.learn_vocabulary(split.training)
+    algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
+    sampler = Sampler(
+        split.training,
+        config.training.batch_per_domain,
+        config.sampling,
+        config.augment,
+        order=order,
+        draws=augment,
+        captions=vocabulary is not None,
+    )
+    return Trainer(
+        algorithm,
+        TrainingBatches(sampler, benchmark.image_size, device, vocabulary, team.share),
+        (split.validation_domain,) if split.validation_domain else split.validation,
+        steps=count_steps(config, split) if steps is None else steps,
+        training=config.training,
+        optimizer=config.optimizer,
+        augment=config.augment,
+        generator=draws,
+        device=device,
+        image_size=benchmark.image_size,
+        averaging=config.averaging,
+        protocol=config.protocol,
+        scored=scored_subsets(split, config.protocol),
+        sources={source.domain.name for source in split.training},
+        seed=config.seed,
+        team=team,
+    )
+
+
+def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words | None = None) -> Algorithm:
+    """The method before its first step; its head is drawn alike whether or not the backbone has weights to read."""
+    start = _generator(config, "start")
+    backbone = build_backbone(config.backbone, config.mixstyle, start)
+    load_pretrained(backbone, config.backbone)
+    context = BuildContext(
+        backbone,
+        classes,
+        label_smoothing=config.training.label_smoothing,
+        generator=start,
+        domains=domains,
+        vocabulary=vocabulary,
+    )
+    return config.algorithm.build(context)
+
+
+def _generator(config: RunConfig, purpose: str) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_hash(config.seed, purpose))
+
+
+def _fit(
+    trainer: Trainer, spec: ModelSpec, keeper: Keeper, observe: Observer, steering: Steering | None = None
+) -> Best:
+    """Train on from where the run stood, with a line in metrics.jsonl for every check and checkpoints between."""
+    folder = keeper.folder
+    keeper.restore(trainer)
+    stage = steering.stage if steering else None
+    path = folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
+    with writing_to(folder):
+        metrics = path.open("a")
+    with metrics, postponed_stop(keeper.team) as asked_to_stop:
+
+        def record(step: int, check: Check | None) -> None:
+            if check:
+                line = check_line(trainer, check, stage)
+                with writing_to(folder):
+                    metrics.write(json.dumps(line.to_dict(), allow_nan=False) + "\n")
+                    metrics.flush()
+                keeper.following.record(line)
+            observe(step, check)
+            if asked_to_stop() or keeper.due:
+                keeper.save(trainer, metrics, steering.state() if steering else None)
+            if asked_to_stop():
+                raise KeyboardInterrupt
+
+        try:
+            return trainer.fit(record)
+        except (NonFiniteLossError, KeyboardInterrupt):
+            if trainer.best and keeper.team.first:
+                _save_weights(folder, spec, trainer.best, trainer.best_plain)
+            raise
+
+
+def _save_weights(folder: Path, spec: ModelSpec, best: Best, plain: Best | None) -> None:
+    """The model's file; beside it that of the same run without averaging, where it is known."""
+    with writing_to(folder):
+        save_model(folder / "model.safetensors", spec, best.state)
+        if plain:
+            save_model(folder / "model_plain.safetensors", spec, plain.state)
+
+
+def _fit_twice(
+    config: RunConfig,
+    benchmark: Benchmark,
+    split: LeaveOneOut,
+    trainer: Trainer,
+    spec: ModelSpec,
+    keeper: Keeper,
+    observe: Observer,
+) -> tuple[Best, WeightSelection]:
+    """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
+    steering = Steering(config.algorithm.head_steps)
+    if keeper.steering:
+        steering.restore(keeper.steering)
+
+    def second() -> Trainer:
+        whole = all_of_sources(split)
+        other = build_trainer(config, benchmark, whole, trainer.device, trainer.steps, trainer.team)
+        other.scored = name_whole(other.scored, other.sources)
+        return other
+
+    def fit(of_stage: Trainer, steer: Observer) -> Best:
+        def both(step: int, check: Check | None) -> None:
+            observe(step, check)
+            steer(step, check)
+
+        return _fit(of_stage, spec, keeper, both, steering)
+
+    stages = steering.train(trainer, second, fit)
+    chosen = WeightSelection(
+        SELECTION,
+        trainer.averaging.report(),
+        validated_by=", by the weights of stage 1",
+        stages=describe_stages(stages),
+    )
+    return Best(stages.first, stages.second.state), chosen

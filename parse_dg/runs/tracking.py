@@ -1,0 +1,242 @@
+"""Runs followed in TensorBoard or Weights & Biases, beside metrics.jsonl, which every run writes.
+
+A tracker is told every line of metrics.jsonl, and the result. Nothing of a run depends on it: one that fails is
+left behind.
+"""
+
+import hashlib
+import importlib
+import json
+import logging
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from parse_dg.errors import InputError, unknown
+from parse_dg.runs.metrics import CheckLine, StepCounter
+from parse_dg.runs.result import RunResult
+from parse_dg.wording import first_line
+
+log = logging.getLogger(__name__)
+
+PROJECT = "parse-dg"
+"""The project in Weights & Biases, unless WANDB_PROJECT names another."""
+UPLOAD_SECONDS = 20
+"""How long the end of a run waits for what is still to be uploaded; the rest stays on the disk for `wandb sync`."""
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """Where a run can be followed."""
+
+    def record(self, line: CheckLine) -> None:
+        """A check was made."""
+        ...
+
+    def finish(self, result: RunResult | None) -> None:
+        """The run has ended: with its result, or with None where it was broken off."""
+        ...
+
+
+class TrackedRun(NamedTuple):
+    """The run that a tracker is opened for."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    """What config.json holds."""
+    earlier: Sequence[CheckLine]
+    """The checks that it goes on from; none: it begins."""
+
+
+def open_trackers(
+    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine] = ()
+) -> list[Tracker]:
+    """The trackers of these names for the run in `folder`, which exists.
+
+    `config` is what config.json holds. `earlier` are the lines of metrics.jsonl that a resumed run goes on from:
+    what was tracked after them is replaced, so that no step is drawn twice. Raises if a name is unknown, a package
+    is missing or nobody is logged in; anything else that goes wrong, now or later, is a warning, once.
+    """
+    wanted = require_trackers(names)
+    followed = TrackedRun(folder, config, earlier)
+    return [_Guarded(name, followed) for name in wanted]
+
+
+def require_trackers(names: Iterable[str]) -> list[str]:
+    """The names, each once; raises if one is unknown or its package is missing."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+        _imported(name)
+    return wanted
+
+
+class Tracking:
+    """The trackers of a run as one, closed with it: `result` is what they are told at the end of the `with` block.
+
+    It stays None where the run is broken off.
+    """
+
+    def __init__(self, trackers: Sequence[Tracker] = ()) -> None:
+        self.trackers = trackers
+        self.result: RunResult | None = None
+
+    def record(self, line: CheckLine) -> None:
+        """A check was made."""
+        for tracker in self.trackers:
+            tracker.record(line)
+
+    def __enter__(self) -> "Tracking":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for tracker in self.trackers:
+            tracker.finish(self.result)
+
+
+class TensorBoard:
+    """Events in FOLDER/tensorboard, shown by `tensorboard --logdir FOLDER`."""
+
+    def __init__(self, followed: TrackedRun) -> None:
+        self.steps = StepCounter(followed.earlier)
+        writer = _imported("tensorboard").SummaryWriter
+        folder = followed.folder / "tensorboard"
+        self.writer: Any = writer(str(folder), purge_step=self.steps.last + 1 if followed.earlier else 0)
+
+    def record(self, line: CheckLine) -> None:
+        step = self.steps.of(line)
+        for tag, value in scalars(line).items():
+            self.writer.add_scalar(tag, value, step)
+        self.writer.flush()  # however the run ends, this check is kept
+
+    def finish(self, result: RunResult | None) -> None:
+        if result is not None:
+            tag = f"result, accuracy on the target/{result.target.domain}, {result.target.part}"
+            self.writer.add_scalar(tag, result.target.fraction, self.steps.last)
+        self.writer.close()
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases, its files in FOLDER/wandb; WANDB_MODE, WANDB_ENTITY and their kin are heeded."""
+
+    def __init__(self, followed: TrackedRun) -> None:
+        self.steps = StepCounter()
+        wandb = _imported("wandb")
+        settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
+        _require_login(wandb, settings)
+        config = flat(followed.config)
+        self.run: Any = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            id=run_id(followed),
+            resume="allow" if followed.earlier else None,  # None: what an attempt before this one left is replaced
+            reinit="create_new",  # a run that somebody else has open in this process is left alone
+            name=f"{config['algorithm.name']}, {config['data.target']} held out, seed {config['seed']}",
+            config=config,
+            dir=str(followed.folder),
+            settings=settings,
+        )
+        for line in followed.earlier:  # what a killed process did not get away; W&B passes over steps that it has
+            self.record(line)
+
+    def record(self, line: CheckLine) -> None:
+        self.run.log(scalars(line), step=self.steps.of(line), commit=True)
+
+    def finish(self, result: RunResult | None) -> None:
+        if result is not None:
+            self.run.summary.update(flat(result.to_dict()))
+        self.run.finish(exit_code=1 if result is None else 0)
+
+
+class TrackerPackage(NamedTuple):
+    """A tracker, and the module that it needs."""
+
+    build: Callable[[TrackedRun], Tracker]
+    module: str
+
+
+TRACKERS = {
+    "tensorboard": TrackerPackage(TensorBoard, "torch.utils.tensorboard"),
+    "wandb": TrackerPackage(WeightsAndBiases, "wandb"),
+}
+"""Every tracker by name, which is also that of the extra that brings its package."""
+
+
+def scalars(line: CheckLine) -> dict[str, float]:
+    """The numbers of a check, each under a name that says what it is."""
+    found: dict[str, float | None] = {f"training loss/{term}": value for term, value in line.training_loss.items()}
+    for what, accuracies in (("validation", line.validation), ("recorded", line.scores)):
+        for images, value in accuracies.items():
+            found[f"{what} accuracy/{images}"] = value.fraction
+            found[f"{what} loss/{images}"] = value.loss if math.isfinite(value.loss) else None
+    found["validation accuracy, mean/over domains"] = line.validation_mean_accuracy
+    found |= {f"rate/{group}": value for group, value in line.rates.items()}
+    stage = "" if line.stage is None else f"stage {line.stage}, "
+    return {stage + name: value for name, value in found.items() if value is not None}
+
+
+def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Sections in sections as one: {"training": {"steps": 500}} → {"training.steps": 500}."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        found |= flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
+    return found
+
+
+def run_id(followed: TrackedRun) -> str:
+    """The same whenever the run in this folder is resumed; another for other folders and configurations."""
+    known = json.dumps([str(followed.folder.resolve()), followed.config], sort_keys=True)
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+class _Guarded:
+    """A tracker that cannot stop a run: the first thing that goes wrong is a warning, then it is left alone."""
+
+    def __init__(self, name: str, followed: TrackedRun) -> None:
+        self.name = name
+        self.tracker: Tracker | None = None
+        try:
+            self.tracker = TRACKERS[name].build(followed)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a package, a disk or a network comes up with
+            self._give_up(error)
+
+    def record(self, line: CheckLine) -> None:
+        if self.tracker is not None:
+            try:
+                self.tracker.record(line)
+            except Exception as error:  # as above
+                self._give_up(error)
+
+    def finish(self, result: RunResult | None) -> None:
+        if self.tracker is not None:
+            try:
+                self.tracker.finish(result)
+            except Exception as error:  # as above
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.tracker = None
+        reason = first_line(error)
+        log.warning("%s no longer follows the run, which goes on; metrics.jsonl has it all: %s", self.name, reason)
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(TRACKERS[name].module)
+    except ImportError as error:
+        raise InputError(
+            f"tracking with {name} needs a package that cannot be imported: pip install 'parse-dg[{name}]'"
+        ) from error
+
+
+def _require_login(wandb: Any, settings: Any) -> None:
+    """Raise where W&B would ask for a key in the middle of everything."""
+    if wandb.run is not None:
+        return
+    mode = wandb.setup(settings).settings.mode
+    if mode in ("online", "shared", "run") and not wandb.login(prompt=False, verify=False):
+        raise InputError("tracking with wandb needs an account: run `wandb login`, or set WANDB_MODE=offline")

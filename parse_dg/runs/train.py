@@ -1,0 +1,89 @@
+"""From names to a finished run: `parse_dg.train("pacs", "sketch")`, and the configuration that it makes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from parse_dg.config import change
+from parse_dg.data.benchmarks import benchmark_name, find_domains
+from parse_dg.data.domain import Benchmark
+from parse_dg.errors import InputError
+from parse_dg.plugins import load_plugins
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.protocols import apply_protocol
+from parse_dg.runs.recipes import build_config, default_recipe
+from parse_dg.runs.run import execute
+from parse_dg.training.check import Observer
+
+
+def train(
+    data: str | Path | Benchmark = "blueprints",
+    target: str | None = None,
+    algorithm: str = "parse",
+    *,
+    recipe: str | None = None,
+    protocol: str = "parse",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    plugins: Iterable[str] = (),
+    observe: Observer | None = None,
+    track: Sequence[str] = (),
+) -> OpenedRun:
+    """Train a method with one domain held out, score it there at the very end, and write it all to a folder.
+
+    As `parse-dg train` with the options of the same names: a finished run of the same configuration is returned as
+    it is, an unfinished one goes on. `data` is a name, a path or a benchmark in memory; `settings` are fields by
+    their paths, {"training.steps": 500}; `out` is runs/DATA/METHOD/TARGET/seedN unless it is given. `observe` is
+    called after every step, for instance `parse_dg.print_checks`.
+    """
+    load_plugins(plugins)
+    given, changes = None, dict(settings or {})
+    if isinstance(data, Benchmark):
+        if target is None:
+            names = ", ".join(domain.name for domain in data.domains)
+            raise InputError(f"which domain is held out? Give target, one of {names}")
+        given, changes = data, {"data.image_size": data.image_size, **changes}
+        data = given.name
+    config = configure(data, target, algorithm, recipe=recipe, protocol=protocol, seed=seed, settings=changes)
+    folder = default_folder(config) if out is None else Path(out)
+    execute(config, folder, observe, given, track=track)
+    return OpenedRun(folder, benchmark=given)
+
+
+def configure(
+    data: str | Path = "blueprints",
+    target: str | None = None,
+    algorithm: str = "parse",
+    *,
+    recipe: str | None = None,
+    protocol: str = "parse",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """The configuration that `parse-dg train` makes of the options of the same names.
+
+    `data` is a name or a path; `settings` are fields by their paths, as for `--set`: {"training.steps": 500}.
+    """
+    data, changes = str(data), dict(settings or {})
+    chosen: dict[str, Any] = {"data.benchmark": benchmark_name(data), "seed": seed}
+    if target is not None:
+        chosen["data.target"] = target
+    elif data != "blueprints":
+        raise InputError(f"which domain is held out? Give --target, one of {', '.join(find_domains(data))}")
+    config = change(build_config(recipe or default_recipe(data), algorithm, data), chosen)
+    return change_run(apply_protocol(protocol, config), changes)
+
+
+def change_run(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """As `change`, where a path to data is made absolute."""
+    benchmark = {key: benchmark_name(str(value)) for key, value in settings.items() if key == "data.benchmark"}
+    return change(config, {**settings, **benchmark})
+
+
+def default_folder(config: RunConfig) -> Path:
+    """runs/DATA/METHOD/TARGET/seedN; a data set used by path goes by the last part of the path."""
+    data = Path(config.data.benchmark).name or "data"
+    parts = (data, config.method, config.data.target, f"seed{config.trial}")
+    return Path("runs").joinpath(*parts)

@@ -1,0 +1,166 @@
+"""ERM++'s two stages: training length and learning rates are found by validation; then all images train.
+
+Stage 1 trains on the training part of every source domain. At each check after the head's own phase, rates fall to
+a tenth if the validation loss of the averaged weights has stopped falling; where they would fall for the third time
+it ends. Stage 2 trains a new model on all images of the source domains, held-out ones included, at the same rates
+and for as long; with nothing held out there is nothing to choose by, and the last averaged weights are its result
+(Teterwak et al. 2025, arXiv:2304.01973).
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parse_dg.data.splits import LeaveOneOut, Subset
+from parse_dg.runs.result import StageReport
+from parse_dg.training.check import Best, Check, Observer, check_from_data, check_to_data
+from parse_dg.training.trainer import Trainer
+
+FACTOR = 0.1
+"""What rates are multiplied with where they fall."""
+PATIENCE = 1
+"""How many checks in a row may be no better before they do."""
+MARGIN = 1e-4
+"""By what fraction of the lowest loss a loss must be lower to be better."""
+FALLS = 3
+"""Stage 1 ends where rates would fall for the third time."""
+
+SELECTION = (
+    "two stages: the last weights of a second training, on all images of the source domains, at the rates and for "
+    "the number of steps that validation on held-out images found in the first"
+)
+"""How the weights of the result are chosen, in words."""
+
+
+class StageSchedule(NamedTuple):
+    """Training length and learning rates that stage 1 found."""
+
+    falls: tuple[int, ...]
+    """After which steps rates fell."""
+    length: int
+    """How many steps there were."""
+
+
+class StageResults(NamedTuple):
+    """The results of both stages."""
+
+    first: Check
+    """The last check of stage 1: of its averaged weights, on held-out images."""
+    schedule: StageSchedule
+    second: Best
+    """The last weights of stage 2; its check has no validation."""
+
+
+class Plateau:
+    """Says when a loss has stopped falling: `patience` checks in a row, and one more, without a new lowest."""
+
+    def __init__(self, patience: int = PATIENCE, margin: float = MARGIN):
+        self.patience, self.margin = patience, margin
+        self.lowest, self.worse = math.inf, 0
+
+    def reached(self, loss: float) -> bool:
+        """Whether it is so at this check; counting then starts again."""
+        if loss < self.lowest * (1 - self.margin):
+            self.lowest, self.worse = loss, 0
+        else:
+            self.worse += 1
+        if self.worse <= self.patience:
+            return False
+        self.worse = 0
+        return True
+
+
+def all_of_sources(split: LeaveOneOut) -> LeaveOneOut:
+    """The split of stage 2: training and held-out images of every source domain together, in the domain's order."""
+    pairs = zip(split.training, split.validation, strict=True)
+    training = (Subset(kept.domain, np.sort(np.concatenate((kept.indices, held.indices)))) for kept, held in pairs)
+    return replace(split, training=tuple(training), validation=())
+
+
+def name_whole(scored: Mapping[str, Subset], sources: Collection[str]) -> dict[str, Subset]:
+    """What checks of stage 2 score: of a source domain DOMAIN/all, as nothing is held out any more."""
+    return {f"{s.domain.name}/all" if s.domain.name in sources else name: s for name, s in scored.items()}
+
+
+class Steering:
+    """What finds the schedule in stage 1 and repeats it in stage 2; it can be saved between any two steps."""
+
+    def __init__(self, head_steps: int):
+        self.head_steps, self.plateau = head_steps, Plateau()
+        self.stage = 1
+        self.falls: list[int] = []
+        self.last: Check | None = None
+        """Of stage 1."""
+
+    @property
+    def schedule(self) -> StageSchedule:
+        """What stage 1 has found, once it has ended."""
+        return StageSchedule(tuple(self.falls), self._first().step)
+
+    def _first(self) -> Check:
+        assert self.last is not None
+        return self.last
+
+    def steer(self, trainer: Trainer) -> Observer:
+        """An observer of the trainer of this stage that has to be told of every step."""
+
+        def find(step: int, check: Check | None) -> None:
+            if check is None:
+                return
+            self.last = check
+            if step > self.head_steps and self.plateau.reached(check.mean_loss):
+                self.falls.append(step)
+                trainer.lower_rates(FACTOR)
+                if len(self.falls) == FALLS:
+                    trainer.stop()
+
+        def repeat(step: int, check: Check | None) -> None:
+            if step in self.falls:
+                trainer.lower_rates(FACTOR)
+            if step == self._first().step:
+                trainer.stop()
+
+        return find if self.stage == 1 else repeat
+
+    def train(self, first: Trainer, second: Callable[[], Trainer], fit: "Fit") -> StageResults:
+        """Both stages, or what is left of them; `second` makes the trainer of the other, on other images and for
+        as many steps at most.
+        """
+        if self.stage == 1:
+            fit(first, self.steer(first))
+            self.stage = 2
+        other = second()
+        return StageResults(self._first(), self.schedule, fit(other, self.steer(other)))
+
+    def state(self) -> dict[str, Any]:
+        """All it takes to go on, as plain data."""
+        plateau = [self.plateau.lowest, self.plateau.worse]
+        last = self.last and check_to_data(self.last)
+        return {"stage": self.stage, "falls": list(self.falls), "plateau": plateau, "last": last}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self.stage, self.falls = state["stage"], list(state["falls"])
+        self.plateau.lowest, self.plateau.worse = state["plateau"]
+        self.last = check_from_data(state["last"]) if state["last"] else None
+
+
+Fit = Callable[[Trainer, Observer], Best]
+"""What trains a stage, and tells the observer of every step."""
+
+
+def describe_stages(stages: StageResults) -> tuple[StageReport, ...]:
+    """What each stage was."""
+    falls, length = stages.schedule
+    ended = "rates would have fallen a third time" if len(falls) == FALLS else "the limit of steps"
+    both = (
+        ("the training part of the source domains", ended),
+        ("all images of the source domains", "as long as stage 1"),
+    )
+    return tuple(
+        StageReport(stage=number, trained_on=images, steps=length, rates_fall_after=falls, ended_by=end)
+        for number, (images, end) in enumerate(both, start=1)
+    )

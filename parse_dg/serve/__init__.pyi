@@ -1,0 +1,2 @@
+from .limits import ServiceLimits as ServiceLimits
+from .server import Server as Server, bind as bind, build_server as build_server

@@ -1,0 +1,205 @@
+"""Jobs as processes of this machine: one for every GPU, or several side by side on the CPU."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from parse_dg.config import to_dict
+from parse_dg.data.parallel import default_workers
+from parse_dg.errors import InputError
+from parse_dg.plugins import as_options, handed_on
+from parse_dg.sweeps.jobs import Job, Outcome, log_path
+from parse_dg.sweeps.launchers import child
+from parse_dg.sweeps.state import read_tail
+from parse_dg.wording import plural
+
+log = logging.getLogger(__name__)
+
+POLL = 0.05
+"""Seconds between two looks at the processes."""
+EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
+"""How `parse-dg train` says what happened."""
+
+
+class DeviceSlot(NamedTuple):
+    """A GPU, or a share of the CPU, on which one job runs at a time."""
+
+    name: str
+    environment: dict[str, str]
+    """Variables of the process, besides those of this one."""
+
+
+def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False) -> tuple[DeviceSlot, ...]:
+    """Places for jobs on this machine: on its GPUs, or on the CPU if it has none or `cpu` is set.
+
+    `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for every two cores.
+    """
+    for name, value in (("--jobs", jobs), ("--per-gpu", per_gpu)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} must be at least 1, found {value}")
+    from parse_dg.devices import visible_gpus
+
+    gpus = () if cpu else visible_gpus()
+    if not gpus:
+        if per_gpu is not None:
+            raise InputError("--per-gpu needs a GPU, and there is none to be used here: give --jobs N for the CPU")
+        count = jobs or max(1, default_workers() // 2)
+        return tuple(DeviceSlot(f"cpu {number}", _threads(count)) for number in range(count))
+    room = len(gpus) * (per_gpu or 1)
+    if jobs is not None and jobs > room:
+        raise InputError(f"--jobs must be at most {room} on {len(gpus)} GPUs, found {jobs}: give --per-gpu N too")
+    count = jobs or room
+    chosen = [gpus[number % len(gpus)] for number in range(count)]
+    return tuple(DeviceSlot(f"gpu {gpu}", {"CUDA_VISIBLE_DEVICES": gpu} | _threads(count)) for gpu in chosen)
+
+
+def _threads(count: int) -> dict[str, str]:
+    """The cores divided among processes, unless the user has said how."""
+    return {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, default_workers() // count))}
+
+
+class Child(NamedTuple):
+    """A process at work on a job."""
+
+    job: Job
+    place: DeviceSlot
+    process: subprocess.Popen[bytes]
+    log: Path
+    start: int
+    """Where in the log this attempt begins."""
+
+
+class LocalLauncher:
+    """A process for every job: `parse-dg train`, with the configuration on standard input and output in a log.
+
+    The processes end with this one: after `stop`, or when this process is killed, they save where they are.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        places: Sequence[DeviceSlot],
+        logs: Path,
+        *,
+        track: Sequence[str] = (),
+        module: str = "parse_dg",
+        grace: float = child.GRACE,
+    ) -> None:
+        """`track`: trackers of every run. `module`: what has the command. `grace`: how long `stop` waits."""
+        self._free = list(reversed(places))
+        self._slots = len(places)
+        self._logs = logs
+        self._track = [word for name in track for word in ("--track", name)]
+        self._module = module
+        self._grace = grace
+        self._children: list[Child] = []
+        self._pipe, self._held_open = os.pipe()
+        self._open = True
+
+    @property
+    def slots(self) -> int:
+        """How many jobs it takes at a time."""
+        return self._slots
+
+    def start(self, job: Job) -> None:
+        """Begin a job, in a free place."""
+        place = self._free.pop()
+        path = self.log_of(job)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as output, tempfile.TemporaryFile() as configuration:
+                configuration.write(json.dumps(to_dict(job.config)).encode())
+                configuration.seek(0)
+                start = output.tell()
+                process = subprocess.Popen(
+                    self._command(job),
+                    stdin=configuration,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | place.environment,
+                    pass_fds=(self._pipe,),
+                    start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
+                )
+        except OSError as error:
+            raise InputError(f"cannot start a run with its log in {path}: {error.strerror or error}") from error
+        self._children.append(Child(job, place, process, path, start))
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """What has ended; at most this long is waited for the first."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ended = [one for one in self._children if one.process.poll() is not None]
+            if ended or time.monotonic() >= deadline:
+                break
+            time.sleep(POLL)
+        for one in ended:
+            self._children.remove(one)
+            self._free.append(one.place)
+        return [outcome(one) for one in ended]
+
+    def stop(self) -> None:
+        """Interrupt what still runs, so that it saves where it is; kill what has not ended after a while."""
+        if self._open:
+            self._open = False
+            os.close(self._held_open)  # what every process waits for
+            os.close(self._pipe)
+        if self._children:
+            log.warning("%s told to save and end", plural(len(self._children), "run"))
+        deadline = time.monotonic() + self._grace
+        try:
+            for one in self._children:
+                with suppress(subprocess.TimeoutExpired):
+                    one.process.wait(max(0.0, deadline - time.monotonic()))
+        finally:  # also when the user does not want to wait
+            for one in self._children:
+                if one.process.poll() is None:
+                    os.killpg(one.process.pid, signal.SIGKILL)
+                    one.process.wait()
+            self._children.clear()
+
+    def log_of(self, job: Job) -> Path:
+        """Where the output of a job goes."""
+        return log_path(self._logs, job)
+
+    def _command(self, job: Job) -> list[str]:
+        run = ["train", "--config", "-", "--out", str(job.folder), *self._track, *as_options(handed_on())]
+        return [sys.executable, "-P", child.__file__, str(self._pipe), self._module, *run]
+
+
+def outcome(ended: Child) -> Outcome:
+    """How a process that has ended did: by its exit code, and by the end of what it said."""
+    code = ended.process.returncode
+    lines = [line.strip() for line in read_tail(ended.log, ended.start).splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if line.startswith("parse-dg: ")), "").removeprefix("parse-dg: ")
+    last = lines[-1] if lines else "it said nothing"
+    where = f"see {ended.log}"
+    if code == 0:
+        if (ended.job.folder / "result.json").exists():
+            return Outcome(ended.job, "done")
+        return Outcome(ended.job, "crashed", f"it ended without a result, {where}")
+    if code == EXIT_BUSY:
+        return Outcome(ended.job, "elsewhere", said)
+    if code == EXIT_INPUT or (code == EXIT_FAILED and last.startswith("parse-dg: ")):
+        return Outcome(ended.job, "failed", said or last)
+    if code == EXIT_INTERRUPTED:
+        return Outcome(ended.job, "crashed", "interrupted by somebody else")
+    if code < 0:
+        return Outcome(ended.job, "crashed", f"killed by {_signal_name(-code)}, {where}")
+    return Outcome(ended.job, "crashed", f"{last} (exit code {code}), {where}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

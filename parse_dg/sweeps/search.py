@@ -1,0 +1,210 @@
+"""Which hyper-parameters a sweep tries: all combinations of a grid, random draws, or DomainBed's own draws."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from parse_dg.config import Config, require
+from parse_dg.data.splits import seed_hash
+from parse_dg.errors import InputError, unknown
+from parse_dg.sweeps.draws import random_hparams
+
+SHORT = {"algorithm.primitives.count": "K"}
+"""What fields are called in the names of folders, where it is not the last part of their path."""
+
+
+class SearchPoint(NamedTuple):
+    """Hyper-parameters to try."""
+
+    mark: str
+    """What tells them apart in the name of a folder: `K=8`, `draw3`; empty where there is one point only."""
+    settings: Mapping[str, Any]
+    """By dotted path of the field."""
+    draw: int | None = None
+    """The number of the draw, where they are drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range(Config):
+    """The distribution that a hyper-parameter is drawn from."""
+
+    kind: Literal["log", "uniform", "choice"]
+    """`log`: as many between 1 and 10 as between 10 and 100. `uniform`: all alike. `choice`: one of a few."""
+    values: tuple[Any, ...]
+    """The lowest and the highest; or all there are."""
+    whole: bool = False
+    """Only whole numbers, both ends included."""
+
+    def check(self) -> None:
+        found = list(self.values)
+        if self.kind == "choice":
+            require(bool(found) and not self.whole, "choice", found, "a list of one value or more, without whole")
+            return
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in found)
+        require(numbers and len(found) == 2 and found[0] < found[1], self.kind, found, "two numbers that ascend")
+        require(self.kind == "uniform" or found[0] > 0, self.kind, found, "two numbers above 0")
+        require(not self.whole or all(v == int(v) for v in found), self.kind, found, "two whole numbers")
+
+    def draw(self, random: np.random.RandomState) -> Any:
+        """A value."""
+        if self.kind == "choice":
+            return self.values[int(random.choice(len(self.values)))]
+        low, high = self.values[0], self.values[1] + (1 if self.whole else 0)
+        if self.kind == "uniform":
+            value = float(random.uniform(low, high))
+        else:
+            value = math.exp(random.uniform(math.log(low), math.log(high)))
+        return min(int(value), int(self.values[1])) if self.whole else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSearch(Config):
+    """Random search."""
+
+    draws: int
+    """How many; they are numbered from 1."""
+    ranges: Mapping[str, Range]
+    """By dotted path of the field."""
+
+    def check(self) -> None:
+        require(self.draws >= 1, "[random] draws", self.draws, "at least 1")
+        require(bool(self.ranges), "[random]", "no field", "given a field, such as optimizer.head_rate")
+
+    def points(self, trial: int) -> Iterator[SearchPoint]:
+        """The draws of a trial. Each field has a generator of its own, seeded by the number of the draw, the trial
+        and the field's name: a further field, draw or method leaves the others as they are.
+        """
+        for number in range(1, self.draws + 1):
+            seed = seed_hash(number, trial)
+            drawn = {f: r.draw(np.random.RandomState(seed_hash(seed, f))) for f, r in self.ranges.items()}
+            yield SearchPoint(f"draw{number}", drawn, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainBedSearch(Config):
+    """DomainBed's random search (draws.py): number 0 is its defaults."""
+
+    draws: int
+    """How many, the defaults among them."""
+    ignore: tuple[str, ...] = ()
+    """Hyper-parameters that are left as they are here, as our networks lack them."""
+
+    def check(self) -> None:
+        require(self.draws >= 1, "[domainbed] draws", self.draws, "at least 1")
+        for name in self.ignore:
+            if name not in OURS_ARE:
+                raise unknown("hyper-parameter of [domainbed] ignore", name, OURS_ARE)
+
+    def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
+        """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
+        for number in range(self.draws):
+            drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
+            try:
+                yield SearchPoint(f"draw{number}", map_hyperparameters(drawn, self.ignore), number)
+            except InputError as error:
+                raise InputError(f"draw {number} of {algorithm}, seed {trial}: {error}") from error
+
+
+DOMAINBED = {
+    "erm": "ERM",
+    "dann": "DANN",
+    "cdann": "CDANN",
+    "group_dro": "GroupDRO",
+    "mixup": "Mixup",
+    "sagnet": "SagNet",
+    "coral": "CORAL",
+}
+"""The methods whose draws are known, and what DomainBed calls them."""
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "lr": ("optimizer.backbone_rate", "optimizer.head_rate"),
+    "weight_decay": ("optimizer.weight_decay",),
+    "batch_size": ("training.batch_per_domain",),
+    "resnet_dropout": ("algorithm.dropout",),
+    "groupdro_eta": ("algorithm.eta",),
+    "mixup_alpha": ("algorithm.alpha",),
+    "mmd_gamma": ("algorithm.gamma",),
+    "sag_w_adv": ("algorithm.weight",),
+    "lambda": ("algorithm.weight",),
+    "d_steps_per_g_step": ("algorithm.discriminator_steps",),
+    "grad_penalty": ("algorithm.gradient_penalty",),
+    "beta1": ("algorithm.beta1",),
+    "mlp_width": ("algorithm.width",),
+    "mlp_depth": ("algorithm.depth",),
+    "weight_decay_d": ("algorithm.discriminator_decay",),
+    "lr_g": ("optimizer.backbone_rate", "optimizer.head_rate"),
+    "weight_decay_g": ("optimizer.weight_decay",),
+}
+"""The fields that DomainBed's hyper-parameters are here. `lr_d`, which is a factor here, is apart."""
+
+OURS_ARE: Mapping[str, object] = {
+    "data_augmentation": True,
+    "resnet18": False,
+    "class_balanced": False,
+    "nonlinear_classifier": False,
+    "mlp_dropout": 0.0,
+}
+"""Hyper-parameters without a field, and the one value that our networks have."""
+
+
+def domainbed_name(algorithm: str) -> str:
+    """What DomainBed calls a method, if its draws are known."""
+    if algorithm not in DOMAINBED:
+        raise InputError(
+            f"DomainBed's draws for {algorithm} are not known: [domainbed] takes {', '.join(DOMAINBED)}"
+        )
+    return DOMAINBED[algorithm]
+
+
+def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) -> dict[str, Any]:
+    """DomainBed's hyper-parameters as fields of our configuration."""
+    settings: dict[str, Any] = {}
+    players = "lr_d" in drawn
+    for name, value in drawn.items():
+        if name in OURS_ARE:
+            if value != OURS_ARE[name] and name not in ignore:
+                raise InputError(
+                    f"{name}={value} has no field here, where it is always {OURS_ARE[name]}: "
+                    f'[domainbed] ignore = ["{name}"] leaves it at that'
+                )
+        elif name == "lr_d":  # a factor of the head's rate
+            settings["algorithm.discriminator_rate"] = value / drawn["lr_g"]
+        elif not (players and name in ("lr", "weight_decay")):  # two players have rates of their own
+            settings |= dict.fromkeys(FIELDS[name], value)
+    return settings
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[SearchPoint]:
+    """Every combination; the last field varies fastest."""
+    names = _short_names(list(grid))
+    return [
+        SearchPoint(
+            ",".join(f"{names[field]}={in_words(value)}" for field, value in zip(grid, values, strict=True)),
+            dict(zip(grid, values, strict=True)),
+        )
+        for values in product(*grid.values())
+    ]
+
+
+def combine(chosen: SearchPoint, drawn: SearchPoint) -> SearchPoint:
+    """Both at once; they set different fields."""
+    mark = ",".join(filter(None, (chosen.mark, drawn.mark)))
+    return SearchPoint(mark, {**chosen.settings, **drawn.settings}, drawn.draw)
+
+
+def in_words(value: Any) -> str:
+    """A value in the name of a folder."""
+    if isinstance(value, list | tuple):
+        return "+".join(map(in_words, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short_names(fields: Sequence[str]) -> dict[str, str]:
+    """The last part of each path, where no other ends alike."""
+    short = {field: SHORT.get(field, field.rpartition(".")[2]) for field in fields}
+    names = list(short.values())
+    return {field: name if names.count(name) == 1 else field for field, name in short.items()}

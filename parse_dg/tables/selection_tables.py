@@ -1,0 +1,228 @@
+"""Tables of selected models: rows are algorithms, columns targets; what is missing is named, not averaged over."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parse_dg.errors import InputError
+from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
+from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
+from parse_dg.tables.selection import (
+    Case,
+    Record,
+    SelectedModel,
+    Selection,
+    average,
+    find_selection,
+    select,
+)
+from parse_dg.tables.table import csv_table
+from parse_dg.tables.text_table import TextTable, best_cells
+from parse_dg.wording import plural
+
+CSV_HEADER = (
+    *("selection", "data", "algorithm", "target", "accuracy", "standard_error", "standard_deviation"),
+    *("trials", "missing_trials", "runs", "share_of_target", "to_fill"),
+)
+CHOSEN_HEADER = ("data", "algorithm", "target", "values", "trial", "hyper-parameters", "step", "score", "accuracy")
+BEST = "bold: the best mean of each column"
+
+CellKey = tuple[str, str, str]
+"""A cell: data set, algorithm, target."""
+
+
+@dataclass(frozen=True)
+class SelectionTables:
+    """A table for every data set and, where there are several, one of their averages."""
+
+    selection: Selection
+    share: float
+    """Of the target's images, the fraction that is scored."""
+    tables: tuple[DataSetTable, ...]
+    algorithms: tuple[str, ...]
+    selected: Mapping[Case, SelectedModel]
+    spread: Spread = "se"
+    """What stands after a ±."""
+    averaged: tuple[str, ...] = ()
+    """The data sets that enter the table of averages; none: all."""
+    fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
+    """The commands that would fill a cell in which something is missing."""
+
+    @property
+    def averaged_tables(self) -> tuple[DataSetTable, ...]:
+        """Those whose averages make a table of their own; a single one does not."""
+        found = tuple(table for table in self.tables if table.data_set in self.averaged or not self.averaged)
+        return found if len(found) > 1 else ()
+
+    def average(self, data_set: DataSetTable, algorithm: str) -> Estimate:
+        """The mean over the targets of a data set."""
+        return data_set.average.get(algorithm, Estimate({}, data_set.trials))
+
+    def overall(self, algorithm: str) -> float | None:
+        """The mean of the data sets' means, if there is one of each."""
+        means = [self.average(table, algorithm).mean for table in self.averaged_tables or self.tables]
+        known = [value for value in means if value is not None]
+        return average(known) if len(known) == len(means) else None
+
+    def text(self) -> tuple[TextTable, ...]:
+        """Each table as headings, rows of text and notes, the averages last."""
+        tables = tuple(self._data_set(table) for table in self.tables)
+        return (*tables, self._averages()) if self.averaged_tables else tables
+
+    def chosen(self) -> TextTable:
+        """Which step and which hyper-parameters were selected, a row for every target and trial."""
+        rows = []
+        for case in self._cases():
+            if found := self.selected.get(case):
+                values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
+                numbers = (str(case.trial), found.hyperparameters, str(found.step))
+                rows.append(
+                    (
+                        *(case.data_set, case.algorithm, case.target, values),
+                        *(*numbers, shown(found.score), shown(found.accuracy)),
+                    )
+                )
+        note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
+        return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
+
+    def markdown(self) -> str:
+        """Every table in Markdown, with its notes."""
+        return "\n\n".join(table.markdown() for table in self.text())
+
+    def latex(self) -> str:
+        """Every table in LaTeX, with its notes."""
+        return "\n\n".join(table.latex() for table in self.text())
+
+    def csv(self) -> str:
+        """One line for every cell of every table, unrounded; fractions instead of percentages."""
+        rows: list[list[object]] = []
+        for table in self.tables:
+            for algorithm in table.cells:
+                targets = (*table.domains, *(() if table.left_out else ("average",)))
+                rows += [self._csv_row(table, algorithm, target) for target in targets]
+        for algorithm in self.algorithms if self.averaged_tables else ():
+            overall = _blank(self.overall(algorithm))
+            blank = [""] * 5
+            rows.append([self.selection.name, "average", algorithm, "average", overall, *blank, self.share, ""])
+        return csv_table(CSV_HEADER, rows)
+
+    def _csv_row(self, table: DataSetTable, algorithm: str, target: str) -> list[object]:
+        place = (table.data_set, algorithm, target)
+        estimate = table.cells[algorithm].get(target, table.average[algorithm])
+        numbers = (_blank(estimate.mean), _blank(estimate.error), _blank(estimate.deviation))
+        runs = table.runs_in.get((algorithm, target), "")
+        counts = (len(estimate.values), len(estimate.missing), runs, self.share)
+        return [self.selection.name, *place, *numbers, *counts, "; ".join(self.fill.get(place, ()))]
+
+    def _cases(self) -> list[Case]:
+        return [
+            Case(table.data_set, algorithm, target, trial)
+            for table in self.tables
+            for algorithm in table.cells
+            for target in table.domains
+            for trial in table.trials
+        ]
+
+    def _data_set(self, table: DataSetTable) -> TextTable:
+        whole = not table.left_out
+        estimates = [
+            [*row.values(), *([table.average[name]] if whole else [])] for name, row in table.cells.items()
+        ]
+        rows = [
+            (name, *(each.say(self.spread) for each in row))
+            for name, row in zip(table.cells, estimates, strict=True)
+        ]
+        bold = best_cells([[each.mean for each in row] for row in estimates])
+        last = "Avg: the mean over targets inside each trial"
+        if not whole:
+            last = f"no run has {', '.join(table.left_out)} as its target, so that there is no average"
+        how = f"{explain_spread(self.spread, len(table.trials))}; {last}{f'; {BEST}' if bold else ''}"
+        header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
+        notes = (f"{self._scored()}: {how}. {count_runs(table)}",)
+        text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold)
+        places = [(table.data_set, name, target) for name in table.cells for target in table.domains]
+        return self._finish(text, missing_cells(table), places)
+
+    def _averages(self) -> TextTable:
+        tables = self.averaged_tables
+        rows, means = [], []
+        for algorithm in self.algorithms:
+            overall = self.overall(algorithm)
+            each = [self.average(table, algorithm) for table in tables]
+            cells = [estimate.say(self.spread) for estimate in each]
+            rows.append((algorithm, *cells, "missing" if overall is None else shown(overall)))
+            means.append([*(estimate.mean for estimate in each), overall])
+        bold = best_cells(means)
+        counts = ", ".join(f"{len(table.trials)} of {table.data_set}" for table in tables)
+        over = f"mean ± {SPREADS[self.spread]} over trials ({counts}) of the mean over targets"
+        how = f"{over}; Avg: mean of the data sets"
+        missing = [
+            f"{algorithm} on {table.data_set}"
+            for algorithm in self.algorithms
+            for table in tables
+            if self.average(table, algorithm).missing
+        ]
+        # what an algorithm lacks on a data set that it has some runs of is said above, in the table of that one
+        places = [
+            (table.data_set, algorithm, target)
+            for table in tables
+            for algorithm in self.algorithms
+            if algorithm not in table.cells
+            for target in table.domains
+        ]
+        runs = plural(sum(table.runs for table in tables), "run")
+        first = f"{self._scored()}: {how}{f'; {BEST}' if bold else ''}. {runs}."
+        header = ("algorithm", *(table.data_set for table in tables), "Avg")
+        return self._finish(TextTable("averages", header, tuple(rows), (first,), bold=bold), missing, places)
+
+    def _scored(self) -> str:
+        if self.share == 1:
+            return "Accuracy in % on all images of the target"
+        return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
+
+    def _finish(self, table: TextTable, missing: Sequence[str], places: Sequence[CellKey]) -> TextTable:
+        """The table with its selection named, and what is missing, with the commands that would fill it."""
+        notes = [*table.notes, f"Model selection: {self.selection.summary}."]
+        if missing:
+            notes.append(f"Missing: {'; '.join(missing)}. This selection needs {self.selection.needs}.")
+        commands = tuple(dict.fromkeys(command for place in places for command in self.fill.get(place, ())))
+        return table._replace(notes=tuple(notes), commands=commands)
+
+
+def selection_tables(
+    records: Sequence[Record], selection: str, *, data_sets: Sequence[str] = (), algorithms: Sequence[str] = ()
+) -> SelectionTables:
+    """Select for every case and gather the results.
+
+    Data sets and algorithms that are named come first, in that order; the others follow by name.
+    """
+    method = find_selection(selection)
+    if not records:
+        raise InputError("there are no records to select from: expected those of one run or more")
+    shares = sorted({record.share for record in records})
+    if len(shares) > 1:
+        found = ", ".join(f"{share:g}" for share in shares)
+        raise InputError(
+            f"one table must be of runs scored on the same share of the target's images, found {found}"
+        )
+    selected = select(records, selection)
+    names = _ordered((record.data_set for record in records), data_sets)
+    methods = _ordered((record.algorithm for record in records), algorithms)
+    pairs = selection == "leave-one-domain-out"
+    tables = tuple(
+        data_set_table(name, [r for r in records if r.data_set == name], methods, selected, pairs=pairs)
+        for name in names
+    )
+    return SelectionTables(method, shares[0], tables, methods, selected)
+
+
+def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
+    names = set(found)
+    return (*(name for name in first if name in names), *sorted(names - set(first)))
+
+
+def _say(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _blank(value: float | None) -> object:
+    return "" if value is None else value

@@ -1,0 +1,114 @@
+"""Accuracy of a model on named images."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from parse_dg.algorithms import Algorithm
+from parse_dg.data.augment.batches import AugmentConfig, draw_augment, normalise, prepare_images, to_unit
+from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.splits import Subset
+from parse_dg.errors import InputError
+from parse_dg.jsonable import Jsonable
+
+EVALUATION_BATCH = 128
+A = TypeVar("A", bound="Accuracy")
+
+
+@dataclass(frozen=True)
+class Accuracy(Jsonable):
+    """How many of how many images were classified right, and the mean cross-entropy over them."""
+
+    correct: int
+    images: int
+    loss: float
+
+    @property
+    def fraction(self) -> float:
+        """Correct ÷ images."""
+        return self.correct / self.images
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the `accuracy`, a fraction; JSON has no word for a loss that is no number: null."""
+        loss = self.loss if math.isfinite(self.loss) else None
+        return {"accuracy": self.fraction, **super().to_dict(), "loss": loss}
+
+    @classmethod
+    def from_dict(cls: type[A], data: Any, where: str = "") -> A:
+        """The `accuracy` must be what it is of."""
+        said = data.get("accuracy") if isinstance(data, dict) else None
+        if isinstance(data, dict) and data.get("loss", math.nan) is None:
+            data = {**data, "loss": math.nan}
+        found = super().from_dict(data, where)
+        if not 0 <= found.correct <= found.images or not found.images or said != found.fraction:
+            expected = f"correct ÷ images, {found.correct} of {found.images}"
+            raise InputError(f"{where}accuracy must be {expected}, found {said!r}")
+        return found
+
+
+class Predictions(NamedTuple):
+    """Logits of every image of a subset, in order, on the CPU, with the true classes."""
+
+    logits: Float[Tensor, "N C"]
+    labels: Int[Tensor, "N"]
+
+
+class Augmentation(NamedTuple):
+    """Augmentation at evaluation: DomainBed augments its validation images too."""
+
+    config: AugmentConfig
+    seed: int
+
+
+@torch.no_grad()
+def predict(
+    model: Algorithm,
+    subset: Subset,
+    device: torch.device,
+    seen: Callable[[int], None] = lambda images: None,
+    augmentation: Augmentation | None = None,
+) -> Predictions:
+    """Logits in float32, evaluation mode; the model's mode is put back. `seen` is told the size of every batch."""
+    was_training = model.training
+    model.eval()
+    logits, labels = [], []
+    for images, classes in _normalised_batches(subset, device, augmentation):
+        logits.append(model(images).float().cpu())
+        labels.append(classes)
+        seen(len(classes))
+    model.train(was_training)
+    return Predictions(torch.cat(logits), torch.cat(labels))
+
+
+def accuracy(
+    model: Algorithm, subset: Subset, device: torch.device, augmentation: Augmentation | None = None
+) -> Accuracy:
+    """Accuracy of the model on a subset."""
+    return score(predict(model, subset, device, augmentation=augmentation))
+
+
+def score(predictions: Predictions) -> Accuracy:
+    """Accuracy of predictions."""
+    logits, labels = predictions
+    correct = int((logits.argmax(1) == labels).sum())
+    return Accuracy(correct, len(labels), float(F.cross_entropy(logits, labels)))
+
+
+def _normalised_batches(
+    subset: Subset, device: torch.device, augmentation: Augmentation | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(augmentation.seed) if augmentation else None
+    size = subset.domain.images.shape[1]
+    for images, labels in evaluation_batches(subset, EVALUATION_BATCH, crops=augmentation is not None):
+        moved = images.to(device)
+        if augmentation and generator:
+            draws = draw_augment(augmentation.config, len(moved), generator)
+            yield prepare_images(moved, augmentation.config, draws, size), labels
+        else:
+            yield normalise(to_unit(moved)), labels

@@ -1,0 +1,177 @@
+"""Pretrained weights: from a file or the internet into a backbone, or an error that says why not.
+
+Nothing in a file is ever run: `.safetensors` holds tensors alone, and `.pth`/`.pt` are read with PyTorch's
+unpickler for tensors, which refuses everything else.
+"""
+
+import logging
+import pickle
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from parse_dg.errors import InputError
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter
+from parse_dg.wording import first_line
+
+PUBLISHED = {
+    "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
+    "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
+}
+"""torchvision's IMAGENET1K_V1 files; the end of a name is the start of the file's SHA-256."""
+
+SUFFIXES = (".safetensors", ".pth", ".pt")
+NESTED = ("state_dict", "model")
+PREFIXES = ("module.", "backbone.")
+HEADS = ("fc.", "head.", "classifier.")
+"""Where timm and torchvision keep the classifier that an adapter leaves out."""
+SHOWN = 3
+"""How many keys an error names before it stops."""
+
+log = logging.getLogger(__name__)
+
+
+def load_pretrained(backbone: Backbone, config: BackboneConfig) -> None:
+    """Load the weights that `config` names, if any, into a backbone that was built from it."""
+    if config.weights is None:
+        return
+    if config.weights == "imagenet":
+        state = download_weights(config.name)
+    else:
+        state = read_weights(Path(config.weights).expanduser())
+    load_weights(
+        backbone.network if isinstance(backbone, FeatureAdapter) else backbone,
+        state,
+        name=config.name,
+        source=config.weights,
+        ignored=HEADS if isinstance(backbone, FeatureAdapter) else ("fc.",),
+    )
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a `.safetensors`, `.pth` or `.pt` file, by name, also out of a nested dictionary."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"weights file {path} must end in one of {', '.join(SUFFIXES)}")
+    try:
+        if suffix == ".safetensors":
+            return load_file(path)
+        with warnings.catch_warnings(action="ignore"):  # about files that are refused anyway
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except FileNotFoundError as error:
+        raise InputError(f"weights file {path} does not exist") from error
+    except OSError as error:
+        raise InputError(f"weights file {path} cannot be read: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise InputError(f"weights file {path} is not a safetensors file: {first_line(error)}") from error
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"weights file {path} is damaged or holds more than tensors: refused, nothing in it was run"
+        ) from error
+    except Exception as error:  # damaged bytes can make the unpickler raise anything
+        raise InputError(f"weights file {path} is damaged: {first_line(error)}") from error
+    return _tensors(content, str(path))
+
+
+def download_weights(name: str) -> dict[str, Tensor]:
+    """Torchvision's published ImageNet weights of the network `name`, from PyTorch's cache or the internet.
+
+    The published ResNet-50 was trained with the stride at the 3x3 convolution (v1.5).
+    """
+    if name not in PUBLISHED:
+        raise InputError(
+            f"weights 'imagenet' are published for {', '.join(PUBLISHED)}, not for {name}: pass a local file"
+        )
+    url = PUBLISHED[name]
+    log.info("ImageNet weights of %s: %s", name, url)
+    try:
+        content = torch.hub.load_state_dict_from_url(
+            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+        )
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise InputError(
+            f"cannot download {url} ({first_line(error)}): "
+            "fetch it where there is a network and pass the local file as weights"
+        ) from error
+    return _tensors(content, url)
+
+
+def load_weights(
+    network: nn.Module,
+    state: Mapping[str, Tensor],
+    *,
+    name: str,
+    source: str,
+    ignored: tuple[str, ...],
+) -> None:
+    """Copies `state` into `network` if every parameter and buffer is there in its shape, else `InputError`.
+
+    Keys that start with one of `ignored` (classifiers) are left out, a prefix that all keys share (`module.`,
+    `backbone.`) is taken off, and BatchNorm's `num_batches_tracked`, which older files lack, may be missing.
+    `name` and `source` are what an error calls the network and the file.
+    """
+    expected = network.state_dict()
+    found = _rename(state, expected, ignored)
+    missing = [key for key in expected if key not in found and not key.endswith("num_batches_tracked")]
+    unexpected = [key for key in found if key not in expected]
+    shapes = [
+        f"{key} (expected {_shape(expected[key])}, found {_shape(found[key])})"
+        for key in expected
+        if key in found and found[key].shape != expected[key].shape
+    ]
+    problems = [
+        f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{', ...' if len(keys) > SHOWN else ''}"
+        for kind, keys in (
+            ("missing", [f"{key} (expected {_shape(expected[key])})" for key in missing]),
+            ("unexpected", [f"{key} (found {_shape(found[key])})" for key in unexpected]),
+            ("of another shape", shapes),
+        )
+        if keys
+    ]
+    if problems:
+        raise InputError(f"weights {source} do not fit {name}: {'; '.join(problems)}")
+    network.load_state_dict(found, strict=False)  # strict was done above, with a better message
+
+
+def _rename(
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], ignored: tuple[str, ...]
+) -> dict[str, Tensor]:
+    """`state` without ignored keys, without a prefix that all others share, in the spelling of `expected`.
+
+    timm writes `stages_0.` for `stages.0.` once a network returns feature maps, so names that differ only in
+    dots and underscores are the same.
+    """
+    found = {key: value for key, value in state.items() if not key.startswith(ignored)}
+    while found and not found.keys() & expected.keys():
+        prefix = next((p for p in PREFIXES if all(key.startswith(p) for key in found)), None)
+        if prefix is None:
+            break
+        stripped = {key.removeprefix(prefix): value for key, value in found.items()}
+        found = {key: value for key, value in stripped.items() if not key.startswith(ignored)}
+    spelling = {key.replace(".", "_"): key for key in expected}
+    return {spelling.get(key.replace(".", "_"), key): value for key, value in found.items()}
+
+
+def _tensors(content: object, source: str) -> dict[str, Tensor]:
+    """The name → tensor dictionary in a loaded file, also where it lies under `state_dict` or `model`."""
+    while isinstance(content, Mapping) and (inner := next((k for k in NESTED if k in content), None)):
+        content = content[inner]
+    if not isinstance(content, Mapping) or not content:
+        kind = "an empty one" if isinstance(content, Mapping) else type(content).__name__
+        raise InputError(f"weights {source} must hold a dictionary of tensors, found {kind}")
+    for key, value in content.items():
+        if not isinstance(key, str) or not isinstance(value, Tensor):
+            raise InputError(
+                f"weights {source} must hold a dictionary of tensors, found {type(value).__name__} at {key!r}"
+            )
+    return dict(content)
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(str(size) for size in tensor.shape) or "a scalar"

@@ -1,0 +1,125 @@
+"""Augmentation in two launches against the plain one, order by order, switch by switch.
+
+Runs on CUDA, and without it in Triton's interpreter, where everything is small: TRITON_INTERPRET=1 pytest.
+"""
+
+import itertools
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from parse_dg.data.augment.batches import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    AugmentConfig,
+    AugmentDraws,
+    augment,
+    draw_augment,
+    normalise,
+    prepare_images,
+)
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+RUNS = find_spec("triton") is not None and (INTERPRETED or torch.cuda.is_available())
+PIXELS = 20 if INTERPRETED else 150
+
+pytestmark = pytest.mark.skipif(not RUNS, reason="needs CUDA and Triton, or Triton and TRITON_INTERPRET=1")
+
+
+@pytest.fixture(scope="module")
+def kernels() -> ModuleType:
+    return import_module("parse_dg.data.augment.fused")
+
+
+def smooth(count: int, height: int = PIXELS, width: int = PIXELS) -> Tensor:
+    """Images without sharp edges, channels last in memory as the store has them, some of them gray or flat."""
+    coarse = torch.rand(count, 3, 5, 5, generator=torch.Generator().manual_seed(0)) * 255
+    images = torch.nn.functional.interpolate(coarse, (height, width), mode="bilinear", align_corners=True)
+    images[0] = images[0].mean(0)
+    images[1] = 77
+    return images.to(torch.uint8).to(DEVICE).contiguous(memory_format=torch.channels_last)
+
+
+def fused(kernels: ModuleType, images: Tensor, config: AugmentConfig, draws: AugmentDraws, size: int) -> Tensor:
+    result: Tensor = kernels.augment_normalised(
+        images,
+        draws.uniform.to(DEVICE),
+        draws.order,
+        (size, size),
+        crop_scale=config.crop_scale,
+        log_ratio=torch.tensor(4 / 3).log().item(),
+        flip=config.flip,
+        jitter=config.jitter,
+        grayscale=config.grayscale,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
+    return result
+
+
+def assert_same(found: Tensor, expected: Tensor) -> None:
+    """Normalised values, whose spread is about 4.4 for a range of 255: rounding, except where hue has a jump."""
+    assert found.shape == expected.shape
+    difference = (found - expected).abs()
+    assert difference.median() < 1e-5
+    assert (difference > 2e-3).float().mean() < 1e-3
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_every_order_of_the_jitter(order: tuple[int, ...], kernels: ModuleType) -> None:
+    config, images = AugmentConfig(), smooth(4)
+    draws = draw_augment(config, 4, torch.Generator().manual_seed(1))._replace(order=order)
+    expected = normalise(augment(images, config, draws, 16))
+    found = fused(kernels, images, config, draws, 16)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"jitter": 0.0, "grayscale": 0.0, "flip": 0.0},
+        {"jitter": 0.0, "grayscale": 0.0, "flip": 1.0},
+        {"jitter": 0.0, "grayscale": 1.0},
+        {"jitter": 1.0},
+        {"crop_scale": (0.08, 0.1)},
+        {"crop_scale": (1.0, 1.0)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(PIXELS, PIXELS), (PIXELS, 2 * PIXELS + 3), (2 * PIXELS + 1, PIXELS)])
+def test_every_switch(settings: dict[str, Any], shape: tuple[int, int], kernels: ModuleType) -> None:
+    config, images = AugmentConfig(**settings), smooth(4, *shape)
+    for seed in range(2):
+        draws = draw_augment(config, 4, torch.Generator().manual_seed(seed))
+        assert_same(fused(kernels, images, config, draws, 18), normalise(augment(images, config, draws, 18)))
+
+
+def test_channels_first_images_are_read_as_they_lie(kernels: ModuleType) -> None:
+    config, images = AugmentConfig(), smooth(3)
+    draws = draw_augment(config, 3, torch.Generator().manual_seed(0))
+    found = fused(kernels, images.contiguous(), config, draws, 12)
+    assert torch.equal(found, fused(kernels, images, config, draws, 12))
+
+
+def test_no_images(kernels: ModuleType) -> None:
+    config = AugmentConfig()
+    draws = draw_augment(config, 0, torch.Generator().manual_seed(0))
+    assert fused(kernels, smooth(2)[:0], config, draws, 12).shape == (0, 3, 12, 12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("ops", [0, 2])
+def test_on_cuda_preparing_is_augmenting_and_normalising(ops: int) -> None:
+    config, images = AugmentConfig(randaugment_ops=ops), smooth(8)
+    draws = draw_augment(config, 8, torch.Generator().manual_seed(3))
+    found = prepare_images(images, config, draws, 64)
+    assert torch.equal(found, prepare_images(images, config, draws, 64))
+    assert_same(found, normalise(augment(images, config, draws, 64)))

@@ -1,0 +1,154 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parse_dg.data.manifest import Manifest, ManifestImage
+from parse_dg.data.public.cub_dg import LISTS, find_captions, leakage, read_extras, read_split
+from parse_dg.errors import InputError
+
+CLASSES = ("001.Albatross", "002.Finch")
+FILES = [f"{CLASSES[n // 6]}/bird_{n:02d}.jpg" for n in range(12)]
+IDS = tuple(sorted(file.removesuffix(".jpg") for file in FILES))
+SPLIT = {
+    "train0": [1, 2],
+    "valid0": [3],
+    "train1": [4, 5],
+    "valid1": [6],
+    "train2": [8, 7],
+    "valid2": [9],
+    "test": [12, 10, 11],
+    "train_valid": list(range(1, 10)),
+}
+
+
+def numbered() -> dict[int, str]:
+    """images.txt does not number the files in the order of their names."""
+    return dict(enumerate(reversed(FILES), 1))
+
+
+def write(root: Path, split: object = SPLIT, names: str = "images.txt") -> Path:
+    (root / "split.json").write_text(json.dumps(split))
+    if names == "images.txt":
+        (root / names).write_text("".join(f"{number} {file}\n" for number, file in numbered().items()))
+    elif names:
+        (root / names).write_text(json.dumps(descriptions()))
+    return root / "split.json"
+
+
+def descriptions() -> dict[str, object]:
+    images = [{"id": number, "file_name": file, "label": 1} for number, file in numbered().items()]
+    captions = [
+        {"id": 2 * number + k, "image_id": number, "caption": f" bird {number}, sentence {k} "}
+        for number in range(1, 12)
+        for k in range(2)
+    ]
+    return {"images": images, "annotations": captions, "categories": []}
+
+
+@pytest.mark.parametrize("names", ["images.txt", "descriptions.json"])
+def test_numbers_become_positions(tmp_path: Path, names: str) -> None:
+    split = read_split(write(tmp_path, names=names), IDS)
+    assert tuple(split.lists) == LISTS
+    for name, positions in split.lists.items():
+        expected = sorted(numbered()[number].removesuffix(".jpg") for number in SPLIT[name])
+        assert [IDS[position] for position in positions] == expected
+        assert positions.dtype == np.int64
+    assert (split.missing, split.notes) == ((), ())
+
+
+def test_images_that_are_gone_are_named(tmp_path: Path) -> None:
+    gone = numbered()[1].removesuffix(".jpg")
+    split = read_split(write(tmp_path), [name for name in IDS if name != gone])
+    assert split.missing == (gone,)
+    assert len(split.lists["train0"]) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [("train1", "valid1"), ("train0", "test"), ("valid2", "test")])
+def test_overlaps_are_refused(tmp_path: Path, one: str, other: str) -> None:
+    split = SPLIT | {one: [*SPLIT[one], SPLIT[other][0]]}
+    with pytest.raises(InputError, match=f"{one} and {other} share images, which they must not: {SPLIT[other][0]}"):
+        read_split(write(tmp_path, split), IDS)
+
+
+@pytest.mark.parametrize("bad", [[], None, ["1"], [True], {"1": 2}, 3])
+def test_lists_that_are_none_are_refused(tmp_path: Path, bad: object) -> None:
+    with pytest.raises(InputError, match=r"called train0.*; valid2 is not one"):
+        read_split(write(tmp_path, SPLIT | {"valid2": bad}), IDS)
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, names="")
+    with pytest.raises(InputError, match=r"expected images.txt or descriptions.json beside split.json"):
+        read_split(path, IDS)
+    (tmp_path / "images.txt").write_text("1 a/b.jpg\nzwei c/d.jpg\n")
+    with pytest.raises(InputError, match=r"images.txt, line 2: expected a number and a file"):
+        read_split(path, IDS)
+    (tmp_path / "images.txt").unlink()
+    (tmp_path / "descriptions.json").write_text("{}")
+    with pytest.raises(InputError, match="expected images with id and file_name; not found: 'images'"):
+        read_split(path, IDS)
+    path.write_text("{")
+    with pytest.raises(InputError, match=r"split.json is not JSON"):
+        read_split(path, IDS)
+    path.write_bytes(b"\xff{}")
+    with pytest.raises(InputError, match=r"split.json cannot be read"):
+        read_split(path, IDS)
+    path.write_text("[]")
+    with pytest.raises(InputError, match="train0 is not one"):
+        read_split(path, IDS)
+
+
+def test_captions_from_descriptions(tmp_path: Path) -> None:
+    write(tmp_path, names="descriptions.json")
+    captions = find_captions(tmp_path, IDS)
+    assert len(captions.sentences) == len(IDS)
+    assert captions.missing == 1  # number 12 has none
+    by_id = dict(zip(IDS, captions.sentences, strict=True))
+    assert by_id[numbered()[3].removesuffix(".jpg")] == ("bird 3, sentence 0", "bird 3, sentence 1")
+    assert by_id[numbered()[12].removesuffix(".jpg")] == ()
+
+
+def test_captions_from_text_files(tmp_path: Path) -> None:
+    folder = tmp_path / "text_c10" / CLASSES[0]
+    folder.mkdir(parents=True)
+    (folder / "bird_00.txt").write_text("a small bird .\n\n it is grey \n")
+    (folder / "bird_01.txt").write_bytes(b"\xff\xfe")
+    captions = find_captions(tmp_path, IDS)
+    assert captions.sentences[:2] == (("a small bird .", "it is grey"), ())
+    assert captions.missing == 11
+    assert captions.skipped == ((f"text_c10/{CLASSES[0]}/bird_01.txt", "not UTF-8"),)
+
+
+@pytest.mark.parametrize(
+    "change", [{"annotations": [{"image_id": 1}]}, {"annotations": [{"image_id": 99, "caption": ""}]}]
+)
+def test_broken_descriptions_are_named(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "descriptions.json").write_text(json.dumps(descriptions() | change))
+    with pytest.raises(InputError, match="expected annotations with image_id and caption"):
+        find_captions(tmp_path, IDS)
+
+
+def test_the_same_bird_on_both_sides_is_found() -> None:
+    assert leakage(["b", "a", "c", "a"], ["c", "d", "a"]) == ("a", "c")
+    assert leakage(["b"], ["d"]) == ()
+
+
+def manifest(root: Path, name: str = "cub-dg") -> Manifest:
+    images = [
+        ManifestImage(f"{domain}/{id_}.jpg", number, CLASSES.index(id_.split("/")[0]), id_, 1, 1, 1, "0" * 64)
+        for number, domain in enumerate(("Photo", "Art"))
+        for id_ in (IDS if number == 0 else IDS[1:])
+    ]
+    return Manifest(name, root, "GVRT's", ("Photo", "Art"), CLASSES, tuple(images))
+
+
+def test_extras_of_every_domain(tmp_path: Path) -> None:
+    write(tmp_path, names="descriptions.json")
+    photo, art = read_extras(manifest(tmp_path))
+    assert photo.lists is not None
+    assert art.lists is not None
+    assert (len(photo.captions), len(art.captions)) == (12, 11)
+    assert photo.captions[1:] == art.captions
+    assert [IDS[p] for p in photo.lists["train1"]] == [IDS[1:][p] for p in art.lists["train1"]]

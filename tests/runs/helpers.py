@@ -1,0 +1,108 @@
+"""What the tests of runs share: how to read a run's folder, and results that no run found."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parse_dg.runs.folder import LOCK
+from parse_dg.runs.metrics import CheckLine
+from parse_dg.runs.result import (
+    BenchmarkVersion,
+    Leakage,
+    ProtocolReport,
+    RunEnvironment,
+    RunResult,
+    TargetAccuracy,
+)
+from parse_dg.training.accuracy import Accuracy
+from parse_dg.training.check import Check
+
+REPEATED = ["config.json", "split.json", "metrics.jsonl", "model.safetensors", "result.json"]
+"""The files that are the same when a run is repeated."""
+PLAIN = "model_plain.safetensors"
+"""Another, of runs with averaging.also_plain."""
+CPU = torch.device("cpu")
+
+
+def quiet(step: int, check: Check | None) -> None:
+    pass
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+        if path.name != LOCK
+    }
+
+
+def repeated(folder: Path) -> dict[str, str]:
+    return {name: digest for name, digest in hashes(folder).items() if name in (*REPEATED, PLAIN)}
+
+
+def read(path: Path) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def checks(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def accuracy_of(fraction: float, images: int = 1000) -> Accuracy:
+    """So many right; the fraction has at most three digits."""
+    return Accuracy(round(images * fraction), images, 1.0)
+
+
+def result_of(
+    algorithm: str = "erm",
+    held_out: str = "sketch",
+    seed: int = 0,
+    accuracy: float = 0.5,
+    **changes: Any,
+) -> RunResult:
+    """A result that no run found."""
+    fields: dict[str, Any] = {
+        "algorithm": algorithm,
+        "benchmark": BenchmarkVersion(name="blueprints", fingerprint="f" * 64),
+        "domains": ("photo", "cartoon", "sketch", "paint"),
+        "seed": seed,
+        "trial": seed,
+        "target": TargetAccuracy(domain=held_out, part="all images", share=1.0, **vars(accuracy_of(accuracy))),
+        "validation": {},
+        "validation_mean_accuracy": 0.5,
+        "validation_part": "held-out images",
+        "selection": "training-domain validation",
+        "selected_step": 2,
+        "steps": 4,
+        "protocol": ProtocolReport(name="parse", rules=("A rule.",)),
+        "leakage": Leakage(images=0, of=40, words="leakage: none"),
+    }
+    return RunResult(**fields | changes)
+
+
+def check_of(
+    step: int, validation: dict[str, float], scores: dict[str, float] | None = None, **changes: Any
+) -> CheckLine:
+    """A check that no run made."""
+    fields: dict[str, Any] = {
+        "step": step,
+        "training_loss": {"cross_entropy": 1.0, "total": 1.0},
+        "rates": {"backbone": 1e-3},
+        "validation": {name: accuracy_of(value) for name, value in validation.items()},
+        "validation_mean_accuracy": 0.5 if validation else None,
+        "best_so_far": True,
+        "scores": {name: accuracy_of(value) for name, value in (scores or {}).items()},
+    }
+    return CheckLine(**fields | changes)
+
+
+def environment_of(seconds: float, device: str = "cpu") -> RunEnvironment:
+    return RunEnvironment(
+        parse_dg="0.1.0", python="3.11", torch="2.9", device=device, processes=1, threads=1, seconds=seconds
+    )

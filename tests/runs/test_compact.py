@@ -1,0 +1,305 @@
+"""Compaction of runs: compared on every image, the promise at threshold 0 kept or nothing written, the report."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark
+from parse_dg.data.splits import whole
+from parse_dg.deploy.compaction import Compaction, compact
+from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.errors import InputError
+from parse_dg.runs import compact as module
+from parse_dg.runs.compact import (
+    NotLosslessError,
+    compact_run,
+    compact_runs,
+    compare,
+)
+from parse_dg.runs.folder import read_config
+from parse_dg.runs.opened import applications_at_start, open_run
+from parse_dg.training.accuracy import Predictions, predict
+from tests.conftest import Tiny
+from tests.runs.helpers import CPU, hashes, read
+
+LOSSY = 0.005
+
+
+@pytest.fixture(scope="module")
+def benchmark(tiny: Tiny) -> Benchmark:
+    return open_benchmark(tiny().data)
+
+
+@pytest.fixture
+def folder(parse_run: Path, tmp_path: Path) -> Path:
+    """A finished run of PARSE that may be changed."""
+    return Path(shutil.copytree(parse_run, tmp_path / "run"))
+
+
+def retarget(folder: Path, target: str) -> Path:
+    """The same run, said to be of another target."""
+    config = read(folder / "config.json")
+    config["data"]["target"] = target
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def logits(model: Model, benchmark: Benchmark, domain: str) -> Predictions:
+    return predict(model.algorithm, whole(benchmark.domain(domain)), CPU)
+
+
+def changed_by(change: Any) -> Any:
+    """`compact`, with something done to the small model before it is returned."""
+
+    def compact_and_change(model: Model, threshold: float) -> tuple[Model, Compaction]:
+        small, report = compact(model, threshold)
+        with torch.no_grad():
+            change(small.parse_network().structure.composition)
+        return small, report
+
+    return compact_and_change
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def test_two_predictions_compared_by_hand() -> None:
+    labels = torch.tensor([0, 1, 2])
+    before = Predictions(torch.tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 0.5], [1.0, 3.0, 0.0]]), labels)
+    after = Predictions(torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.25, 0.5], [1.0, 3.0, 0.5]]), labels)
+    found = compare("photo", before, after)
+    assert (found.before.correct, found.after.correct, found.before.images) == (2, 1, 3)
+    assert found.same_prediction == 2
+    assert found.largest_difference == 0.75
+    assert not found.within_tolerance
+    assert not found.lossless
+
+
+@pytest.mark.parametrize(
+    ("logit", "moved", "lossless"),
+    [
+        (0.5, 0.9e-6, True),
+        (0.5, 1.1e-6, False),
+        (14.0, 1.2e-5, True),
+        (14.0, 1.6e-5, False),
+        (3.0, float("nan"), False),
+        (float("nan"), 0.0, False),
+    ],
+)
+def test_a_logit_may_move_by_a_millionth(logit: float, moved: float, lossless: bool) -> None:
+    def predictions(value: float) -> Predictions:
+        row = torch.tensor([[20.0, value]])
+        return Predictions(row, torch.tensor([0]))
+
+    assert compare("photo", predictions(logit), predictions(logit + moved)).lossless is lossless
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_is_compared_on_every_image(folder: Path, benchmark: Benchmark) -> None:
+    outcome = compact_run(open_run(folder, device="cpu"), None, 0.0)
+    report = outcome.report
+    assert list(report.domains) == ["sketch", "photo", "cartoon", "paint"]
+    assert report.target == "sketch"
+    assert report.images == report.same_prediction == 160
+    assert report.largest_logit_difference == 0
+    for each in report.domains.values():
+        assert each.correct.before == each.correct.after
+        assert each.images == each.same_prediction == 40
+    assert report.domains["sketch"].correct.before == read(folder / "result.json")["target"]["correct"]
+    full, small = load_model(folder), load_model(outcome.path)
+    assert small.compact
+    for domain in benchmark.domains:
+        one, other = (logits(model, benchmark, domain.name).logits for model in (full, small))
+        assert torch.equal(one, other)
+
+
+def test_a_lossy_compaction_says_what_it_changed_on_every_domain(folder: Path, benchmark: Benchmark) -> None:
+    outcome = compact_run(open_run(folder, device="cpu"), None, LOSSY)
+    full, small = load_model(folder), load_model(outcome.path)
+    found = outcome.report.domains
+    for name, each in found.items():
+        before, after = (logits(model, benchmark, name) for model in (full, small))
+        assert each.same_prediction == int((before.logits.argmax(1) == after.logits.argmax(1)).sum())
+        assert each.largest_logit_difference == float((before.logits - after.logits).abs().max())
+        assert each.correct.before == int((before.logits.argmax(1) == before.labels).sum())
+        assert each.correct.after == int((after.logits.argmax(1) == after.labels).sum())
+    assert outcome.report.same_prediction == sum(each.same_prediction for each in found.values()) < 160
+    largest = outcome.report.largest_logit_difference
+    assert largest == max(each.largest_logit_difference for each in found.values()) > 0.1
+
+
+def test_the_file_shrinks_by_what_was_dropped(parse_run: Path, tmp_path: Path) -> None:
+    outcome = compact_run(open_run(parse_run, device="cpu"), tmp_path / "small.safetensors", 0.0)
+    report, size = outcome.report, outcome.report.file_bytes
+    assert size.before == (parse_run / "model.safetensors").stat().st_size
+    assert size.after == (tmp_path / "small.safetensors").stat().st_size
+    assert size.after < 0.4 * size.before
+    floats = 4 * (report.lambda_parameters.before - report.lambda_parameters.after)
+    columns = 8 * report.applications.after
+    assert size.before - size.after == pytest.approx(floats - columns, abs=512)  # the header
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json", "small.safetensors"]
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def test_the_report_says_all_of_it(folder: Path) -> None:
+    outcome = compact_run(open_run(folder, device="cpu"), None, LOSSY)
+    found = read(folder / "compact.json")
+    _, report = compact(load_model(folder), LOSSY)
+    assert list(found) == [
+        "benchmark",
+        "target",
+        "seed",
+        "threshold",
+        "applications",
+        "active_applications_per_class",
+        "lambda_parameters",
+        "reduction",
+        "model_parameters",
+        "gflops",
+        "file_bytes",
+        "images",
+        "same_prediction",
+        "largest_logit_difference",
+        "domains",
+    ]
+    assert found["benchmark"] == read(folder / "result.json")["benchmark"]
+    assert (found["target"], found["seed"], found["threshold"]) == ("sketch", 0, LOSSY)
+    weights = [load_model(path).parse_network().structure.composition.weight for path in (folder, outcome.path)]
+    assert found["applications"] == {
+        "before": weights[0].shape[1],
+        "at_start": applications_at_start(read_config(folder), load_model(folder)),
+        "after": weights[1].shape[1],
+    }
+    assert found["lambda_parameters"] == {"before": weights[0].numel(), "after": weights[1].numel()}
+    assert found["reduction"] == report.reduction
+    assert found["model_parameters"]["before"] - found["model_parameters"]["after"] == (
+        weights[0].numel() - weights[1].numel()
+    )
+    assert found["gflops"] == {"before": report.cost_before.gflops, "after": report.cost_after.gflops}
+    assert tuple(found["active_applications_per_class"].values()) == report.active_per_class
+    assert tuple(found["active_applications_per_class"]) == load_model(folder).spec.classes
+    assert found["file_bytes"] == {
+        "before": (folder / "model.safetensors").stat().st_size,
+        "after": (folder / "compact.safetensors").stat().st_size,
+    }
+    assert (found["images"], found["same_prediction"]) == (160, outcome.report.same_prediction)
+    assert {name: each["role"] for name, each in found["domains"].items()} == {
+        **dict.fromkeys(("photo", "cartoon", "paint"), "source"),
+        "sketch": "target",
+    }
+    sketch = found["domains"]["sketch"]
+    assert sketch["images"] == 40
+    assert sketch["accuracy"]["before"] == read(folder / "result.json")["target"]["accuracy"]
+    assert sketch["accuracy"]["after"] == sketch["correct"]["after"] / 40
+
+
+def test_compacting_again_writes_the_same_bytes(folder: Path) -> None:
+    compact_run(open_run(folder, device="cpu"), None, 0.0)
+    first = hashes(folder)
+    assert {"compact.safetensors", "compact.json"} <= first.keys()
+    compact_run(open_run(folder, device="cpu"), None, 0.0)
+    assert hashes(folder) == first
+
+
+# --- a promise that is broken ---------------------------------------------------------------------
+
+
+def move_one_entry(composition: Any) -> None:
+    composition.weight[0, 0] += 5.0
+
+
+def move_every_logit(composition: Any) -> None:
+    composition.log_scale += 1e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (move_one_entry, r"on photo \d+ of 40 predictions changed and a logit moved by \d"),
+        (move_every_logit, r"on photo 0 of 40 predictions changed and a logit moved by 0.00\d+"),
+    ],
+)
+def test_what_is_not_lossless_is_not_written(
+    change: Any, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = hashes(folder)
+    monkeypatch.setattr(module, "compact", changed_by(change))
+    with pytest.raises(NotLosslessError, match=message) as failed:
+        compact_run(open_run(folder, device="cpu"), None, 0.0)
+    assert str(failed.value).startswith(f"{folder}: compaction at threshold 0 must change nothing")
+    assert str(failed.value).endswith("nothing is written")
+    assert hashes(folder) == before
+    compact_run(open_run(folder, device="cpu"), None, LOSSY)  # above 0 it is measured, not promised
+    assert read(folder / "compact.json")["largest_logit_difference"] > 0
+
+
+@pytest.mark.parametrize("threshold", [0.0, LOSSY])
+def test_logits_that_are_no_numbers(threshold: float, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: Any, subset: Any, device: Any, seen: Any) -> Predictions:
+        return Predictions(torch.full((40, 8), float("inf")), torch.zeros(40, dtype=torch.long))
+
+    before = hashes(folder)
+    monkeypatch.setattr(module, "predict", broken)
+    with pytest.raises(InputError, match="the model's logits on photo are not finite"):
+        compact_run(open_run(folder, device="cpu"), None, threshold)
+    assert hashes(folder) == before
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+def test_several_runs_each_get_their_files(folder: Path, tmp_path: Path) -> None:
+    other = retarget(Path(shutil.copytree(folder, tmp_path / "other")), "paint")
+    first, second = compact_runs([folder, other], None, 0.0, "cpu")
+    assert (first.report.target, second.report.target) == ("sketch", "paint")
+    assert (first.path, second.path) == (folder / "compact.safetensors", other / "compact.safetensors")
+    for outcome in (first, second):
+        assert load_model(outcome.path).compact
+        assert read(outcome.report_path)["target"] == outcome.report.target
+
+
+def test_a_mistake_in_one_run_is_said_before_any_is_begun(
+    folder: Path, parse_run: Path, erm_run: Path, tmp_path: Path
+) -> None:
+    before = hashes(folder)
+    empty = Path(shutil.copytree(parse_run, tmp_path / "empty"))
+    (empty / "model.safetensors").unlink()
+    for wrong, message in (
+        (tmp_path / "nowhere", "nowhere is not a run"),
+        (erm_run, "needs a model of parse, found one of erm"),
+        (empty, "no model at"),
+        (folder / ".", "every run must be given once"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compact_runs([folder, wrong], None, 0.0, "cpu")
+    with pytest.raises(InputError, match="--out names one file, found 2 runs"):
+        compact_runs([folder, parse_run], tmp_path / "x.safetensors", 0.0, "cpu")
+    assert hashes(folder) == before
+
+
+@pytest.mark.parametrize("name", ["small", "result.safetensors", "model.safetensors"])
+def test_a_name_that_a_compact_model_cannot_have_in_a_run(name: str, folder: Path) -> None:
+    before = hashes(folder)
+    with pytest.raises(InputError, match=f"cannot write the compact model to {folder / name}: "):
+        compact_run(open_run(folder, device="cpu"), folder / name, 0.0)
+    assert hashes(folder) == before
+
+
+def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes").write_text("not a folder")
+    (tmp_path / "taken.json").mkdir()
+    for place in ("nowhere/x.safetensors", "notes/x.safetensors", "taken.safetensors"):
+        with pytest.raises(InputError, match="cannot write the compact model to"):
+            compact_run(open_run(folder, device="cpu"), tmp_path / place, 0.0)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(InputError, match="cannot write the compact model to"):
+        compact_run(open_run(folder, device="cpu"), tmp_path / "x.safetensors", 0.0)

@@ -1,0 +1,298 @@
+"""A run that was broken off goes on, and ends with the same bytes as one that was not."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parse_dg.config import to_dict
+from parse_dg.errors import InputError
+from parse_dg.files import write_json
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import BusyError, hold
+from parse_dg.runs.run import execute
+from parse_dg.training.check import Check
+from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
+from tests.conftest import Tiny, slow_but
+from tests.runs.helpers import PLAIN, hashes, quiet, read, repeated
+
+Whole = Callable[[str, RunConfig], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The files of an uninterrupted run that writes no checkpoint, made once a name."""
+    made: dict[str, dict[str, str]] = {}
+
+    def run(name: str, config: RunConfig) -> dict[str, str]:
+        if name not in made:
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            execute(config, folder, quiet, checkpoint_every=1e9)
+            made[name] = repeated(folder)
+        return made[name]
+
+    return run
+
+
+def break_off(config: RunConfig, folder: Path, at: int) -> None:
+    """Train until the observer is told of call number `at`, with a checkpoint after every step before it."""
+    calls = iter(range(1, 10_000))
+
+    def observe(step: int, check: Check | None) -> None:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, folder, observe, checkpoint_every=0)
+
+
+SWAD = {
+    "averaging__kind": "swad",
+    "training__check_every": 1,
+    "averaging__n_converge": 2,
+    "averaging__n_tolerance": 2,
+    "averaging__statistics_batches": 2,
+}
+MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
+LONGER: dict[str, dict[str, Any]] = {
+    "parse": {"training__steps": 5, "optimizer__composition_warmup_steps": 2},
+    "parse+selection": {
+        "training__steps": 6,
+        "algorithm__composition__start": "presence",
+        "algorithm__composition__select_every": 2,
+        "algorithm__composition__relations_per_class": 3,
+        "algorithm__probe": 1.0,
+        "algorithm__primitives__window": 1.5,
+        "optimizer__composition_rate": 0.5,
+    },
+    "parse+swad": {**SWAD, "training__steps": 6},
+    "parse+equivariance": {
+        **MOVING,
+        "algorithm__equivariance__weight": 2.0,
+        "algorithm__bottleneck__spread": 2.0,
+        "algorithm__bottleneck__ownership": 0.2,
+    },
+    "no_relations+equivariance": {**MOVING, "algorithm__equivariance__weight": 2.0},
+    "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
+    "dann": {"training__steps": 6, "training__check_every": 4},
+    "erm+swad": {**SWAD, **MOVING, "training__steps": 7},
+    "erm+ema": {"averaging__kind": "ema", "averaging__also_plain": True, "training__steps": 5},
+    "erm+target checks": {"protocol__checks": "everything", "split__target_images": "in"},
+    "erm_plus_plus": {
+        **MOVING,
+        "training__steps": 6,
+        "algorithm__linear_steps": 2,
+        "averaging__start": 2,
+        "algorithm__dropout": 0.2,
+    },
+}
+"""Runs in which more can go wrong: what they average, draw and count reaches over many steps."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in LONGER])
+def test_broken_off_at_any_step_a_run_ends_as_if_it_had_not_been(
+    name: str, tiny: Tiny, tmp_path: Path, whole: Whole
+) -> None:
+    config = tiny(name.partition("+")[0], **LONGER[name])
+    expected = whole(name, config)
+    stages = 2 if name == "erm_plus_plus" else 1
+    for at in range(2, stages * config.training.steps + 1, 1 if stages == 1 else 2):
+        folder = tmp_path / f"at {at}"
+        break_off(config, folder, at)
+        assert read_checkpoint(folder) is not None
+        execute(config, folder, quiet, checkpoint_every=0)
+        assert repeated(folder) == expected, at
+        assert (PLAIN in expected) == config.averaging.also_plain
+        assert not (folder / CURRENT).exists(), "a finished run needs no checkpoint"
+
+
+@pytest.mark.parametrize("name", slow_but("parse", "erm_plus_plus"))
+def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_run: Any) -> None:
+    break_off(tiny(name), tmp_path / "run", 4)
+    steps: list[int] = []
+    execute(tiny(name), tmp_path / "run", lambda step, check: steps.append(step), checkpoint_every=0)
+    assert steps[0] == 4
+    assert repeated(tmp_path / "run") == repeated(finished_run(name))
+
+
+# damage
+
+
+def test_checkpoints_are_as_far_apart_as_was_asked(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        execute(tiny("erm"), tmp_path, interrupt_at(4), checkpoint_every=1e9)
+    assert read_checkpoint(tmp_path) is None
+
+
+def interrupt_at(at: int) -> Callable[[int, Check | None], None]:
+    def observe(step: int, check: Check | None) -> None:
+        if step == at:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    tiny: Tiny, tmp_path: Path, erm_run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_off(tiny("erm"), tmp_path, 4)
+    newest = tmp_path / CURRENT
+    newest.write_bytes(newest.read_bytes()[:-100])
+    steps: list[int] = []
+    with caplog.at_level(logging.WARNING):
+        execute(tiny("erm"), tmp_path, lambda step, check: steps.append(step))
+    assert f"{newest} is damaged" in caplog.text
+    assert "the one before it is used" in caplog.text
+    assert steps == [3, 4]
+    assert repeated(tmp_path) == repeated(erm_run)
+
+
+def test_with_both_damaged_or_lines_lost_the_run_starts_again(
+    tiny: Tiny, tmp_path: Path, erm_run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for lose in (lambda folder: [(folder / n).write_bytes(b"x") for n in (CURRENT, PREVIOUS)], lose_lines):
+        folder = tmp_path / lose.__name__
+        break_off(tiny("erm"), folder, 4)
+        lose(folder)
+        steps: list[int] = []
+        with caplog.at_level(logging.WARNING):
+            execute(tiny("erm"), folder, lambda step, check, steps=steps: steps.append(step))
+        assert steps == [1, 2, 3, 4]
+        assert repeated(folder) == repeated(erm_run)
+    assert "has lost lines" in caplog.text
+
+
+def lose_lines(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text("")
+
+
+def test_a_checkpoint_of_something_else_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    break_off(tiny("erm"), tmp_path / "erm", 4)
+    break_off(tiny("dann"), tmp_path / "dann", 4)
+    (tmp_path / "erm" / CURRENT).replace(tmp_path / "dann" / CURRENT)
+    before = hashes(tmp_path / "dann")
+    with pytest.raises(InputError, match="is of another configuration than its config"):
+        execute(tiny("dann"), tmp_path / "dann", quiet)
+    assert hashes(tmp_path / "dann") == before
+
+
+def test_a_checkpoint_of_another_version_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    break_off(tiny("erm"), tmp_path, 4)
+    saved = read_checkpoint(tmp_path)
+    assert saved is not None
+    saved.tensors["trainer/algorithm/classifier.bias"] = torch.zeros(3)
+    write_checkpoint(tmp_path, saved)
+    with pytest.raises(InputError, match="does not fit this run"):
+        execute(tiny("erm"), tmp_path, quiet)
+
+
+def test_other_images_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    break_off(tiny("erm"), tmp_path, 4)
+    split = read(tmp_path / "split.json")
+    split["benchmark"]["fingerprint"] = "0" * 64
+    write_json(tmp_path / "split.json", split)
+    with pytest.raises(InputError, match="a run on other images"):
+        execute(tiny("erm"), tmp_path, quiet)
+
+
+# one process at a time
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(tiny: Tiny, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with hold(folder), pytest.raises(BusyError, match="another process is at the run"):
+        execute(tiny("erm"), folder, quiet)
+    execute(tiny("erm"), folder, quiet)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["config.json", "environment.json", "metrics.jsonl", "model.safetensors", "result.json", "split.json"]
+    )
+
+
+# processes
+
+CHILD = """
+import json, resource, sys
+from pathlib import Path
+import torch
+from parse_dg.config import from_dict
+from parse_dg.cli.show import display
+from parse_dg.runs.config import RunConfig
+from parse_dg.runs.run import execute
+
+torch.set_num_threads(1)
+config, folder, every, limit = sys.argv[1:]
+if int(limit):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+say = lambda step, check: print(step, flush=True)
+try:
+    execute(from_dict(RunConfig, json.loads(config)), Path(folder), say, checkpoint_every=float(every))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def start(config: RunConfig, folder: Path, every: float = 0.0, limit: int = 0) -> "subprocess.Popen[str]":
+    """A process that trains and says each step it has made."""
+    import json
+
+    arguments = [json.dumps(to_dict(config)), str(folder), str(every), str(limit)]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_a_run_finishes_its_step_and_saves(
+    number: int, tiny: Tiny, tmp_path: Path, whole: Whole
+) -> None:
+    config = tiny("erm", training__steps=60, training__check_every=30)
+    with start(config, tmp_path, every=1e9) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        process.send_signal(number)
+        said = process.stdout.read().split()
+        assert process.wait(60) == 130
+    last = int(said[-1]) if said else 1
+    saved = read_checkpoint(tmp_path)
+    assert saved is not None
+    assert saved.data["trainer"]["trainer"]["step"] == last < 60
+    execute(config, tmp_path, quiet)
+    assert repeated(tmp_path) == whole("erm, 60 steps", config)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line_and_what_was_saved_is_kept(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
+    """No file may grow past a limit that the first checkpoint, smaller than later ones, is just below."""
+    break_off(tiny("erm"), tmp_path, 2)
+    before = hashes(tmp_path)
+    with start(tiny("erm"), tmp_path, limit=(tmp_path / CURRENT).stat().st_size // 2) as process:
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"InputError: cannot write the checkpoint to {tmp_path} (" in said.splitlines()[-1]
+    assert "what was saved before is kept" in said
+    assert hashes(tmp_path)[CURRENT] == before[CURRENT]
+    execute(tiny("erm"), tmp_path, quiet)
+    assert repeated(tmp_path) == repeated(erm_run)
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_line(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write to .*file/run: Not a directory"):
+        execute(tiny("erm"), tmp_path / "file" / "run", quiet)
+    if os.geteuid() != 0:  # nothing is read-only to root
+        (tmp_path / "closed").mkdir(mode=0o500)
+        with pytest.raises(InputError, match=r"cannot write to .*closed/run: Permission denied"):
+            execute(tiny("erm"), tmp_path / "closed" / "run", quiet)

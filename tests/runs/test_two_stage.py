@@ -1,0 +1,229 @@
+"""ERM++'s two stages: when rates fall, what the second training is of, and what the run's folder says of it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
+from parse_dg.deploy.model_file import load_model
+from parse_dg.errors import InputError
+from parse_dg.runs import run as run_module
+from parse_dg.runs.run import execute
+from parse_dg.runs.two_stage import (
+    Plateau,
+    StageSchedule,
+    Steering,
+    all_of_sources,
+    name_whole,
+)
+from parse_dg.training.accuracy import Accuracy, accuracy
+from parse_dg.training.check import Best, Check, Observer
+from parse_dg.training.trainer import Trainer
+from tests.conftest import Numbered, Tiny
+from tests.runs.helpers import CPU, checks, quiet, read
+
+# when rates fall
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_a_plateau_is_where_the_plateau_schedule_of_pytorch_lowers_the_rate(patience: int) -> None:
+    random = np.random.default_rng(patience)
+    for _ in range(50):
+        losses = (np.exp(-np.arange(30) / 8) + random.normal(0, 0.1, 30) + 0.2).round(2).clip(0.01)
+        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(()))], lr=1.0)
+        official = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", 0.1, patience, eps=0.0)
+        plateau = Plateau(patience)
+        for loss in losses.tolist():
+            before = optimizer.param_groups[0]["lr"]
+            official.step(loss)
+            assert plateau.reached(loss) == (optimizer.param_groups[0]["lr"] < before)
+
+
+class FakeTrainer(Trainer):
+    """Makes checks with the losses it is given, one every second step, and writes down what is done to it."""
+
+    def __init__(self, losses: list[float]):
+        self.losses, self.step, self.stopped = losses, 0, False
+        self.lowered: list[tuple[int, float]] = []
+
+    def lower_rates(self, factor: float) -> None:
+        self.lowered.append((self.step, factor))
+
+    def fit(self, observe: Observer) -> Best:
+        for loss in self.losses:
+            check = Check(self.step + 2, {}, {"photo": Accuracy(1, 2, loss)}, {})
+            for now in (None, check):
+                self.step += 1
+                observe(self.step, now)
+            if self.stopped:
+                break
+        return Best(check, {})
+
+
+def stages(losses: list[float], linear_steps: int) -> tuple[StageSchedule, FakeTrainer, FakeTrainer]:
+    first, second = FakeTrainer(losses), FakeTrainer([1.0] * len(losses))
+    order: list[int] = []
+
+    steering = Steering(linear_steps)
+
+    def fit(trainer: Trainer, observe: Observer) -> Best:
+        order.append(steering.stage)
+        return trainer.fit(observe)
+
+    found = steering.train(first, lambda: second, fit)
+    assert order == [1, 2]
+    assert found.first.step == found.second.check.step == found.schedule.length
+    return found.schedule, first, second
+
+
+def test_rates_fall_after_two_checks_without_progress_and_the_third_time_ends_the_stage() -> None:
+    losses = [5.0, 4.0, 4.0, 4.0, 3.0, 3.5, 3.5, 3.5, 3.0, 2.0, 2.0]
+    schedule, first, second = stages(losses, linear_steps=0)
+    assert schedule == StageSchedule((8, 14, 18), 18)
+    assert first.lowered == second.lowered == [(8, 0.1), (14, 0.1), (18, 0.1)]
+    assert first.step == second.step == 18
+
+
+def test_checks_of_the_heads_own_phase_do_not_count() -> None:
+    losses = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
+    assert stages(losses, linear_steps=5)[0] == StageSchedule((10,), 14)  # checks after steps 6, 8 and 10
+    assert stages(losses, linear_steps=6)[0] == StageSchedule((12,), 14)
+    assert stages(losses, linear_steps=99)[0] == StageSchedule((), 14)
+
+
+# what the second training is of
+
+
+def test_stage_2_has_every_image_of_the_sources_once(numbered: Numbered) -> None:
+    photo, paint, sketch = (numbered(name, 5) for name in ("photo", "paint", "sketch"))
+
+    def some(domain: Any, *indices: int) -> Subset:
+        return Subset(domain, np.array(indices))
+
+    split = LeaveOneOut(
+        (some(photo, 4, 0, 2), some(paint, 1)), (some(photo, 3, 1), some(paint, 0)), some(sketch, 2)
+    )
+    found = all_of_sources(split)
+    assert [subset.indices.tolist() for subset in found.training] == [[0, 1, 2, 3, 4], [0, 1]]
+    assert [subset.domain for subset in found.training] == [photo, paint]
+    assert found.validation == ()
+    assert found.target is split.target
+    named = name_whole({"sketch/in": split.target, "photo/in": found.training[0]}, {"photo", "paint"})
+    assert named == {"sketch/in": split.target, "photo/all": found.training[0]}
+
+
+# a run
+
+SETTINGS = {
+    "algorithm__linear_steps": 1,
+    "averaging__kind": "sma",
+    "averaging__start": 3,
+    "training__steps": 8,
+    "optimizer__schedule": "constant",
+}
+
+
+@pytest.fixture(scope="module")
+def two_stage_run(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "erm_plus_plus"
+    execute(tiny("erm_plus_plus", **SETTINGS), folder, quiet)
+    return folder
+
+
+def test_metrics_are_of_both_stages(two_stage_run: Path) -> None:
+    lines = checks(two_stage_run)
+    first, second = ([line for line in lines if line["stage"] == stage] for stage in (1, 2))
+    assert lines == first + second
+    assert [line["step"] for line in first] == [line["step"] for line in second]
+    assert all(list(line["validation"]) == ["photo", "cartoon", "paint"] for line in first)
+    assert all(line["validation"] == {} and line["validation_mean_accuracy"] is None for line in second)
+    assert all(line["best_so_far"] for line in second)
+    assert all(line["weights"].startswith("simple moving average") for line in lines)
+    assert [line["rates"] for line in first] == [line["rates"] for line in second]
+
+
+def test_the_result_says_what_each_number_is_of(two_stage_run: Path, tiny: Tiny) -> None:
+    result, lines = read(two_stage_run / "result.json"), checks(two_stage_run)
+    last = [line for line in lines if line["stage"] == 1][-1]
+    assert result["validation"] == last["validation"]
+    assert result["validation_mean_accuracy"] == last["validation_mean_accuracy"]
+    assert result["validation_part"] == "held-out images, by the weights of stage 1"
+    assert result["selection"].startswith("two stages: the last weights of a second training")
+    assert result["protocol"]["rules"][-1] == f"{result['selection']}."
+    assert result["averaging"] == {
+        "kind": "sma",
+        "checks_score": "simple moving average up to the step",
+        "start": 3,
+    }
+    one, two = result["stages"]
+    assert one["steps"] == two["steps"] == result["selected_step"] == last["step"]
+    assert one["rates_fall_after"] == two["rates_fall_after"]
+    assert "all images of the source domains" in two["trained_on"]
+    split = leave_one_out(open_benchmark(tiny("erm").data), "sketch", 0)
+    found = accuracy(load_model(two_stage_run).algorithm, split.target, CPU)
+    assert result["target"]["correct"] == found.correct
+
+
+def test_rates_that_fall_in_stage_1_fall_in_stage_2(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no step of any size the loss stands still: rates fall at every second check."""
+    still = {"optimizer__head_rate": 0.0, "optimizer__backbone_rate": 0.0, "backbone__freeze_batchnorm": True}
+    config = tiny("erm_plus_plus", **{**SETTINGS, **still, "training__steps": 40, "training__check_every": 1})
+    built: list[Trainer] = []
+    lowered: list[tuple[int, float]] = []
+    build, lower = run_module.build_trainer, Trainer.lower_rates
+
+    def remember(*arguments: Any, **options: Any) -> Trainer:
+        built.append(build(*arguments, **options))
+        return built[-1]
+
+    def count(trainer: Trainer, factor: float) -> None:
+        lowered.append((built.index(trainer) + 1, factor))
+        lower(trainer, factor)
+
+    monkeypatch.setattr(run_module, "build_trainer", remember)
+    monkeypatch.setattr(Trainer, "lower_rates", count)
+    seen: list[int] = []
+    result = execute(config, tmp_path / "run", lambda step, check: seen.append(step))
+    assert lowered == [(1, 0.1)] * 3 + [(2, 0.1)] * 3
+    assert result.stages is not None
+    assert result.stages[0].rates_fall_after == (4, 6, 8)  # the first check that counts is of step 2
+    assert result.stages[0].ended_by.startswith("rates would have fallen a third time")
+    assert seen == [*range(1, 9)] * 2
+    sizes = [[len(subset.indices) for subset in trainer.batches.sampler.sources] for trainer in built]  # type: ignore[attr-defined]
+    assert sizes == [[32, 32, 32], [40, 40, 40]]
+    assert [trainer.steps for trainer in built] == [40, 40]
+
+
+def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "training__steps": 2, "protocol__checks": "everything"}
+    execute(tiny("erm_plus_plus", **settings), tmp_path / "run", quiet)
+    first, second = checks(tmp_path / "run")
+    assert {"sketch/all", "photo/in", "photo/out"} <= set(first["scores"])
+    assert list(second["scores"]) == ["sketch/all", "photo/all", "cartoon/all", "paint/all"]
+    assert second["scores"]["photo/all"]["images"] == 40
+
+
+# what cannot be
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"averaging__kind": "swad"}, r"averaging\.kind must be sma, ema or none, as algorithm\.stages=2 trains"),
+        (
+            {"protocol__selection": "leave-one-domain-out", "split__validation_domain": "paint"},
+            r"protocol\.selection must be training-domain or oracle, as algorithm\.stages=2 trains",
+        ),
+    ],
+)
+def test_what_needs_held_out_images_is_refused(tiny: Tiny, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tiny("erm_plus_plus", **settings)
+    tiny("erm_plus_plus", algorithm__stages=1, **settings)

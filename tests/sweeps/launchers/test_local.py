@@ -1,0 +1,254 @@
+"""Jobs as processes: where they run, how their end is told, that none is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from parse_dg.config import to_dict
+from parse_dg.data.parallel import default_workers
+from parse_dg.errors import InputError
+from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
+from tests.conftest import Tiny
+
+SECONDS = 120.0
+"""Longer than any process takes to start, on however busy a machine."""
+HERE = DeviceSlot("here", {})
+
+Fake = Callable[..., LocalLauncher]
+
+ENDINGS = {
+    "done": "folder.mkdir(); (folder / 'result.json').write_text('{}')",
+    "no result": "pass",
+    "failed": "sys.exit(print('parse-dg: the loss is not finite at step 3', file=sys.stderr) or 1)",
+    "bad input": "print('parse-dg: cannot write to it', file=sys.stderr); sys.exit(2)",
+    "busy": "print('parse-dg: another process is at it', file=sys.stderr); sys.exit(3)",
+    "traceback": "print('parse-dg: a warning', file=sys.stderr, flush=True); raise RuntimeError('a bug of ours')",
+    "killed": "os.kill(os.getpid(), 9)",
+    "interrupted": "sys.exit(130)",
+}
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
+    """fake("sys.exit(2)"): a launcher of processes that do this instead of training."""
+    made: list[LocalLauncher] = []
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def build(does: str, *places: DeviceSlot, **options: object) -> LocalLauncher:
+        head = "import os, sys, time, json\nfrom pathlib import Path\nfolder = Path(sys.argv[5])\n"
+        (tmp_path / "fake_train.py").write_text(head + does + "\n")
+        made.append(LocalLauncher(places or (HERE,), tmp_path / "out" / ".sweep", module="fake_train", **options))
+        return made[-1]
+
+    yield build
+    for launcher in made:
+        launcher.stop()
+
+
+@pytest.fixture
+def job(tiny: Tiny, tmp_path: Path) -> Job:
+    (tmp_path / "out").mkdir()
+    return Job(tiny("erm", seed=3), tmp_path / "out" / "erm")
+
+
+def run(launcher: LocalLauncher, job: Job) -> Outcome:
+    launcher.start(job)
+    (outcome,) = launcher.wait(SECONDS)
+    return outcome
+
+
+def until(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "reason"),
+    [
+        ("done", "done", ""),
+        ("no result", "crashed", "it ended without a result, see "),
+        ("failed", "failed", "the loss is not finite at step 3"),
+        ("bad input", "failed", "cannot write to it"),
+        ("busy", "elsewhere", "another process is at it"),
+        ("traceback", "crashed", "RuntimeError: a bug of ours (exit code 1), see "),
+        ("killed", "crashed", "killed by SIGKILL, see "),
+        ("interrupted", "crashed", "interrupted by somebody else"),
+    ],
+)
+def test_how_a_process_ended_is_told(ending: str, kind: str, reason: str, fake: Fake, job: Job) -> None:
+    outcome = run(fake(ENDINGS[ending]), job)
+    assert (outcome.job, outcome.kind) == (job, kind)
+    assert outcome.reason.startswith(reason)
+    assert "\n" not in outcome.reason
+
+
+def test_a_process_gets_its_configuration_its_place_and_a_log(
+    fake: Fake, job: Job, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job.folder.parent)
+    Path("json.py").write_text("raise ImportError('not a module: a file of the user')")
+    says = "print(json.dumps([sys.argv[1:], json.load(sys.stdin), os.environ['WHERE']]))"
+    launcher = fake(says, DeviceSlot("there", {"WHERE": "there"}), track=["tensorboard", "wandb"])
+    run(launcher, job)
+    arguments, config, where = json.loads(launcher.log_of(job).read_text())
+    tracked = ["--track", "tensorboard", "--track", "wandb"]
+    assert arguments == ["train", "--config", "-", "--out", str(job.folder), *tracked]
+    assert config == to_dict(job.config)
+    assert where == "there"
+    assert launcher.log_of(job) == job.folder.parent / ".sweep" / "erm.log"
+    assert capfd.readouterr() == ("", "")  # nothing is written over the display
+
+
+def test_a_place_is_free_again_when_its_job_has_ended(fake: Fake, job: Job) -> None:
+    places = [DeviceSlot(name, {"WHERE": name}) for name in ("a", "b")]
+    wait = "print(os.environ['WHERE'])\nwhile not (folder.parent / f'{folder.name}.go').exists(): time.sleep(0.02)"
+    launcher = fake(wait, *places)
+    assert launcher.slots == 2
+    first, second, third = (
+        job._replace(folder=job.folder.with_name(name)) for name in ("first", "second", "third")
+    )
+    launcher.start(first)
+    launcher.start(second)
+    assert launcher.wait(0.1) == []
+    for other in (second, third):
+        other.folder.with_name(f"{other.folder.name}.go").touch()
+    assert [outcome.job for outcome in launcher.wait(SECONDS)] == [second]
+    launcher.start(third)
+    assert [outcome.job for outcome in launcher.wait(SECONDS)] == [third]
+    assert [launcher.log_of(each).read_text().strip() for each in (first, second, third)] == ["a", "b", "b"]
+
+
+SAVES = """
+(folder.parent / 'pid').write_text(str(os.getpid()))
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    (folder.parent / 'saved').touch()
+"""
+STUBBORN = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+(folder.parent / 'pid').write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def read_pid(folder: Path) -> int:
+    until(lambda: (folder / "pid").exists() and (folder / "pid").read_text() != "")
+    return int((folder / "pid").read_text())
+
+
+def test_what_runs_is_interrupted_and_can_save(fake: Fake, job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    launcher = fake(SAVES)
+    launcher.start(job)
+    pid = read_pid(job.folder.parent)
+    launcher.stop()
+    assert is_gone(pid)
+    assert (job.folder.parent / "saved").exists()
+    launcher.stop()  # once more does no harm
+    assert caplog.messages == ["1 run told to save and end"]
+
+
+def test_what_does_not_end_is_killed(fake: Fake, job: Job) -> None:
+    launcher = fake(STUBBORN, grace=0.2)
+    launcher.start(job)
+    pid = read_pid(job.folder.parent)
+    launcher.stop()
+    assert is_gone(pid)
+
+
+@pytest.mark.slow
+def test_processes_save_and_end_when_the_launcher_is_killed(fake: Fake, job: Job, tmp_path: Path) -> None:
+    fake(SAVES)  # writes the module
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(job.config)))
+    code = f"""
+import signal, time
+from pathlib import Path
+from parse_dg.config import from_dict
+from parse_dg.files import read_json
+from parse_dg.runs.config import RunConfig
+from parse_dg.sweeps.jobs import Job
+from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
+launcher = LocalLauncher([DeviceSlot("here", {{}})], Path({str(tmp_path)!r}) / "logs", module="fake_train")
+config = from_dict(RunConfig, read_json(Path({str(tmp_path)!r}) / "config.json"))
+launcher.start(Job(config, Path({str(job.folder)!r})))
+time.sleep(600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        pid = read_pid(job.folder.parent)
+        os.kill(parent.pid, signal.SIGKILL)
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: is_gone(pid))
+    assert (job.folder.parent / "saved").exists()
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) -> None:
+    gpus(0)
+    cores = default_workers()
+    assert len(local_places()) == max(1, cores // 2)
+    assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
+    assert [place.environment for place in local_places(jobs=2 * cores)] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
+
+
+def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
+    def seen(*arguments: int | None) -> list[str]:
+        return [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments)]
+
+    gpus(2)
+    assert seen() == ["0", "1"]
+    assert seen(None, 2) == ["0", "1", "0", "1"]  # both GPUs before any has two
+    assert seen(3, 2) == ["0", "1", "0"]
+    assert len(local_places(jobs=3, cpu=True)) == 3  # as there are GPUs, but none is asked for
+
+
+def test_gpus_are_those_that_the_user_allows(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5")
+    assert [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places()] == ["3", "GPU-5"]
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "message"),
+    [
+        (0, {"jobs": 0}, "--jobs must be at least 1, found 0"),
+        (2, {"per_gpu": 0}, "--per-gpu must be at least 1, found 0"),
+        (0, {"per_gpu": 2}, "--per-gpu needs a GPU"),
+        (2, {"jobs": 3}, "--jobs must be at most 2 on 2 GPUs, found 3: give --per-gpu"),
+    ],
+)
+def test_places_that_are_not_there_are_refused(
+    count: int, options: dict[str, int], message: str, gpus: Callable[[int], None]
+) -> None:
+    gpus(count)
+    with pytest.raises(InputError, match=message):
+        local_places(**options)

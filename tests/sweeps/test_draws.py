@@ -1,0 +1,62 @@
+"""Draws of hyper-parameters: DomainBed's own values, and those recorded in a sweep that it made."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parse_dg.errors import InputError
+from parse_dg.sweeps.draws import ALGORITHMS, default_hparams, job_seed, random_hparams
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+DRAWS: list[dict[str, Any]] = json.loads((GOLDEN / "domainbed_draws.json").read_text())
+SWEEP = (GOLDEN / "domainbed_sweep.jsonl").read_text()
+RUNS: list[dict[str, Any]] = [json.loads(line) for line in SWEEP.splitlines()]
+
+
+def name(draw: dict[str, Any]) -> str:
+    return f"{draw['algorithm']}-{draw['data_set']}-{draw['hparams_seed']}-{draw['trial_seed']}"
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=name)
+def test_every_draw_is_that_of_domainbed(draw: dict[str, Any]) -> None:
+    found = random_hparams(draw["algorithm"], draw["data_set"], draw["hparams_seed"], draw["trial_seed"])
+    assert dict(found) == draw["hparams"]
+    assert {key: type(value) for key, value in found.items()} == {
+        key: type(value) for key, value in draw["hparams"].items()
+    }
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run["run"][:8])
+def test_hyper_parameters_and_seed_are_those_of_the_sweep(run: dict[str, Any]) -> None:
+    args = run["args"]
+    drawn = random_hparams(args["algorithm"], args["dataset"], args["hparams_seed"], args["trial_seed"])
+    assert dict(drawn) == run["hparams"]
+    seed = job_seed(args["dataset"], args["algorithm"], args["test_envs"], args["hparams_seed"], args["trial_seed"])
+    assert seed == args["seed"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("data_set", ["ColoredMNIST", "my own"])
+def test_draw_number_zero_is_the_defaults(algorithm: str, data_set: str) -> None:
+    defaults = default_hparams(algorithm, data_set)
+    assert defaults == random_hparams(algorithm, data_set, 0, 2)
+    small = data_set == "ColoredMNIST"
+    assert defaults["lr"] == (1e-3 if small else 5e-5)
+    assert defaults["batch_size"] == (64 if small else 32)
+    assert defaults["weight_decay"] == 0
+    assert list(defaults) == list(random_hparams(algorithm, data_set, 5, 0))
+
+
+@pytest.mark.parametrize("algorithm", ["erm", "", "MIRO", "ERMPlusPlus"])
+def test_an_unknown_algorithm_is_refused_with_those_there_are(algorithm: str) -> None:
+    with pytest.raises(InputError, match=f"unknown algorithm of DomainBed '{algorithm}': valid are ERM, GroupDRO"):
+        default_hparams(algorithm, "PACS")
+
+
+@pytest.mark.parametrize("envs", [[2], [0, 3], (0, 3)])
+def test_the_seed_of_a_job_does_not_depend_on_how_its_environments_are_held(envs: Sequence[int]) -> None:
+    assert job_seed("PACS", "ERM", envs, 1, 2) == job_seed("PACS", "ERM", list(envs), 1, 2)
+    assert job_seed("PACS", "ERM", envs, 1, 2) != job_seed("PACS", "ERM", envs, 2, 1)

@@ -1,0 +1,225 @@
+"""Sweeps as TOML files: everything that can be said, and every mistake in one line."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from parse_dg.errors import InputError
+from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
+from parse_dg.sweeps.file import parse_sweep, read_sweep_file
+from parse_dg.sweeps.plan import plan_jobs
+from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
+
+EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "sweep_example.toml"
+OUT = Path("runs/here")
+
+
+def parse(text: str) -> SweepConfig:
+    return parse_sweep(tomllib.loads(text), OUT)
+
+
+def test_a_sweep_needs_methods_only() -> None:
+    assert parse('methods = "erm"') == SweepConfig(out=OUT, methods=("erm",))
+    sweep = parse('methods = ["erm", "parse+ema"]')
+    assert sweep.methods == ("erm", "parse+ema")
+    assert sweep.data == (SweptData(name="blueprints"),)
+    assert (sweep.seeds, sweep.recipe, sweep.protocol) == ((0,), None, "parse")
+    assert not sweep.leave_one_domain_out
+
+
+def test_everything_that_can_be_said() -> None:
+    sweep = parse(
+        """
+        methods = ["erm", "parse"]
+        data = ["pacs", "vlcs"]
+        targets = ["sketch"]
+        seeds = [3, 1]
+        recipe = "paper"
+        protocol = "swad"
+        out = "there"
+        leave_one_domain_out = true
+        [set]
+        training.steps = 7
+        "training.check_every" = 2
+        [set.optimizer]
+        clip_norm = 1.0
+        [grid]
+        optimizer.head_rate = [1e-3, 1e-2]
+        mixstyle.stages = [[], [1, 2]]
+        [random]
+        draws = 4
+        optimizer.weight_decay = {log = [1e-6, 1e-2]}
+        training.batch_per_domain = {uniform = [8, 32], whole = true}
+        [[variants]]
+        name = "a b"
+        methods = ["erm"]
+        set = {algorithm.dropout = 0.5}
+        [[variants]]
+        name = "c"
+        """
+    )
+    assert sweep == SweepConfig(
+        out=Path("there"),
+        methods=("erm", "parse"),
+        data=(SweptData(name="pacs", targets=("sketch",)), SweptData(name="vlcs", targets=("sketch",))),
+        seeds=(3, 1),
+        recipe="paper",
+        protocol="swad",
+        leave_one_domain_out=True,
+        settings={"training.steps": 7, "training.check_every": 2, "optimizer.clip_norm": 1.0},
+        grid={"optimizer.head_rate": (1e-3, 1e-2), "mixstyle.stages": ([], [1, 2])},
+        random=RandomSearch(
+            draws=4,
+            ranges={
+                "optimizer.weight_decay": Range(kind="log", values=(1e-6, 1e-2)),
+                "training.batch_per_domain": Range(kind="uniform", values=(8, 32), whole=True),
+            },
+        ),
+        variants=(
+            Variant(name="a b", methods=("erm",), settings={"algorithm.dropout": 0.5}),
+            Variant(name="c"),
+        ),
+    )
+
+
+def test_each_data_set_may_have_targets_and_settings_of_its_own() -> None:
+    sweep = parse(
+        """
+        methods = "erm"
+        targets = ["photo"]
+        [data.pacs]
+        [data.vlcs]
+        targets = "all"
+        [data."/my/own set"]
+        targets = ["a", "b"]
+        set = {training.steps = 9}
+        """
+    )
+    assert sweep.data == (
+        SweptData(name="pacs", targets=("photo",)),
+        SweptData(name="vlcs", targets=None),
+        SweptData(name="/my/own set", targets=("a", "b"), settings={"training.steps": 9}),
+    )
+
+
+def test_the_draws_of_domainbed() -> None:
+    sweep = parse('methods = "dann"\n[domainbed]\ndraws = 20\nignore = ["mlp_dropout"]')
+    assert sweep.domainbed == DomainBedSearch(draws=20, ignore=("mlp_dropout",))
+
+
+def test_the_example_is_a_sweep_that_can_be_planned() -> None:
+    sweep = read_sweep_file(EXAMPLE)
+    assert sweep.out == Path("runs/example")
+    jobs = plan_jobs(sweep)
+    assert len(jobs) == 4 * 3 * 4 * 2 * 2  # rows, seeds, targets, grid, draws
+    assert Path("runs/example/blueprints/parse,pairs,backbone_rate=0.005,draw2/paint/seed2") in {
+        j.folder for j in jobs
+    }
+
+
+def test_what_the_example_has_commented_out_is_right_too(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    lines = [
+        line for line in text.splitlines() if line.startswith(("# recipe", "# protocol", "# draws", "# ignore"))
+    ]
+    recipe, protocol, *domainbed = (line.removeprefix("# ") for line in lines)
+    assert len(domainbed) == 2
+    path = tmp_path / "other.toml"
+    path.write_text("\n".join(['methods = ["dann"]', recipe, protocol, "[domainbed]", *domainbed]))
+    sweep = read_sweep_file(path)
+    assert (sweep.recipe, sweep.protocol, sweep.out) == ("pretrained", "domainbed", Path("runs/other"))
+    assert len(plan_jobs(sweep)) == 20 * 4
+
+
+MISTAKES: dict[str, tuple[str, str]] = {
+    "no methods": (
+        "seeds = [0]",
+        'methods is missing: give some of erm, dann, .*as in methods = \\["erm", "parse"\\]',
+    ),
+    "an unknown key": ('methods = "erm"\nmethod = 1', "unknown key 'method': valid are methods, data, targets,"),
+    "an unknown method": ('methods = ["emr"]', "unknown method 'emr': valid are erm, dann, .*METHOD\\+swad"),
+    "an unknown average": (
+        'methods = "erm+mean"',
+        r"unknown method 'erm\+mean': valid are erm, erm\+ema, erm\+sma",
+    ),
+    "a negative seed": ('methods = "erm"\nseeds = [-1]', r"seeds must be 0 or more, found \(-1,\)"),
+    "a seed twice": ('methods = "erm"\nseeds = [1, 1]', "seeds must be different from each other, found 1 twice"),
+    "an unknown key of data": ('methods = "erm"\n[data.pacs]\ntarget = "a"', "'target': valid are targets, set"),
+    "an unknown protocol": ('methods = "erm"\nprotocol = "x"', "unknown protocol 'x': valid are parse, domainbed"),
+    "the seed as a setting": (
+        'methods = "erm"\nset = {seed = 1}',
+        r"seed cannot be in \[set\]: it is given by seeds",
+    ),
+    "the average as a grid": (
+        'methods = "erm"\n[grid]\naveraging.kind = ["ema", "swad"]',
+        r'averaging.kind cannot be in \[grid\]: it is given by methods, as in "erm\+swad"',
+    ),
+    "a setting twice": (
+        'methods = "erm"\n[set]\ntraining.steps = 1\n"training.steps" = 2',
+        r"training.steps is twice in \[set\]: give it once",
+    ),
+    "a field in the grid and in the settings": (
+        'methods = "erm"\n[set]\ntraining.steps = 1\n[grid]\ntraining.steps = [3, 4]',
+        r"training.steps is in \[grid\] and in \[set\]: give it once",
+    ),
+    "a field drawn and in a variant": (
+        'methods = "erm"\n[random]\ndraws = 1\ntraining.steps = {choice = [1]}\n'
+        '[[variants]]\nname = "v"\nset = {training.steps = 3}',
+        r"training.steps is in \[random\] and in set of the variant v",
+    ),
+    "a value instead of a range": (
+        'methods = "erm"\n[random]\ndraws = 3\ntraining.steps = 5',
+        r"\[random\] training.steps: expected {log = \[low, high\]}.*found 5",
+    ),
+    "a range that descends": (
+        'methods = "erm"\n[random]\ndraws = 3\ntraining.steps = {uniform = [2, 1]}',
+        r"\[random\] training.steps: uniform must be two numbers that ascend, found \[2, 1\]",
+    ),
+    "two ways to draw": (
+        'methods = "erm"\n[domainbed]\ndraws = 1\n[random]\ndraws = 1\ntraining.steps = {choice = [1]}',
+        r"\[random\] and \[domainbed\] are two ways to draw",
+    ),
+    "a variant that is a path": (
+        'methods = "erm"\n[[variants]]\nname = "../a"',
+        "name of a variant must be one word",
+    ),
+    "a variant twice": (
+        'methods = "erm"\n[[variants]]\nname = "a"\n[[variants]]\nname = "a"',
+        "names of variants must be different from each other, found 'a' twice",
+    ),
+    "a variant of another method": (
+        'methods = "erm"\n[[variants]]\nname = "a"\nmethods = ["parse"]',
+        "unknown method of the variant a 'parse': valid are erm",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_said_in_one_line(case: str, tmp_path: Path) -> None:
+    text, message = MISTAKES[case]
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_sweep_file(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"methods = [", "is not valid TOML"), (b"a = 1\na = 2", "is not valid TOML"), (b"\xff", "is not valid TOML")],
+)
+def test_a_file_that_is_no_toml(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_sweep_file(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*none.toml: No such file"):
+        read_sweep_file(tmp_path / "none.toml")
+    with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
+        read_sweep_file(tmp_path)

@@ -1,0 +1,64 @@
+"""The public names, and what is not imported before it is needed."""
+
+import ast
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import parse_dg
+
+HEAVY = ("torch", "numpy", "rich", "jaxtyping", "PIL", "safetensors")
+HELP = """
+import contextlib, io, sys
+from parse_dg.cli import build_parser, main
+
+def visit(parser, path):
+    for action in parser._actions:
+        for name, inner in (action.choices or {}).items() if action.nargs == "A..." else ():
+            visit(inner, [*path, name])
+    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
+        main([*path, "--help"])
+    assert "usage: " + " ".join(["parse-dg", *path]) in text.getvalue()
+
+visit(build_parser(), [])
+"""
+
+
+def imported(code: str) -> list[str]:
+    """Which of the slow modules a new Python has imported after this."""
+    code += f"\nimport sys\nprint(*(set({HEAVY}) & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.split()
+
+
+def test_importing_the_package_waits_for_nothing() -> None:
+    assert imported("import parse_dg; parse_dg.__version__, dir(parse_dg), parse_dg.InputError") == []
+
+
+def test_the_help_of_every_command_waits_for_nothing() -> None:
+    assert imported(HELP) == []
+
+
+def test_help_takes_little_time() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "parse_dg", "train", "--help"], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.9  # 0.15 s on an idle machine
+
+
+def test_a_type_checker_sees_the_names_that_python_finds() -> None:
+    tree = ast.parse(Path(parse_dg.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == parse_dg._HOMES
+    assert {*seen, "InputError", "__version__", "change"} == set(parse_dg.__all__) <= set(dir(parse_dg))
+    for name, module in seen.items():
+        assert getattr(parse_dg, name) is getattr(sys.modules[str(module)], name)
+
+
+def test_explain_is_the_function_whatever_is_imported_first() -> None:
+    code = "import parse_dg.explain.contrast\nassert parse_dg.explain.__module__ == 'parse_dg.explain.explanation'"
+    assert "torch" in imported(code)

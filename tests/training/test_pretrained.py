@@ -1,0 +1,168 @@
+"""Weights files: every format read, whatever does not fit named, nothing in them run."""
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from parse_dg.errors import InputError
+from tests.model.backbones.backbone_helpers import build, pictures, same
+
+
+def state(name: str = "small", seed: int = 9) -> dict[str, Tensor]:
+    return {key: value.clone() for key, value in build(name=name, seed=seed).state_dict().items()}
+
+
+def test_round_trip_in_every_format(tmp_path: Path) -> None:
+    expected, weights = build(seed=9), state()
+    save_file(weights, tmp_path / "a.safetensors")
+    torch.save(weights, tmp_path / "a.pth")
+    torch.save(weights, tmp_path / "a.pt")
+    torch.save(weights, tmp_path / "legacy.pth", _use_new_zipfile_serialization=False)
+    assert not zipfile.is_zipfile(tmp_path / "legacy.pth")
+    for name in ("a.safetensors", "a.pth", "a.pt", "legacy.pth"):
+        assert same(build(weights=str(tmp_path / name)), expected)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "backbone.", "module.backbone."])
+@pytest.mark.parametrize("nested", ["", "state_dict", "model"])
+def test_prefixes_nesting_and_classifier(tmp_path: Path, prefix: str, nested: str) -> None:
+    weights = {prefix + key: value for key, value in state().items()}
+    weights |= {f"{prefix}fc.weight": torch.zeros(10, 64), "fc.bias": torch.zeros(10)}
+    torch.save({nested: weights, "epoch": 3} if nested else weights, tmp_path / "a.pth")
+    assert same(build(weights=str(tmp_path / "a.pth")), build(seed=9))
+
+
+def test_half_precision_and_old_files(tmp_path: Path) -> None:
+    weights = {k: v.half() if v.is_floating_point() else v for k, v in state().items()}
+    old = {key: value for key, value in weights.items() if not key.endswith("num_batches_tracked")}
+    save_file(old, tmp_path / "old.safetensors")
+    backbone = build(weights=str(tmp_path / "old.safetensors"))
+    assert backbone.conv1.weight.dtype == torch.float32
+    assert torch.equal(backbone.conv1.weight.half(), weights["conv1.weight"])
+
+
+def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+
+    def message(weights: dict[str, Tensor]) -> str:
+        save_file(weights, path)
+        with pytest.raises(InputError) as caught:
+            build(weights=str(path))
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    good = state()
+    text = message({k: v for k, v in good.items() if not k.startswith("layer4")})
+    assert f"weights {path} do not fit small" in text
+    assert "10 missing: layer4.0.conv1.weight (expected 64x64x3x3), " in text
+    assert text.endswith(", ...")
+    text = message(good | {"layer5.weight": torch.zeros(2, 3)})
+    assert text.endswith("1 unexpected: layer5.weight (found 2x3)")
+    text = message(good | {"conv1.weight": torch.zeros(16, 1, 3, 3)})
+    assert text.endswith("1 of another shape: conv1.weight (expected 16x3x3x3, found 16x1x3x3)")
+    text = message({"something": torch.zeros(())})
+    assert "missing" in text
+    assert "1 unexpected: something (found a scalar)" in text
+
+
+class Malicious:
+    """Unpickled without care, it creates a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_malicious_pickle_is_refused(tmp_path: Path, archive: bool) -> None:
+    target, path = tmp_path / "harm", tmp_path / "a.pth"
+    content = {"conv1.weight": Malicious(target)}
+    if archive:
+        torch.save(content, path)
+    else:
+        path.write_bytes(pickle.dumps(content))
+    with pytest.raises(InputError, match="holds more than tensors: refused, nothing in it was run"):
+        build(weights=str(path))
+    assert not target.exists()
+    torch.load(path, weights_only=False) if archive else pickle.loads(path.read_bytes())
+    assert target.exists()  # the file was as harmful as it was meant to be
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth", ".pt"])
+def test_missing_and_damaged_files(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    with pytest.raises(InputError, match="does not exist"):
+        build(weights=str(path))
+    save_file(state(), path) if suffix == ".safetensors" else torch.save(state(), path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"not a weights file at all", whole[: len(whole) // 2], b"PK\x03\x04" + whole[:50]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"weights file .* is (damaged|not a safetensors file)") as caught:
+            build(weights=str(path))
+        assert "\n" not in str(caught.value)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match="weights file"):
+        build(weights=str(path))
+
+
+def test_other_content_and_suffix(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in one of .safetensors, .pth, .pt"):
+        build(weights=str(tmp_path / "a.onnx"))
+    for content, found in (
+        ([1], "list"),
+        ({}, "an empty one"),
+        ({"conv1.weight": 3}, "int at 'conv1.weight'"),
+    ):
+        torch.save(content, tmp_path / "a.pth")
+        with pytest.raises(InputError, match=f"must hold a dictionary of tensors, found {found}"):
+            build(weights=str(tmp_path / "a.pth"))
+
+
+def test_published_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def download(url: str, **options: object) -> dict[str, Tensor]:
+        asked.append((url, options["check_hash"], options["weights_only"]))
+        return state("resnet18") | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
+
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
+    assert same(build(name="resnet18", weights="imagenet"), build(name="resnet18", seed=9))
+    assert asked == [("https://download.pytorch.org/models/resnet18-f37072fd.pth", True, True)]
+    with pytest.raises(InputError, match="published for resnet18, resnet50, not for small: pass a local file"):
+        build(weights="imagenet")
+
+
+def test_published_weights_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(url: str, **options: object) -> dict[str, Tensor]:
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
+    with pytest.raises(InputError, match=r"resnet50-0676ba61.pth .*no route.* pass the local file as weights"):
+        build(name="resnet50", weights="imagenet")
+
+
+def real_weights() -> Path:
+    beside = Path(__file__).parents[4] / "shared" / "data" / "weights"
+    given = Path(os.environ.get("PARSE_DG_WEIGHTS", beside))
+    return given / "resnet50_imagenet_v1.safetensors" if given.is_dir() else given
+
+
+@pytest.mark.skipif(not real_weights().is_file(), reason="ImageNet weights not here (PARSE_DG_WEIGHTS)")
+def test_real_imagenet_weights() -> None:
+    path = real_weights()
+    backbone = build(name="resnet50", weights=str(path), stride_at="first_1x1").eval()
+    with torch.no_grad():
+        features = backbone(pictures(1, 96))
+    assert features.isfinite().all()
+    loaded = backbone.state_dict()
+    assert all(torch.equal(loaded[key], value.to(loaded[key])) for key, value in load_file(path).items())
