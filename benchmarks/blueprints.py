@@ -71,7 +71,7 @@ def _run_all(
             results[waiting[future]] = result = future.result()
             progress.advance(task)
             target = result.target
-            progress.print(f"{result.algorithm} {target.domain} seed {result.seed}: {target.fraction:.3f}")
+            progress.print(f"{result.algorithm} {target.domain} seed {result.seed}: {target.accuracy:.3f}")
     return [results[number] for number in range(len(jobs))]
 
 
@@ -122,7 +122,7 @@ def accuracy_table(results: Sequence[RunResult], domains: Sequence[str]) -> Accu
     validation: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for result in results:
         method, domain, seed = result.algorithm, result.target.domain, result.seed
-        target[method][domain][seed] = result.target.fraction
+        target[method][domain][seed] = result.target.accuracy
         validation[method][domain][seed] = result.validation_mean_accuracy
     return AccuracyTable(
         domains=tuple(domains),

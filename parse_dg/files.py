@@ -63,10 +63,10 @@ def write_json(path: Path, data: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """The data of a JSON file."""
+    with attempting(f"read {path}"):
+        data = path.read_bytes()
     try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
@@ -81,14 +81,14 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def writing(what: str | Path, advice: str = "", also: type[Exception] = OSError) -> Iterator[None]:
-    """Within, a system's error (or `also`) is one line: `cannot write WHAT (reason): ADVICE`."""
+def attempting(action: str, advice: str = "", also: type[Exception] = OSError) -> Iterator[None]:
+    """Within, a system's error (or `also`) is one line: `cannot ACTION (reason): ADVICE`."""
     try:
         yield
     except (OSError, also) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         said = f" ({reason}): {advice}" if advice else f": {reason}"
-        raise InputError(f"cannot write {what}{said}") from error
+        raise InputError(f"cannot {action}{said}") from error
 
 
 def require_writable(path: Path, what: str, suffixes: tuple[str, ...]) -> None:
@@ -149,10 +149,8 @@ def data_folder() -> Path:
 
 def make_folder(folder: Path, variable: str) -> None:
     """Make a folder of ours; where that cannot be done, name the environment variable that moves it."""
-    try:
+    with attempting(f"write to {folder}", f"set {variable} to another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, variable, error) from error
 
 
 def cannot_write(folder: Path, variable: str, error: OSError) -> InputError:

@@ -28,8 +28,12 @@ class Jsonable:
         """As JSON data."""
         known = {field.name: field for field in fields(self)}  # type: ignore[arg-type]
         names = dict.fromkeys((*self.FIRST, *known))
-        values = {name: getattr(self, name) for name in names}
-        return {name: to_plain(value) for name, value in values.items() if value != _default(known[name])}
+        data = {}
+        for name in names:
+            value, default = getattr(self, name), _default(known[name])
+            if default is MISSING or value != default:
+                data[name] = to_plain(value)
+        return data
 
     @classmethod
     def from_dict(cls: type[J], data: Any, where: str = "") -> J:

@@ -52,15 +52,21 @@ def as_options(plugins: Iterable[str]) -> list[str]:
     return [word for plugin in plugins for word in ("--plugin", plugin)]
 
 
-def with_needs(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as plain data, and which plug-ins it needs; as it was if it needs none."""
+def find_needs(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The plug-ins that a configuration, as plain data, needs, and for which names."""
     needs: dict[str, list[str]] = {}
     for kind, registry in sorted(Registry.kinds.items()):  # whatever was imported first
         for name in _named(config, registry.field):
             origin = registry.origin(name)
             if origin is not None:
                 needs.setdefault(origin, []).append(f"{kind} {name}")
-    return {**config, KEY: dict(sorted(needs.items()))} if needs else config
+    return dict(sorted(needs.items()))
+
+
+def with_needs(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration as plain data, and which plug-ins it needs; as it was if it needs none."""
+    needs = find_needs(config)
+    return {**config, KEY: needs} if needs else config
 
 
 def without_needs(config: Any, where: object) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from parse_dg.errors import InputError
 from parse_dg.files import (
+    attempting,
     cache_folder,
     cannot_write,
     data_folder,
@@ -22,7 +23,6 @@ from parse_dg.files import (
     whole_folder,
     write_file,
     write_json,
-    writing,
 )
 
 FOLDERS = [
@@ -58,7 +58,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(InputError, match=r"^cannot write it \(No space left on device\): make room$"):  # noqa: SIM117
-        with writing("it", "make room"):
+        with attempting("write it", "make room"):
             write_file(tmp_path / "file", b"data")
     assert names(tmp_path) == set()
 

@@ -1,12 +1,8 @@
 """The public names, and what is not imported before it is needed."""
 
-import ast
 import resource
 import subprocess
 import sys
-from pathlib import Path
-
-import parse_dg
 
 HEAVY = ("torch", "numpy", "rich", "jaxtyping", "PIL", "safetensors")
 HELP = """
@@ -45,18 +41,6 @@ def test_help_takes_little_time() -> None:
     subprocess.run([sys.executable, "-m", "parse_dg", "train", "--help"], capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.9  # 0.15 s on an idle machine
-
-
-def test_a_type_checker_sees_the_names_that_python_finds() -> None:
-    tree = ast.parse(Path(parse_dg.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-    assert seen == parse_dg._HOMES
-    assert {*seen, "InputError", "__version__", "change"} == set(parse_dg.__all__) <= set(dir(parse_dg))
-    for name, module in seen.items():
-        assert getattr(parse_dg, name) is getattr(sys.modules[str(module)], name)
 
 
 def test_explain_is_the_function_whatever_is_imported_first() -> None:

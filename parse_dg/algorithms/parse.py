@@ -99,8 +99,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
         check_budget(self.primitives.count, self.vocabulary)
 
     @property
-    def ablation(self) -> str:
-        return self.vocabulary.families
+    def ablation(self) -> str | None:
+        return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
 
     def for_scoring(self) -> "ParseConfig":
         off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}

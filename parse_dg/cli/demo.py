@@ -72,7 +72,7 @@ def _print_comparison(console: Console, results: dict[str, RunResult], config: R
     table.add_column("source validation accuracy", justify="right")
     table.add_column(f"accuracy on {target} (never seen)", justify="right")
     for name, result in results.items():
-        table.add_row(name, percent(result.validation_mean_accuracy), percent(result.target.fraction))
+        table.add_row(name, percent(result.validation_mean_accuracy), percent(result.target.accuracy))
     console.print(table)
     images = next(iter(results.values())).target.images
     console.print(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from parse_dg.cli.options import Commands, add_model, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
@@ -142,10 +143,8 @@ def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
     for each in images:
         if Path(each).is_dir() and folder.resolve().is_relative_to(Path(each).resolve()):
             raise InputError(f"--pictures {folder} lies in {each}, where images are looked for: choose another")
-    try:
+    with attempting(f"make the folder {folder} for pictures"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} for pictures: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
 

@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.errors import InputError
-from parse_dg.files import whole_file, writing
+from parse_dg.files import attempting, whole_file
 from parse_dg.wording import plural
 
 ROWS = 12
@@ -129,7 +129,7 @@ def _paste(
 
 def _save(sheet: Image.Image, path: Path) -> None:
     """Write a PNG, and the folders above it."""
-    with writing(f"the contact sheet {path}", "choose another place"):
+    with attempting(f"write the contact sheet {path}", "choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, shared=True) as temporary:
             sheet.save(temporary, "PNG")

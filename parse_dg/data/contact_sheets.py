@@ -11,7 +11,7 @@ from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.contact import COLUMNS, contact_sheet, spread
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.listing import Progress
-from parse_dg.errors import InputError
+from parse_dg.files import attempting
 
 
 def write_contact_sheets(
@@ -26,7 +26,7 @@ def write_contact_sheets(
     benchmark = open_benchmark(config, progress)
     folder = folder or Path("contact_sheets") / benchmark.name
     paths = []
-    try:
+    with attempting(f"write contact sheets to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         names = file_names([domain.name for domain in benchmark.domains])
         for number, (domain, name) in enumerate(zip(benchmark.domains, names, strict=True), 1):
@@ -35,8 +35,6 @@ def write_contact_sheets(
             paths.append(path)
             if progress:
                 progress("contact sheets", number, len(benchmark.domains))
-    except OSError as error:
-        raise InputError(f"cannot write contact sheets to {folder}: {error.strerror or error}") from error
     return paths
 
 

@@ -36,7 +36,7 @@ from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import FailedError, InputError, unknown
-from parse_dg.files import require_writable, whole_file, writing
+from parse_dg.files import attempting, require_writable, whole_file
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
@@ -127,7 +127,7 @@ def export_model(
     program = _trace(Exportable(small, heatmaps).eval(), size)
     metadata = export_metadata(model, expected)
     write, read = (_write_onnx, _read_onnx) if kind == "onnx" else (_write_torch, _read_torch)
-    with writing(path), whole_file(path) as temporary:
+    with attempting(f"write {path}"), whole_file(path) as temporary:
         write(program, tuple(expected), metadata, temporary)
         difference = _compare(read(temporary), images, expected)
     return Exported(

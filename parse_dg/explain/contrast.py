@@ -10,7 +10,8 @@ from math import fsum
 from typing import Any, NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import Application, Reading, by_class, plain
+from parse_dg.explain.explanation import Application, Reading, by_class
+from parse_dg.jsonable import Jsonable
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class Difference(Application):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, with the difference."""
-        return plain(self) | {"difference": self.difference}
+        return super().to_dict() | {"difference": self.difference}
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(Jsonable):
     """Why one class scores higher or lower than another on an image."""
 
     this: str
@@ -72,7 +73,7 @@ class Contrast:
         this, that, rest = self.strongest(top)
         listed = self.relations if top is None else (*this, *reversed(that))
         left = () if top is None else rest
-        return plain(self) | {
+        return super().to_dict() | {
             "difference": self.difference,
             "logit_difference": self.logit_difference,
             "relations": [relation.to_dict() for relation in listed],
@@ -109,7 +110,7 @@ class Flip(Application):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, with the change."""
-        return plain(self) | {"scores": dict(self.scores), "change": self.change}
+        return super().to_dict() | {"change": self.change}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError, unknown
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import Family, Mark
 from parse_dg.model.predicates import Predicates
@@ -24,7 +25,7 @@ from parse_dg.model.structure import StructuralLayer
 
 
 @dataclass(frozen=True)
-class Application:
+class Application(Jsonable):
     """One column of the vocabulary, named."""
 
     name: str
@@ -44,10 +45,6 @@ class Application:
         """What is to be drawn of it, at which primitives: `("arrow", 3, 11)`."""
         return PREDICATES[self.predicate].draw(self.primitives)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
-
 
 @dataclass(frozen=True)
 class Relation(Application):
@@ -65,11 +62,11 @@ class Relation(Application):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, with the contribution."""
-        return plain(self) | {"contribution": self.contribution}
+        return super().to_dict() | {"contribution": self.contribution}
 
 
 @dataclass(frozen=True)
-class PrimitivePosition:
+class PrimitivePosition(Jsonable):
     """Where one primitive is in one image, in the grid's units: x and y in [-1, 1], x to the right, y downwards."""
 
     primitive: int
@@ -81,13 +78,9 @@ class PrimitivePosition:
     presence: float
     """σ in (0, 1)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
-
 
 @dataclass(frozen=True)
-class Rest:
+class Rest(Jsonable):
     """The relations that are not listed one by one, together."""
 
     count: int
@@ -133,7 +126,7 @@ class Explanation:
             "scores": dict(self.scores),
             "probabilities": dict(self.probabilities),
             "relations": relations,
-            "rest": plain(self.weaker(top)),
+            "rest": self.weaker(top).to_dict(),
             "primitives": places,
         }
 
@@ -266,8 +259,3 @@ def in_words(predicates: Predicates, name: str, angle: int, primitives: tuple[in
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:
     """One number a class, by its name."""
     return dict(zip(classes, values.tolist(), strict=True))
-
-
-def plain(record: Any) -> dict[str, Any]:
-    """A dataclass of plain values as JSON data: tuples become lists."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(record).items()}

@@ -6,7 +6,7 @@ that is all but certain everywhere the presence is 1 to the last digit, and tell
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import model_of, plain
+from parse_dg.explain.explanation import model_of
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.primitives import PrimitiveDescriptors
 
 BATCH = 128
@@ -30,7 +31,7 @@ TOP = 8
 
 
 @dataclass(frozen=True)
-class StrongImage:
+class StrongImage(Jsonable):
     """One image where a primitive is strong."""
 
     index: int
@@ -47,13 +48,9 @@ class StrongImage:
     """Its centre in [-1, 1]², x to the right, y downwards."""
     y: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
-
 
 @dataclass(frozen=True)
-class PrimitiveImages:
+class PrimitiveImages(Jsonable):
     """Where one primitive is strongest in one domain."""
 
     primitive: int
@@ -66,10 +63,6 @@ class PrimitiveImages:
     """Over all of them."""
     images: tuple[StrongImage, ...]
     """The largest evidence first; equal ones in the order of their numbers."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self) | {"images": [image.to_dict() for image in self.images]}
 
 
 class PrimitiveEvidence(NamedTuple):

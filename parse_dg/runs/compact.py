@@ -69,7 +69,7 @@ class ApplicationCounts(Counts):
     FIRST: ClassVar = ("before", "at_start")
 
     at_start: int | None
-    """How many some class used before training; None if that is not known (start.py) or the model was compact."""
+    """How many some class used before training; None if that is not known (opened.py) or the model was compact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
                 role="target" if number == 0 else "source",
                 images=each.before.images,
                 correct=Counts(before=each.before.correct, after=each.after.correct),
-                accuracy=Figures(before=each.before.fraction, after=each.after.fraction),
+                accuracy=Figures(before=each.before.accuracy, after=each.after.accuracy),
                 same_prediction=each.same_prediction,
                 largest_logit_difference=each.largest_difference,
             )

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError
-from parse_dg.files import locked, read_json, write_json, writing
+from parse_dg.files import attempting, locked, read_json, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
@@ -38,7 +38,7 @@ def hold(folder: Path) -> Iterator[None]:
     """Make the folder, and keep other processes from the run in it; the system lets go when this one dies."""
     busy = BusyError(f"another process is at the run in {folder}: wait for it, or stop it")
     with ExitStack() as stack:
-        with writing(f"to {folder}"):
+        with attempting(f"write to {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder / LOCK, busy))
         try:
@@ -51,7 +51,7 @@ def hold(folder: Path) -> Iterator[None]:
 def writing_to(folder: Path) -> AbstractContextManager[None]:
     """Within, what cannot be written is one line for the user."""
     advice = "what was saved before is kept; once it can be written to, the same command goes on"
-    return writing(f"to {folder}", advice, also=SafetensorError)
+    return attempting(f"write to {folder}", advice, also=SafetensorError)
 
 
 def read_finished(config: RunConfig, folder: Path) -> RunResult | None:

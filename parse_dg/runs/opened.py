@@ -1,5 +1,6 @@
 """A run that was trained before, opened to be looked into: everything is read when it is first asked for."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from parse_dg.deploy.predictor import Predictor
 from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.model.composition import ActiveWeights
+from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result, require_same_images
 from parse_dg.runs.metrics import CheckLine, read_checks
@@ -41,12 +43,15 @@ class OpenedRun:
         progress: Progress | None = None,
         benchmark: Benchmark | None = None,
         store: Literal["auto", "always", "never"] | None = None,
+        plugins: Iterable[str] = (),
     ) -> None:
         """`path` is a run's folder or a model file; `model` another file to take the weights from.
 
         `device`: auto (CUDA where there is one), cpu or cuda. `progress` is told of what takes long. `benchmark`:
-        the images, where they are in memory; `store` replaces the configuration's `data.store`.
+        the images, where they are in memory; `store` replaces the configuration's `data.store`. `plugins` are the
+        modules that the run needs; they are imported first.
         """
+        load_plugins(plugins)
         self.path = Path(path)
         self.model_file = None if model is None else Path(model)
         self.progress: Progress = progress or _ignore
@@ -57,7 +62,7 @@ class OpenedRun:
     def __repr__(self) -> str:
         if not (self.path / "config.json").is_file():
             return f"OpenedRun({str(self.path)!r})"
-        found = f"{percent(self.result.target.fraction)} on {self.target}" if self.finished else "not finished"
+        found = f"{percent(self.result.target.accuracy)} on {self.target}" if self.finished else "not finished"
         return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
 
     @cached_property
@@ -143,7 +148,7 @@ class OpenedRun:
 
 
 open_run = OpenedRun
-"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.fraction`"""
+"""`open_run("runs/blueprints/parse/sketch/seed0").result.target.accuracy`"""
 
 
 def _ignore(what: str, done: int, total: int) -> None:

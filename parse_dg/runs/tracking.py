@@ -115,7 +115,7 @@ class TensorBoard:
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
             tag = f"result, accuracy on the target/{result.target.domain}, {result.target.part}"
-            self.writer.add_scalar(tag, result.target.fraction, self.steps.last)
+            self.writer.add_scalar(tag, result.target.accuracy, self.steps.last)
         self.writer.close()
 
 
@@ -169,7 +169,7 @@ def scalars(line: CheckLine) -> dict[str, float]:
     found: dict[str, float | None] = {f"training loss/{term}": value for term, value in line.training_loss.items()}
     for what, accuracies in (("validation", line.validation), ("recorded", line.scores)):
         for images, value in accuracies.items():
-            found[f"{what} accuracy/{images}"] = value.fraction
+            found[f"{what} accuracy/{images}"] = value.accuracy
             found[f"{what} loss/{images}"] = value.loss if math.isfinite(value.loss) else None
     found["validation accuracy, mean/over domains"] = line.validation_mean_accuracy
     found |= {f"rate/{group}": value for group, value in line.rates.items()}

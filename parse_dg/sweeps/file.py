@@ -22,6 +22,7 @@ from typing import Any, Literal
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import SCALARS, require
 from parse_dg.errors import InputError, unknown
+from parse_dg.files import attempting
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
 
@@ -30,10 +31,10 @@ __all__ = ["SweepConfig", "parse_sweep", "read_sweep_file"]
 
 def read_sweep_file(path: Path) -> SweepConfig:
     """A sweep from a TOML file; runs go to `runs/NAME-OF-THE-FILE` unless it has `out`."""
+    with attempting(f"read {path}"):
+        data = path.read_bytes()
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        content = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from error
     try:

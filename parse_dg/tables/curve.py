@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.files import require_writable, whole_file, writing
+from parse_dg.files import attempting, require_writable, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def draw_curves(panels: Sequence[Panel], path: Path, *, label: str, spread: str)
     # The same figures, the same file: without the date.
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with (
-        writing(path),
+        attempting(f"write {path}"),
         whole_file(path) as temporary,
         matplotlib.rc_context({"svg.hashsalt": "parse-dg", "svg.fonttype": "none"}),
     ):

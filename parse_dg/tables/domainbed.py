@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.tables.selection import Record
 from parse_dg.tables.selection_tables import SelectionTables, selection_tables
 
@@ -54,11 +55,9 @@ def find_runs(folder: Path) -> tuple[DomainBedRun, ...]:
     """The runs of a sweep that have results; an unfinished one counts, as it does for DomainBed's own collector."""
     if not folder.is_dir():
         raise InputError(f"{folder} must be a folder of DomainBed's results, found {_found(folder)}")
-    try:
+    with attempting(f"read {folder}"):
         own = [path for path in sorted(folder.glob("*/results.jsonl")) if path.is_file()]
         flat = [path for path in sorted(folder.glob("*.jsonl")) if path.is_file()]
-    except OSError as error:
-        raise InputError(f"cannot read {folder}: {error.strerror or error}") from error
     if not own and not flat:
         raise InputError(f"{folder} has no results of DomainBed: expected RUN/results.jsonl or RUN.jsonl in it")
     runs = [DomainBedRun(path.parent.name, path, (path.parent / "done").exists()) for path in own]
@@ -80,10 +79,8 @@ def domainbed_tables(records: Sequence[Record], selection: str) -> SelectionTabl
 
 def _read_run(path: Path) -> Iterator[tuple[int, Record]]:
     """(number of the draw, record) for every line that is not blank."""
-    try:
+    with attempting(f"read {path}"):
         lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:

@@ -10,9 +10,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.config import as_typed, change
+from parse_dg.config import as_typed, change, to_dict
 from parse_dg.data.benchmarks import DataConfig
 from parse_dg.errors import InputError
+from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
@@ -67,7 +68,8 @@ def _commands(case: Case, selection: str, runs: Sequence[FinishedRun], places: d
 def train_command(config: RunConfig, folder: Path) -> str:
     """`parse-dg train ...`: the command that trains this configuration, with as few words as it takes."""
     origin = find_origin(config)
-    words = ["parse-dg", "train", "--algorithm", config.algorithm.name]
+    plugins = as_options(find_needs(to_dict(config)))
+    words = ["parse-dg", "train", *plugins, "--algorithm", config.algorithm.name]
     data = config.data.benchmark
     words += ["--data", data, "--target", config.data.target, "--seed", str(origin.seed)]
     if origin.recipe != default_recipe(data):

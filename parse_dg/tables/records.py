@@ -255,20 +255,20 @@ def _in(config: RunConfig, check: ScoredStep) -> dict[str, float]:
     unseen = config.split.validation_domain
     if unseen and unseen not in check.validation:
         raise InputError(f"step {check.step} has no validation on {unseen}")
-    return found | ({unseen: check.validation[unseen].fraction} if unseen else {})
+    return found | ({unseen: check.validation[unseen].accuracy} if unseen else {})
 
 
 def _out(config: RunConfig, check: ScoredStep) -> dict[str, float]:
     """Accuracy on held-out images, by domain."""
     unseen = config.split.validation_domain
-    found = {name: value.fraction for name, value in check.validation.items() if name != unseen}
+    found = {name: value.accuracy for name, value in check.validation.items() if name != unseen}
     return found | {domain: value for domain, part, value in _scores(check) if part == "out"}
 
 
 def _scores(check: ScoredStep) -> Iterator[tuple[str, str, float]]:
     for name, value in check.scores.items():
         domain, _, part = name.rpartition("/")
-        yield domain, part, value.fraction
+        yield domain, part, value.accuracy
 
 
 def _share(config: RunConfig, result: RunResult) -> float:

@@ -30,14 +30,14 @@ class Accuracy(Jsonable):
     loss: float
 
     @property
-    def fraction(self) -> float:
+    def accuracy(self) -> float:
         """Correct ÷ images."""
         return self.correct / self.images
 
     def to_dict(self) -> dict[str, Any]:
         """With the `accuracy`, a fraction; JSON has no word for a loss that is no number: null."""
         loss = self.loss if math.isfinite(self.loss) else None
-        return {"accuracy": self.fraction, **super().to_dict(), "loss": loss}
+        return {"accuracy": self.accuracy, **super().to_dict(), "loss": loss}
 
     @classmethod
     def from_dict(cls: type[A], data: Any, where: str = "") -> A:
@@ -46,7 +46,7 @@ class Accuracy(Jsonable):
         if isinstance(data, dict) and data.get("loss", math.nan) is None:
             data = {**data, "loss": math.nan}
         found = super().from_dict(data, where)
-        if not 0 <= found.correct <= found.images or not found.images or said != found.fraction:
+        if not 0 <= found.correct <= found.images or not found.images or said != found.accuracy:
             expected = f"correct ÷ images, {found.correct} of {found.images}"
             raise InputError(f"{where}accuracy must be {expected}, found {said!r}")
         return found

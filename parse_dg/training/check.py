@@ -30,7 +30,7 @@ class Check:
     @property
     def mean_accuracy(self) -> float:
         """The mean over source domains of the accuracy on their held-out images; nan without such images."""
-        return _mean([value.fraction for value in self.validation.values()])
+        return _mean([value.accuracy for value in self.validation.values()])
 
     @property
     def mean_loss(self) -> float:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.files import sync, whole_file, writing
+from parse_dg.files import attempting, sync, whole_file
 
 FORMAT = 1
 METADATA = "parse_dg_checkpoint"
@@ -56,7 +56,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     data = json.dumps(checkpoint.data)  # a loss may be no number: Python reads its own NaN
     header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, data)}
     advice = "what was saved before is kept; make room, and start the same command again"
-    with writing(f"the checkpoint to {folder}", advice, also=SafetensorError):
+    with attempting(f"write the checkpoint to {folder}", advice, also=SafetensorError):
         with whole_file(folder / CURRENT) as temporary:
             save_file(tensors, temporary, {METADATA: json.dumps(header)})
             sync(temporary)

@@ -44,9 +44,6 @@ def example() -> Minibatch:
     return Minibatch(images, labels, torch.tensor([0, 1]).repeat_interleave(CLASSES), captions)
 
 
-# the table of names
-
-
 def test_every_method_is_in_the_table_under_its_own_name() -> None:
     for name, config in ALGORITHMS.items():
         assert config.name == name
@@ -73,8 +70,6 @@ def test_the_start_comes_from_the_generator(name: str) -> None:
     assert all(torch.equal(value, again[key]) for key, value in one.items())
     assert any(not torch.equal(value, other[key]) for key, value in one.items())
 
-
-# the loss
 
 BOTTLENECK = ["diversity", "concentration"]
 TERMS = {
@@ -165,9 +160,6 @@ def test_styles_are_mixed_by_draws_from_the_generator(name: str, example: Miniba
     assert one.item() != other.item()
 
 
-# groups
-
-
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_parameter_is_in_exactly_one_group(name: str) -> None:
     algorithm = build(name)
@@ -194,9 +186,6 @@ def test_parameters_set_apart_leave_their_group() -> None:
     assert len(groups["head"]) == 1
     assert groups["head"][0] is parts["rest.weight"]
     assert [id(p) for p in groups["composition"]] == [id(parts["backbone.weight"]), id(parts["rest.bias"])]
-
-
-# gradients
 
 
 def gradients(algorithm: Algorithm, example: Minibatch, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:

@@ -48,8 +48,6 @@ def scores(dann: Dann, features: Tensor) -> Tensor:
     return last.weight @ features + last.bias  # type: ignore[operator,union-attr]
 
 
-# whose turn it is
-
 NETWORK, DISCRIMINATOR = {"backbone", "head"}, {"adversary"}
 
 
@@ -89,9 +87,6 @@ def test_a_loaded_game_goes_on_where_it_was() -> None:
     for dann in (first, second, deepcopy(first)):
         assert set(step(dann)[0]) == {"discriminator", "total"}
         assert dann.update_count.tolist() == [4]
-
-
-# what is minimised
 
 
 def test_the_discriminator_minimises_the_cross_entropy_of_the_domain() -> None:
@@ -176,9 +171,6 @@ def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
         assert [value.item() for value in other.values()] == pytest.approx(
             [value.item() for value in one.values()], rel=0.1, abs=0.02
         )
-
-
-# groups and settings
 
 
 def test_both_sides_have_an_adam_of_their_own() -> None:

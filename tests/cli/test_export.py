@@ -22,6 +22,7 @@ from tests.cli.conftest import Run, assert_refused, snapshot
 DIFFERENCE = r"the same predictions, the largest difference of a logit is (\S+)\n"
 
 
+@pytest.mark.slow
 def test_an_onnx_file_is_written_into_the_run(run: Run, parse_copy: Path) -> None:
     before = snapshot(parse_copy)
     said = run("export", parse_copy, "--heatmaps")
@@ -89,6 +90,7 @@ def test_mistakes(arguments: list[str], fragment: str, run: Run, erm_run: Path, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_differs_is_said_and_not_written(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = module.compact
 

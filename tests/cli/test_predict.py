@@ -60,9 +60,6 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-# --- formats --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "parse"])
 def test_json_lines_are_what_python_says(algorithm: str, run: Run, finished_run: Any, photos: Path) -> None:
     folder = finished_run(algorithm)
@@ -107,9 +104,6 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
     assert "probability: softmax of the model's logits (erm, 8 classes; images resized to 64 × 64)" in said.out
 
 
-# --- where images come from -----------------------------------------------------------------------
-
-
 def test_files_folders_and_a_list_in_the_order_given(
     run: Run, erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +112,6 @@ def test_files_folders_and_a_list_in_the_order_given(
     assert said.code == 0
     expected = ["photos/b.png", "photos/e.bmp", "photos/b.png", "photos/deep/d.png", "photos/deep/er/c.jpg"]
     assert [line["file"] for line in lines(said.out)] == expected
-
-
-# --- explanations ---------------------------------------------------------------------------------
 
 
 def test_relations_are_those_of_explain(run: Run, parse_run: Path, photos: Path) -> None:
@@ -155,9 +146,6 @@ def test_pictures(run: Run, parse_run: Path, photos: Path, tmp_path: Path) -> No
             assert min(picture.size) > 300
             assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 100  # not blank
     assert "relations" not in lines(said.out)[0]
-
-
-# --- what goes wrong ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", ["table", "jsonl", "csv"])

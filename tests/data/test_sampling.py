@@ -82,9 +82,6 @@ def same_state(one: SamplerState, other: SamplerState) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-# every mode
-
-
 @pytest.mark.parametrize("per_domain", [1, 5, 50])
 @pytest.mark.parametrize("sampling", MODES, ids=str)
 def test_every_plan_has_as_many_of_every_source(sampling: SamplingConfig, per_domain: int) -> None:
@@ -128,9 +125,6 @@ def test_the_order_does_not_depend_on_the_augmentation(sampling: SamplingConfig)
         assert all(torch.equal(one, other) for one, other in pairs)
 
 
-# without replacement, by images
-
-
 @pytest.mark.parametrize("per_domain", [3, 8, 40])
 def test_every_image_once_a_pass_however_batches_cut_it(per_domain: int) -> None:
     sampler = build(SamplingConfig(), per_domain)
@@ -149,9 +143,6 @@ def test_all_orders_are_equally_likely() -> None:
     assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 20.5
 
 
-# with replacement
-
-
 def test_with_replacement_every_class_is_as_likely_and_so_are_its_images() -> None:
     sampler = single((7, 0, 1, 4), SamplingConfig(replacement=True, balance="classes"), 12)
     positions = stream(sampler, 400)
@@ -164,9 +155,6 @@ def test_with_replacement_every_class_is_as_likely_and_so_are_its_images() -> No
         expected = classes[label] / size
         assert len(mine) == size
         assert sum((count - expected) ** 2 / expected for count in mine) < 22.5  # six or fewer
-
-
-# rounds of classes
 
 
 def test_a_pass_shows_the_largest_class_once_and_the_others_as_often_as_needed() -> None:
@@ -190,9 +178,6 @@ def test_classes_are_those_of_the_subset() -> None:
     positions = sampler.plan().positions[0]
     assert sorted(positions.tolist()) == list(range(6))
     assert all(sorted(pair) == [0, 2] for pair in np.array(labels(sampler, positions)).reshape(3, 2).tolist())
-
-
-# states
 
 
 @pytest.mark.parametrize("randaugment_ops", [0, 2])
@@ -238,9 +223,6 @@ def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
     with pytest.raises(InputError, match=message):
         sampler.restore(state)
     assert all(same_plan(sampler.plan(), other.plan()) for _ in range(5))
-
-
-# configurations
 
 
 @pytest.mark.parametrize("sampling", MODES, ids=str)

@@ -20,9 +20,6 @@ def benchmark(numbered: Numbered) -> Benchmark:
     return Benchmark("four", ("only",), domains, fingerprint="none")
 
 
-# the hold-out of DomainBed: numbers that its own code gives
-
-
 def test_seeds_are_those_of_domainbed() -> None:
     expected = [894182419, 1514274641, 1325548499, 1796103049, 1773288162, 1833038383]
     assert [seed_hash(0, number) for number in range(6)] == expected
@@ -58,9 +55,6 @@ def test_every_part_is_that_of_domainbed_in_its_order(count: int, trial: int) ->
         assert (kept.tolist(), held.tolist()) == of_domainbed(count, trial, number)
 
 
-# leave-one-domain-out
-
-
 @pytest.mark.parametrize("target", SIZES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_target_is_in_neither_training_nor_validation(benchmark: Benchmark, target: str, seed: int) -> None:
@@ -88,9 +82,6 @@ def test_an_unknown_target_is_refused_with_the_domains_there_are(benchmark: Benc
         leave_one_out(benchmark, "skech", 0)
 
 
-# the target's own hold-out
-
-
 IN = SplitConfig(target_images="in")
 
 
@@ -116,9 +107,6 @@ def test_a_small_target_is_scored_whole(numbered: Numbered) -> None:
         leave_one_out(benchmark, "many", 0)
 
 
-# whose seed
-
-
 def positions(subsets: tuple[Subset, ...]) -> dict[str, list[int]]:
     return {subset.domain.name: subset.indices.tolist() for subset in subsets}
 
@@ -129,9 +117,6 @@ def test_the_splits_own_seed_counts_before_the_runs(benchmark: Benchmark) -> Non
     plain = leave_one_out(benchmark, "art", 7)
     assert positions(one.validation) == positions(other.validation) == positions(plain.validation)
     assert positions(one.training) == positions(plain.training)
-
-
-# a domain to validate on
 
 
 @pytest.mark.parametrize("unseen", ["art", "cartoon", "sketch"])
@@ -156,9 +141,6 @@ def test_a_domain_to_train_on_is_left(numbered: Numbered) -> None:
     benchmark = Benchmark("two", ("only",), (numbered("one", 9), numbered("two", 9)), fingerprint="none")
     with pytest.raises(InputError, match="the number of source domains to train on must be at least 1, found 0"):
         leave_one_out(benchmark, "one", 0, SplitConfig(validation_domain="two"))
-
-
-# the lists of CUB-DG
 
 
 LISTS = SplitConfig(scheme="gvrt-split")
@@ -198,9 +180,6 @@ def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -
 def test_a_benchmark_without_lists_is_refused(benchmark: Benchmark) -> None:
     with pytest.raises(InputError, match=r"needs the list train0 of cartoon; lists found: none: its folder has no"):
         leave_one_out(benchmark, "art", 0, LISTS)
-
-
-# the same picture on both sides
 
 
 def known(name: str, ids: tuple[str, ...] = (), digests: tuple[str, ...] = ()) -> Domain:

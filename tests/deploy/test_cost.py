@@ -17,8 +17,6 @@ from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import VocabularyConfig
 
-# --- by hand --------------------------------------------------------------------------------------
-
 
 class Handmade(Backbone):
     """8×8 pixels → 4×4 cells: a convolution, a normalisation, attention, and things that are free."""
@@ -81,8 +79,6 @@ def test_compaction_changes_the_structural_part_and_nothing_else() -> None:
     assert report.cost_after.structure == 2 * 3 * report.applications_after
     assert report.applications_after < report.applications_before
 
-
-# --- the paper's tables ---------------------------------------------------------------------------
 
 M = 130_176
 CLASSES = {"DomainNet": 345, "CUB-DG": 200, "OfficeHome": 65, "TerraInc": 10, "PACS": 7, "VLCS": 5}

@@ -63,7 +63,11 @@ def written(finished_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory)
     return write
 
 
-CASES = [("parse", kind, True) for kind in FORMATS] + [("erm", kind, False) for kind in FORMATS]
+CASES = [
+    ("parse", "onnx", True),
+    ("erm", "torch", False),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [("parse", "torch", True), ("erm", "onnx", False)]),
+]
 
 
 @pytest.mark.parametrize(("algorithm", "kind", "heatmaps"), CASES)
@@ -81,7 +85,7 @@ def test_it_says_what_the_model_says_of_any_number_of_images(
         assert torch.equal(found.argmax(1), expected.argmax(1))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, written: Written) -> None:
     model, done = written("parse", kind, True)
     assert done.outputs == ("logits", "heatmaps", "centres")
@@ -95,6 +99,7 @@ def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, writte
     torch.testing.assert_close(found["heatmaps"].sum((2, 3)), torch.ones(5, z.centre.shape[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_window_is_exported(kind: Format, finished_run: FinishedRun, tmp_path: Path) -> None:
     plain = load_model(finished_run("parse"))
@@ -139,7 +144,7 @@ def test_names_and_shapes_of_the_onnx_graph(written: Written) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_what_is_reported_of_the_file(kind: Format, written: Written, finished_run: FinishedRun) -> None:
     _, done = written("parse", kind, True)
     assert done.size == done.path.stat().st_size
@@ -158,9 +163,6 @@ def test_other_methods_are_exported_too(algorithm: str, kind: Format, written: W
     with torch.no_grad():
         expected = model.algorithm(normalise(images))
     torch.testing.assert_close(opened(done.path)[0](images)["logits"], expected, rtol=0, atol=1e-4)
-
-
-# --- what differs is not written ------------------------------------------------------------------
 
 
 def shifted(difference: float) -> Callable[[Path], Any]:
@@ -202,9 +204,6 @@ def test_a_tie_that_turns_over_is_another_prediction() -> None:
     turned = torch.tensor([[1.00005, 1.0]] * 4)
     with pytest.raises(ExportError, match="and 4 other predictions: nothing is written"):
         module._compare(lambda images: {"logits": turned[: len(images)]}, torch.zeros(4), expected)
-
-
-# --- mistakes -------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_exported(erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,6 @@ def scores_with(reading: Reading, column: int, value: float) -> Tensor:
     )
 
 
-# --- contrast -------------------------------------------------------------------------------------
-
-
 def test_a_contrast_worked_out_by_hand(reading: Reading) -> None:
     found = contrast(reading)
     assert (found.this, found.that) == ("one", "two")  # the predicted class and the next best
@@ -131,9 +128,6 @@ def test_the_strongest_on_each_side(reading: Reading) -> None:
     assert told["rest"]["count"] == 2
     assert listed + told["rest"]["difference"] == pytest.approx(found.difference, abs=1e-12)
     assert found.to_dict()["rest"] == {"count": 0, "difference": 0.0}
-
-
-# --- counterfactual -------------------------------------------------------------------------------
 
 
 def test_a_counterfactual_worked_out_by_hand(reading: Reading) -> None:

@@ -15,6 +15,8 @@ from tests.conftest import TINY, Tiny
 
 Call = Callable[..., str]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:

@@ -11,10 +11,7 @@ import pytest
 import parse_dg
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
-from parse_dg.config import change
-from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.recipes import build_config
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -47,14 +44,9 @@ def test_the_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = blocks("python")
-    assert len(example.strip().splitlines()) <= 16
-    quick, replaced = re.subn(r'"training.steps": \d+', '"training.steps": 4', example)
+    assert len(example.strip().splitlines()) <= 10
+    quick, replaced = re.subn(r'\{"training.steps": \d+\}', repr(TINY), example)
     assert replaced == 1
-
-    def small(recipe: str, algorithm: str) -> RunConfig:
-        return change(build_config(recipe, algorithm), TINY)
-
-    monkeypatch.setattr(parse_dg, "build_config", small)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(quick, str(README), "exec"), names)
@@ -102,14 +94,6 @@ def test_everything_it_points_at_is_there() -> None:
 
 def test_nothing_is_left_to_be_filled_in() -> None:
     assert re.findall(r"^(?:[A-Z_]{4,}|.*\b(?:TODO|FIXME|XXX)\b.*)$", text(), re.MULTILINE) == []
-
-
-def test_every_public_name_is_there() -> None:
-    for name in parse_dg.__all__:
-        assert getattr(parse_dg, name) is not None
-    imported = re.findall(r"^from parse_dg import (.+)$", text(), re.MULTILINE)
-    for line in imported:
-        assert {name.strip() for name in line.split(",")} <= set(parse_dg.__all__)
 
 
 def leaves(data: dict[str, Any], path: str = "") -> dict[str, Any]:

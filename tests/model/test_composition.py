@@ -41,9 +41,6 @@ def by_family(vocabulary: Vocabulary, row: Tensor) -> dict[str, float]:
     return mass
 
 
-# --- the start of Λ -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("families", SWITCHED_ON)
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
 def test_simplex_rows_are_their_own_sparsemax_with_the_shares_of_their_families(
@@ -83,8 +80,6 @@ def test_zeros_start_weights_everything_equally() -> None:
     assert torch.equal(active.columns, torch.arange(vocabulary.size))
     torch.testing.assert_close(active.weights, torch.full((2, vocabulary.size), 1 / vocabulary.size))
 
-
-# --- the restricted sparsemax ---------------------------------------------------------------------
 
 STARTS = {
     "simplex": CompositionConfig(),
@@ -136,9 +131,6 @@ def test_active_columns_are_the_union_of_the_supports() -> None:
     assert active.weights.tolist() == [[0, 1, 0], [0, 0, 1], [0.25, 0.75, 0]]
 
 
-# --- the mean ℓ1 norm of Λ ------------------------------------------------------------------------
-
-
 def with_zeros(composition: Composition) -> Composition:
     """A third of Λ is exactly zero, of either sign."""
     with torch.no_grad():
@@ -182,8 +174,6 @@ def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -
     assert torch.equal(*gradients)
 
 
-# --- logits ---------------------------------------------------------------------------------------
-
 SCORES = torch.tensor([[0.0, 0.25], [1.0, 0.5]])
 
 
@@ -204,9 +194,6 @@ def test_a_learnable_scale_multiplies_stays_positive_and_gets_a_gradient() -> No
     with torch.no_grad():
         composition.log_scale.fill_(-3.0)
     torch.testing.assert_close(composition.logits(SCORES), math.exp(-3) * SCORES)
-
-
-# --- at most so many a class ----------------------------------------------------------------------
 
 
 def test_a_limit_holds_and_what_it_keeps_is_what_would_be_largest() -> None:

@@ -154,7 +154,7 @@ def test_it_is_exported(model: Model, kind: Format, tmp_path: Path) -> None:
 
 def test_a_model_is_refused_in_one_line_without_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(PREDICATES._things, "between")
-    expected = r"needs the plug-in my_predicates: pass --plugin my_predicates \(it has predicate between"
+    expected = r"needs the plug-in my_predicates: pass --plugin my_predicates \(for predicate between"
     for refused in (lambda: load_model(run), lambda: read_config(run)):
         with pytest.raises(InputError, match=expected):
             refused()

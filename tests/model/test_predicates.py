@@ -80,9 +80,6 @@ def test_every_family_learns_its_own_parameters_and_no_others(predicate: str, ex
     assert moved == expected
 
 
-# --- what is known by hand ------------------------------------------------------------------------
-
-
 Points = list[tuple[float, float]]
 
 
@@ -218,9 +215,6 @@ def test_faded_relations_of_primitives_that_nearly_coincide_do_not_hang_on_round
         assert all((value < 1e-7) == steady for value in change.values()), change
     together = z._replace(centre=torch.zeros_like(z.centre))
     assert all((value == 0).all() for n, value in values(vocabulary, predicates, together).items() if n in ANGULAR)
-
-
-# --- how it starts --------------------------------------------------------------------------------
 
 
 def test_parameters_start_where_the_configuration_says() -> None:

@@ -131,7 +131,9 @@ def test_every_family_switch_scores_and_learns(families: str) -> None:
     assert z.presence.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
+@pytest.mark.parametrize(
+    "gate", [pytest.param(False, marks=pytest.mark.slow), True], ids=["paper's text", "with additions"]
+)
 def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
     layer = build(
         4,
@@ -161,8 +163,6 @@ def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
     assert {"composition.weight", "composition.log_scale"} < set(names)
     assert torch.autograd.gradcheck(run, (*with_gradients(z)[:3], *parameters))
 
-
-# --- a long union of supports, part by part -------------------------------------------------------
 
 IMAGES = 4
 
@@ -209,9 +209,6 @@ def test_part_by_part_gives_what_all_at_once_gives(
         torch.testing.assert_close(found_gradients[name], gradient, rtol=0, atol=1e-12, msg=name)
 
 
-# --- compaction (appendix C) ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("start", STARTS)
 def test_a_layer_of_the_active_columns_alone_gives_identical_bits(start: str, dtype: torch.dtype) -> None:
@@ -228,9 +225,6 @@ def test_a_layer_of_the_active_columns_alone_gives_identical_bits(start: str, dt
     assert torch.equal(small.columns, full.columns)
     assert torch.equal(small.weights, full.weights)
     assert compact.composition.weight.numel() == 3 * len(active)
-
-
-# --- precision ------------------------------------------------------------------------------------
 
 
 def test_autocast_does_not_reach_the_structural_layer() -> None:

@@ -86,9 +86,6 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(1) - b.unsqueeze(0)).abs().amax(-1)
 
 
-# --- counts ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("enumeration", "expected"), [("distinct", 72_076), ("paper", 130_176)])
 def test_the_size_at_16_primitives(enumeration: str, expected: int) -> None:
     vocabulary = build(16, enumeration)
@@ -127,9 +124,6 @@ def test_a_switch_keeps_exactly_its_families(families: str, enumeration: str) ->
     assert kept == expected
 
 
-# --- which tuples ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("predicate", reference.PREDICATES)
 def test_distinct_has_each_value_once_and_misses_none(predicate: str) -> None:
     found = [a for a in all_applications(build(5, "distinct", n=1, t=1, m=1)) if a.predicate == predicate]
@@ -142,9 +136,6 @@ def test_distinct_has_each_value_once_and_misses_none(predicate: str) -> None:
         and not (predicate == "eqdist" and len(set(places)) == 2)  # an edge is as long as itself
     }
     assert set(keys) == expected
-
-
-# --- names and subsets ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -185,9 +176,6 @@ def test_a_subset_of_columns_means_the_same_as_in_the_full_enumeration(seed: int
     for part in vocabulary.applications(columns):
         assert part.angle.shape[0] == part.primitives.shape[1] > 0
         assert part.primitives.shape[0] == reference.PREDICATES[part.predicate.replace("_", "-")]
-
-
-# --- copies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("additions", [False, True], ids=["paper's text", "with additions"])

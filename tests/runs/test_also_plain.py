@@ -88,12 +88,12 @@ def test_the_command_line_says_what_the_plain_weights_gave(
     assert main(command) == 0
     target = plain.target
     expected = (
-        f"without averaging: {100 * target.fraction:.1f}% on sketch, all images (target), "
+        f"without averaging: {100 * target.accuracy:.1f}% on sketch, all images (target), "
         f"{target.correct}/{target.images}; weights of step 2 of 2, by {plain.selection}"
     )
     assert expected in capsys.readouterr().out
     (table,) = selection_tables(read_runs([tmp_path / "run"], "training-domain"), "training-domain").tables
-    assert table.cells["erm"]["sketch"].mean == target.fraction
+    assert table.cells["erm"]["sketch"].mean == target.accuracy
 
 
 def averaged(**settings: Any) -> RunConfig:

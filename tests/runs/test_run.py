@@ -73,7 +73,7 @@ def test_the_result_is_what_the_models_file_scores(algorithm: str, finished_run:
     def same(found: dict[str, Any], expected: Accuracy) -> bool:
         numbers = (found["correct"], found["images"], found["accuracy"])
         assert found["loss"] == pytest.approx(expected.loss, 1e-5)
-        return numbers == (expected.correct, expected.images, expected.fraction)
+        return numbers == (expected.correct, expected.images, expected.accuracy)
 
     assert same(result["target"], accuracy(model, split.target, CPU))
     for subset in split.validation:

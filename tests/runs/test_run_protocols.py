@@ -252,7 +252,7 @@ def test_leave_one_domain_out_chooses_by_the_validation_domain_alone(
     assert set(trainer.sources) == {"photo", "cartoon"}
     assert list(result.validation) == ["paint"]
     assert result.validation["paint"].images == 20
-    assert result.validation_mean_accuracy == result.validation["paint"].fraction
+    assert result.validation_mean_accuracy == result.validation["paint"].accuracy
     assert result.selection.startswith("leave-one-domain-out")
     lines = checks(tmp_path / "run")
     best = max(lines, key=lambda line: (line["validation_mean_accuracy"], -line["validation"]["paint"]["loss"]))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.runs.folder import read_config
+from parse_dg.runs.folder import read_config, read_result
 from parse_dg.runs.run import execute
 from parse_dg.training.trainer import Trainer
 from tests.conftest import Tiny
-from tests.runs.helpers import hashes, quiet, read
+from tests.runs.helpers import hashes, quiet
 
 
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_a_finished_run_is_returned_without_training(
 ) -> None:
     no_training(monkeypatch)
     before = {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()}
-    assert execute(tiny("erm"), erm_run, quiet) == read(erm_run / "result.json")
+    assert execute(tiny("erm"), erm_run, quiet) == read_result(erm_run)
     assert {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()} == before
 
 

@@ -59,10 +59,10 @@ def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
         assert told["training loss/total"] == found.training_loss["total"]
         assert told["validation accuracy, mean/over domains"] == found.validation_mean_accuracy
         for domain, value in found.validation.items():
-            assert told[f"validation accuracy/{domain}"] == value.fraction
+            assert told[f"validation accuracy/{domain}"] == value.accuracy
             assert told[f"validation loss/{domain}"] == value.loss
         for images, value in found.scores.items():
-            assert told[f"recorded accuracy/{images}"] == value.fraction
+            assert told[f"recorded accuracy/{images}"] == value.accuracy
         assert found.scores.keys() == {"sketch/in", "sketch/out"}
         for group, rate in found.rates.items():
             assert told[f"rate/{group}"] == rate
@@ -315,5 +315,5 @@ def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path,
     assert history(records, "training loss/total") == [
         (c.step, c.training_loss["total"]) for c in read_checks(folder)
     ]
-    assert values(records, "summary")["target.accuracy"] == result.target.fraction
+    assert values(records, "summary")["target.accuracy"] == result.target.accuracy
     assert values(records, "config")["training.steps"] == config.training.steps

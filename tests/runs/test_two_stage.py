@@ -27,8 +27,6 @@ from parse_dg.training.trainer import Trainer
 from tests.conftest import Numbered, Tiny
 from tests.runs.helpers import CPU, checks, quiet, read
 
-# when rates fall
-
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_a_plateau_is_where_the_plateau_schedule_of_pytorch_lowers_the_rate(patience: int) -> None:
@@ -96,9 +94,6 @@ def test_checks_of_the_heads_own_phase_do_not_count() -> None:
     assert stages(losses, linear_steps=99)[0] == StageSchedule((), 14)
 
 
-# what the second training is of
-
-
 def test_stage_2_has_every_image_of_the_sources_once(numbered: Numbered) -> None:
     photo, paint, sketch = (numbered(name, 5) for name in ("photo", "paint", "sketch"))
 
@@ -116,8 +111,6 @@ def test_stage_2_has_every_image_of_the_sources_once(numbered: Numbered) -> None
     named = name_whole({"sketch/in": split.target, "photo/in": found.training[0]}, {"photo", "paint"})
     assert named == {"sketch/in": split.target, "photo/all": found.training[0]}
 
-
-# a run
 
 SETTINGS = {
     "algorithm__linear_steps": 1,
@@ -208,9 +201,6 @@ def test_checks_of_stage_2_score_the_target_and_all_of_the_sources(tiny: Tiny, t
     assert {"sketch/all", "photo/in", "photo/out"} <= set(first["scores"])
     assert list(second["scores"]) == ["sketch/all", "photo/all", "cartoon/all", "paint/all"]
     assert second["scores"]["photo/all"]["images"] == 40
-
-
-# what cannot be
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,6 @@ def classes_of(answer: dict[str, Any]) -> list[tuple[str, float]]:
     return [(each["name"], each["probability"]) for each in answer["top"]]
 
 
-# --- predictions ----------------------------------------------------------------------------------
-
-
 def test_it_is_what_the_predictor_says(service: Running) -> None:
     expected = service.predictor.predict(squares(IMAGES, service.predictor.image_size), top=8)
     for data, each in zip(IMAGES, expected, strict=True):
@@ -99,9 +96,6 @@ def test_parameters_are_checked(parse_service: Running, query: str, fragment: st
     assert fragment in error_of(answer)
 
 
-# --- why ------------------------------------------------------------------------------------------
-
-
 def test_an_explanation_is_what_the_library_says(parse_service: Running) -> None:
     predictor = parse_service.predictor
     for data in IMAGES[:3]:
@@ -123,9 +117,6 @@ def test_only_parse_can_be_explained(erm_service: Running) -> None:
     answer = erm_service.client.post("/predict?explain=true", files={"image": IMAGES[0]})
     assert answer.status_code == 400
     assert error_of(answer) == "this model is one of erm: only those of parse can be explained"
-
-
-# --- the page's case ------------------------------------------------------------------------------
 
 
 def case(service: Running, data: bytes, name: str = "a.png", **query: str) -> dict[str, Any]:
@@ -193,9 +184,6 @@ def test_a_case_shows_more_pixels_than_the_network_sees(parse_service: Running) 
 )
 def test_the_title_is_the_file_name_without_folders(parse_service: Running, given: str, title: str) -> None:
     assert case(parse_service, IMAGES[0], given)["title"] == title
-
-
-# --- health and description -----------------------------------------------------------------------
 
 
 def test_health(service: Running) -> None:

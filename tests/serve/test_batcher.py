@@ -131,9 +131,6 @@ def test_a_client_that_leaves_breaks_nothing(erm_run: Path, monkeypatch: pytest.
         wait_for(lambda: service.health()["queue"]["waiting"] == 0)
 
 
-# --- the batcher alone ----------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def predictor(parse_run: Path) -> Predictor:
     return load(parse_run, "cpu")

@@ -120,9 +120,6 @@ def test_a_folder_with_another_run_is_refused(finish: Finish, tiny: Tiny) -> Non
         estimate_cost([Job(tiny("erm", seed=1), done.folder)])
 
 
-# measuring
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "erm_plus_plus"])
 def test_a_job_can_be_measured_and_leaves_nothing(algorithm: str, job: NewJob, tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(algorithm, training__steps=1000, training__check_every=100)
@@ -161,9 +158,6 @@ def test_one_job_of_each_kind_is_measured_where_nothing_is_known(
     assert told == jobs[:2]
     assert [estimate.seconds for estimate in cost.estimates] == [100, 100, 100, 100, 6]
     assert cost.estimates[3].how == "from timed steps of a run of the same kind"
-
-
-# totals
 
 
 def cost_of(job: Job, *seconds: float | None, finished: int = 0) -> SweepCost:

@@ -41,9 +41,6 @@ def pair(other: str, value: float, step: int = 0, draw: str = "0") -> Record:
     return record(f"art {other}", step, draw, inside=inside)
 
 
-# what each selection looks at
-
-
 def test_training_domain_maximises_the_mean_of_the_sources_out_parts() -> None:
     records = [
         record(step=0, inside=(0.1, 1, 1), outside=(1.0, 0.5, 0.5)),
@@ -81,9 +78,6 @@ def test_the_result_is_the_accuracy_on_the_targets_in_part() -> None:
         assert select(records, name)[HERE].accuracy == 0.25
 
 
-# equals
-
-
 def test_between_equal_checks_of_a_run_the_first_wins() -> None:
     records = [record(step=step, inside=(step / 1000, 0, 0)) for step in (300, 600, 900)]
     assert chosen(records, "training-domain") == ("0", 300, 0.3, 0.5)
@@ -97,9 +91,6 @@ def test_between_equal_hyper_parameters_the_last_wins(name: str) -> None:
         records += [record(draw=draw), pair("photo", 0.5, draw=draw), pair("sketch", 0.5, draw=draw)]
     found = select(records, name)[HERE]
     assert found.hyperparameters == "2"
-
-
-# what is missing
 
 
 def test_leave_one_domain_out_needs_every_other_domain_at_that_step() -> None:
@@ -129,9 +120,6 @@ def test_an_unknown_selection_is_refused_with_those_there_are() -> None:
         select([], "best")
 
 
-# records that cannot be
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -149,9 +137,6 @@ def test_a_record_that_cannot_be_is_refused(fields: dict[str, Any], message: str
         record(**fields)
 
 
-# aggregation
-
-
 @pytest.mark.parametrize(
     ("values", "error"), [((0.5,), 0.0), ((0.2, 0.4), 0.1 / 2**0.5), ((0.1, 0.1, 0.4), 0.02**0.5 / 3**0.5)]
 )
@@ -159,9 +144,6 @@ def test_the_standard_error_is_the_populations_deviation_over_the_root_of_n(
     values: Sequence[float], error: float
 ) -> None:
     assert standard_error(values) == pytest.approx(error)
-
-
-# agreement with a search by brute force
 
 
 def brute_force(records: Sequence[Record], name: str, case: Case) -> tuple[str, int, float] | None:

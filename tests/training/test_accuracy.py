@@ -72,7 +72,7 @@ def by_hand(rows: list[int]) -> float:
 def test_hand_made_logits_are_scored_by_hand() -> None:
     found = score(Predictions(LOGITS, torch.tensor(LABELS)))
     assert (found.correct, found.images) == (2, 4)
-    assert found.fraction == 0.5
+    assert found.accuracy == 0.5
     assert found.loss == pytest.approx(by_hand([0, 1, 2, 3]), 1e-5)
 
 

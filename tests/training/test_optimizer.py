@@ -42,9 +42,6 @@ def by_name(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
     return {group["name"]: group for group in optimizer.param_groups}
 
 
-# groups
-
-
 def test_every_group_has_its_rate(parse: Algorithm) -> None:
     groups = by_name(build_optimizer(parse, RATES))
     assert {name: group["lr"] for name, group in groups.items()} == {
@@ -67,9 +64,6 @@ def test_decay_shrinks_what_it_should_and_nothing_else() -> None:
     composition, projection = "network.structure.composition.weight", "network.bottleneck.projection.weight"
     assert torch.equal(after[composition], before[composition])
     assert (after[projection].abs() < before[projection].abs()).float().mean() > 0.99
-
-
-# rates over a run
 
 
 def rates(parse: Algorithm, config: OptimizerConfig, step: int, steps: int = 10) -> dict[str, float]:
@@ -100,9 +94,6 @@ def test_lambda_warms_up_by_its_own_clock(parse: Algorithm) -> None:
     for step, common, own in [(0, 0.5, 0.2), (1, 1.0, 0.4), (3, 1.0, 0.8), (4, 1.0, 1.0)]:
         found = rates(parse, config, step)
         assert found == pytest.approx({"backbone": common, "head": common, "composition": own}, 1e-9)
-
-
-# Adam on Λ
 
 
 class OnlyLambda(Algorithm):
@@ -173,9 +164,6 @@ def test_without_a_penalty_what_was_never_inside_never_moves() -> None:
     assert (found[-1] != start)[inside].all()
     penalised, _, _ = train_lambda(0.5, rate=1e-2)
     assert (penalised[-1] != start).all()
-
-
-# SGD for the groups that ask for it
 
 
 class Quadratic(Algorithm):

@@ -7,8 +7,6 @@ import pytest
 from parse_dg.data.splits import SplitConfig
 from parse_dg.training.protocol import ProtocolConfig, protocol_sentences
 
-# in words
-
 
 def said(protocol: dict[str, Any] | None = None, **split: Any) -> str:
     return " ".join(protocol_sentences(ProtocolConfig(**(protocol or {})), SplitConfig(**split)))

@@ -211,9 +211,6 @@ def test_what_is_shared_out_comes_together(task: Any, size: int, tmp_path: Path)
     assert together(task, tmp_path, size=size) == [0] * size
 
 
-# how a team is formed
-
-
 def test_a_batch_has_to_divide(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a multiple of the 3 processes, found 4: 3 would do"):
         execute(tiny("erm"), tmp_path / "run", quiet, team=Team(0, 3))

@@ -80,11 +80,11 @@ def print_result(console: Console, result: RunResult, folder: Path) -> None:
     table.add_column("correct of", justify="right")
     for name, value in result.validation.items():
         images = escape(f"{name}, {result.validation_part} (source)")
-        table.add_row(images, percent(value.fraction), f"{value.correct}/{value.images}")
+        table.add_row(images, percent(value.accuracy), f"{value.correct}/{value.images}")
     if len(result.validation) > 1:
         table.add_row("mean of the source domains", percent(result.validation_mean_accuracy), "")
     row = f"[bold]{escape(target.domain)}, {target.part} (target: the result)"
-    table.add_row(row, f"[bold]{percent(target.fraction)}", f"{target.correct}/{target.images}")
+    table.add_row(row, f"[bold]{percent(target.accuracy)}", f"{target.correct}/{target.images}")
     console.print(table)
     console.print(f"weights of step {result.selected_step} of {result.steps}, by {result.selection}")
     if result.without_averaging:
@@ -101,7 +101,7 @@ def _without_averaging(plain: ScoredWeights, steps: int) -> str:
     """What the weights of single steps gave, which the same run without averaging would have kept."""
     target = plain.target
     return (
-        f"without averaging: {percent(target.fraction)} on {target.domain}, {target.part} (target), "
+        f"without averaging: {percent(target.accuracy)} on {target.domain}, {target.part} (target), "
         f"{target.correct}/{target.images}; weights of step {plain.selected_step} of {steps}, by {plain.selection}"
     )
 
@@ -113,7 +113,7 @@ def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:
     table.add_column("correct of", justify="right")
     for row in rows:
         value = row.accuracy
-        table.add_row(escape(row.domain), row.images, percent(value.fraction), f"{value.correct}/{value.images}")
+        table.add_row(escape(row.domain), row.images, percent(value.accuracy), f"{value.correct}/{value.images}")
     console.print(table)
 
 

@@ -111,7 +111,7 @@ def _collapse(found: RunMeasures) -> TextTable:
         cells = (*(_number(mean, 1) for mean in means), *map(_number, shares))
         rows.append((*_images(each), *cells, f"{of.right.images:,} / {of.wrong.images:,}", chance))
     of = found.domains[0].collapse
-    height, width = found.cells
+    height, width = found.heat_map_cells
     return TextTable(
         f"Collapse: primitives that coincide, {found.target} held out",
         (

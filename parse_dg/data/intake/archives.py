@@ -20,7 +20,7 @@ from typing import Any, cast
 from parse_dg.data.intake.archive_writer import CHUNK, DAMAGE, ArchiveLimits, ArchiveWriter
 from parse_dg.data.listing import Problem, Progress
 from parse_dg.errors import InputError
-from parse_dg.files import locked, whole_folder, writing
+from parse_dg.files import attempting, locked, whole_folder
 
 LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
 
@@ -114,7 +114,7 @@ def _least(path: Path, kind: str) -> int:
 def _temporary(folder: Path) -> Iterator[Path]:
     """An empty folder that becomes `folder` when it is filled; one process at a time."""
     busy = InputError(f"another process is unpacking into {folder}: wait until it has finished")
-    with writing(f"next to {folder}", "choose another folder"):
+    with attempting(f"write next to {folder}", "choose another folder"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = folder.with_name(f"{folder.name}.unpacking.lock")
         with locked(lock, busy, remove=True), whole_folder(folder) as temporary:

@@ -17,7 +17,7 @@ from urllib import parse
 from parse_dg.data.intake.http_transfer import AttemptError, Transfer
 from parse_dg.data.listing import Progress
 from parse_dg.errors import InputError
-from parse_dg.files import locked, writing
+from parse_dg.files import attempting, locked
 
 CHUNK = 1 << 20
 RETRIES = 4
@@ -92,7 +92,7 @@ def _check_address(url: str) -> None:
 def _alone(path: Path) -> Iterator[None]:
     """While this process, and no other, writes `path`; errors of the disk are the user's to mend."""
     busy = InputError(f"another process is downloading {path}: wait until it has finished")
-    with writing(path, "mend that, and the same command again resumes"):
+    with attempting(f"write {path}", "mend that, and the same command again resumes"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_name(f"{path.name}.part.lock"), busy, remove=True):
             yield

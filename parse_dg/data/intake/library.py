@@ -26,14 +26,14 @@ from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify
 from parse_dg.data.public.catalogue import DATA_SETS, find_data_set
 from parse_dg.errors import InputError
-from parse_dg.files import cannot_write, data_folder, make_folder
+from parse_dg.files import attempting, data_folder, make_folder
 from parse_dg.wording import printable
 
 BY_PATH = "by-path"
 """The folder, beside the named data sets, of those that are used by path."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPACKED = re.compile(r"files(-\d+)?")
-_OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.unpacking.*)?")
+_OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.(writing|unpacking).*)?")
 """What the folder of a named data set may hold: anything else in it is somebody's own."""
 
 log = logging.getLogger(__name__)
@@ -137,20 +137,14 @@ def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = T
     """
     if _is_added(name):
         return read_manifest(manifest_path(name))
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    return _by_path(path, progress, keep)
+    return _by_path(_require_path(name), progress, keep)
 
 
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
         return read_summary(manifest_path(name)).domains
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    return _list("", path, None).domains
+    return _list("", _require_path(name), None).domains
 
 
 def check(name: str, progress: Progress | None = None) -> tuple[Manifest, tuple[Problem, ...]]:
@@ -237,10 +231,8 @@ def _source(paths: Sequence[Path]) -> tuple[Path | None, list[Path]]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    try:
+    with attempting(f"read the folder {folder}"):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def _free_name(home: Path) -> Path:
@@ -316,14 +308,19 @@ def _say_changes(path: Path, before: Manifest | None, now: Manifest) -> None:
 
 
 def _write(manifest: Manifest, path: Path) -> None:
-    try:
+    with attempting(f"write to {path.parent}", "set PARSE_DG_DATA to another folder"):
         write_manifest(manifest, path)
-    except OSError as error:
-        raise cannot_write(path.parent, "PARSE_DG_DATA", error) from error
 
 
 def _is_added(name: str) -> bool:
     return NAME.fullmatch(name) is not None and manifest_path(name).exists()
+
+
+def _require_path(name: str) -> Path:
+    path = find_path(name)
+    if path is None:
+        raise _not_here(name)
+    return path
 
 
 def _not_here(name: str) -> InputError:

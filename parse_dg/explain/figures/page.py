@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parse_dg.errors import InputError
-from parse_dg.files import require_writable, whole_file, writing
+from parse_dg.files import attempting, require_writable, whole_file
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def figure_file(path: Path, width: float, height: float, dpi: int = DPI, **savin
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown for it
         figure = figure_class(figsize=(width, height), dpi=dpi, facecolor="white")
         yield figure
-        with writing(path), whole_file(path) as temporary:
+        with attempting(f"write {path}"), whole_file(path) as temporary:
             figure.savefig(temporary, format=kind, metadata=_UNDATED[kind], **saving)
 
 

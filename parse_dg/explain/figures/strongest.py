@@ -12,10 +12,10 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import InputError
 from parse_dg.explain.figures.marks import pixels_of, show_heat
 from parse_dg.explain.figures.page import figure_file, require_matplotlib, shorten
 from parse_dg.explain.primitive_images import PrimitiveImages, find_primitives
+from parse_dg.files import attempting
 from parse_dg.wording import printable
 
 CELL = 1.4
@@ -29,10 +29,8 @@ COLUMNS = 24
 def prepare_folder(folder: Path) -> None:
     """Raise, before any work, unless sheets can be drawn and the folder be made."""
     require_matplotlib()
-    try:
+    with attempting(f"make the folder {folder} for pictures"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} for pictures: {error.strerror or error}") from error
 
 
 def write_sheets(model: Model, found: Iterable[PrimitiveImages], benchmark: Benchmark, folder: Path) -> list[Path]:

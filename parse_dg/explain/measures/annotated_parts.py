@@ -10,15 +10,15 @@ Letters: N photographs, K primitives, P parts.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from parse_dg.data.public.cub_parts import PartAnnotations
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 
 WITHIN = 0.1
 """How far from a part a primitive may be that is near it, as a share of the box's diagonal."""
@@ -28,7 +28,7 @@ SOURCES = "sources together"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrimitiveOnPart:
+class PrimitiveOnPart(Jsonable):
     """A primitive, and the part it follows best on the sources, in the photographs of one domain."""
 
     primitive: int
@@ -41,7 +41,7 @@ class PrimitiveOnPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestToPart:
+class NearestToPart(Jsonable):
     """A part, and the primitive that is near it most often in this very domain."""
 
     part: str
@@ -55,7 +55,7 @@ class NearestToPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartsOfDomain:
+class PartsOfDomain(Jsonable):
     """Primitives and parts in the photographs of one domain, or of the sources together."""
 
     domain: str
@@ -66,15 +66,9 @@ class PartsOfDomain:
     primitives: tuple[PrimitiveOnPart, ...]
     parts: tuple[NearestToPart, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self) | {
-            name: [plain(each) for each in getattr(self, name)] for name in ("primitives", "parts")
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class AnnotatedParts:
+class AnnotatedParts(Jsonable):
     """Of a run: where its primitives are, beside where people have marked parts."""
 
     parts: tuple[str, ...]
@@ -84,11 +78,6 @@ class AnnotatedParts:
     """The held-out images of all sources together, by which the part of a primitive is decided."""
     domains: tuple[PartsOfDomain, ...]
     """The sources in their order, the target last."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        several = {"sources": self.sources.to_dict(), "domains": [each.to_dict() for each in self.domains]}
-        return plain(self) | several
 
 
 class _Counts(NamedTuple):

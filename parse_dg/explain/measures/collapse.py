@@ -8,14 +8,14 @@ at one place, and 0 if fewer than two are present. Letters: N images, K primitiv
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 
 PRESENT = 0.5
 """The presence from which a primitive counts."""
@@ -82,7 +82,7 @@ def _first_at_place(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollapseOf:
+class CollapseOf(Jsonable):
     """Means over some images of a domain; None if there are no such images."""
 
     images: int
@@ -95,13 +95,9 @@ class CollapseOf:
     collapse: float | None
     """In [0, 1]."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Collapse:
+class Collapse(Jsonable):
     """Collapse in one domain, and whether the images that are classified wrong have more of it."""
 
     domain: str
@@ -116,10 +112,6 @@ class Collapse:
     errors come with collapse. None if no class has both."""
     by_chance: float | None
     """The standard deviation of that around 0.5 if right and wrong were dealt to a class's images at random."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self) | {name: getattr(self, name).to_dict() for name in ("all", "right", "wrong")}
 
 
 def collapse(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Collapse:

@@ -14,7 +14,7 @@ Letters: N images, K primitives, C classes.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +22,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 
 
 @dataclass(frozen=True)
-class PrimitiveConsistency:
+class PrimitiveConsistency(Jsonable):
     """How far two domains agree on one primitive."""
 
     primitive: int
@@ -39,13 +39,9 @@ class PrimitiveConsistency:
     """In [-1, 1]: whether it is at the same places for the same classes."""
     recognised: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Consistency:
+class Consistency(Jsonable):
     """How far two domains agree on the primitives, weighted by their use."""
 
     domains: tuple[str, str]
@@ -59,10 +55,6 @@ class Consistency:
     """A share in [0, 1]."""
     recognised_by_chance: float
     primitives: tuple[PrimitiveConsistency, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self) | {"primitives": [each.to_dict() for each in self.primitives]}
 
 
 class Profiles(NamedTuple):

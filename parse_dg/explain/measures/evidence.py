@@ -7,18 +7,17 @@ the whole one, softmax(H/T), also where the centre is the mean within a window a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.collapse import PRESENT
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 
 OF_MAXIMUM = 0.5
 """The share of a map's maximum that its value at the centre must have."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Jsonable):
     """How often the primitives of one domain are on their evidence."""
 
     domain: str
@@ -28,10 +27,6 @@ class Evidence:
     """The share of them that are on their evidence; None if none is present."""
     heat_at_centre: float | None
     """The mean over them of the heat at the centre ÷ the map's maximum, from 0 to 1; None as above."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 def evidence(located: SubsetPrimitives, *, present: float = PRESENT, of_maximum: float = OF_MAXIMUM) -> Evidence:

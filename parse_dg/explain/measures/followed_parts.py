@@ -8,21 +8,20 @@ Letters: N images, K primitives, P parts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives, distances
+from parse_dg.jsonable import Jsonable
 
 WITHIN = 6 / 64
 """How far from a part the primitive that follows it may be, as a share of the image's side: 6 pixels of 64."""
 
 
 @dataclass(frozen=True)
-class FollowedPart:
+class FollowedPart(Jsonable):
     """One part, in the images of one domain."""
 
     part: str
@@ -33,7 +32,7 @@ class FollowedPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowedParts:
+class FollowedParts(Jsonable):
     """How many parts are followed at once in the images of one domain."""
 
     domain: str
@@ -46,10 +45,6 @@ class FollowedParts:
     all: float
     """The share of the images in which all of them are."""
     all_by_chance: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self) | {"parts": [plain(part) for part in self.parts]}
 
 
 def within_on_grid(image_size: int) -> float:

@@ -6,24 +6,19 @@ primitives and relations pass on; where it is right as rarely, points are lost b
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guide:
+class Guide(Jsonable):
     """The guide on the images of one domain."""
 
     domain: str
     images: int
     accuracy: float
     """The share of the images that the guide alone classifies right."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 def guide(located: SubsetPrimitives) -> Guide | None:

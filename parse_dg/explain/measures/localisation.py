@@ -7,7 +7,6 @@ Letters: N images, K primitives, P parts.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import plain
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.primitives import PrimitiveDescriptors
 
 BATCH = 128
@@ -107,7 +106,7 @@ def heat_at_centre(heatmap: Float[Tensor, "N K H W"], centre: Float[Tensor, "N K
 
 
 @dataclass(frozen=True)
-class PrimitivePlace:
+class PrimitivePlace(Jsonable):
     """Where one primitive sits, over many images."""
 
     primitive: int
@@ -124,10 +123,6 @@ class PrimitivePlace:
     def follows(self) -> bool:
         """Whether it follows the part."""
         return self.share >= FOLLOWS
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 def primitive_places(
@@ -160,7 +155,7 @@ def places_among_parts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Localisation:
+class Localisation(Jsonable):
     """How well the primitives of one domain sit on the parts that they follow on the source domains.
 
     Only primitives that follow a part on the sources count: elsewhere there is nothing to be near to.
@@ -186,10 +181,6 @@ class Localisation:
     """The share of them that are nearest to the same part here, in most images, as on the sources."""
     same_part_by_chance: float | None
     """What that would be if this domain's parts were dealt to these primitives at random."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 def localisation(

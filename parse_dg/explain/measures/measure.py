@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,6 +24,7 @@ from parse_dg.explain.measures.images import (
 from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
 from parse_dg.explain.measures.selected import SelectedRelations, selected
 from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+from parse_dg.jsonable import Jsonable
 from parse_dg.runs.opened import OpenedRun, weights_at_start
 from parse_dg.runs.parts import target_part, validation_part
 
@@ -33,7 +33,7 @@ SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredDomain:
+class MeasuredDomain(Jsonable):
     """Which images of one domain are measured, and everything that is measured of them alone."""
 
     domain: str
@@ -51,22 +51,14 @@ class MeasuredDomain:
     followed_parts: FollowedParts | None
     """None as above."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        data = {name: getattr(self, name) for name in ("domain", "role", "images")}
-        for name in ("structure", "guide", "collapse", "evidence", "localisation", "followed_parts"):
-            part = getattr(self, name)
-            data[name] = part and part.to_dict()
-        return data
-
 
 @dataclass(frozen=True, kw_only=True)
-class RunMeasures:
+class RunMeasures(Jsonable):
     """All that is measured of a run."""
 
     run: str
     target: str
-    cells: tuple[int, int]
+    heat_map_cells: tuple[int, int]
     """H and W of the heat maps."""
     image_size: int
     """Side of the images, in pixels."""
@@ -76,21 +68,8 @@ class RunMeasures:
     """Of every two domains: those with the target last."""
     selected: SelectedRelations
     """Of the model, whatever the images."""
-    annotated_parts: AnnotatedParts | None = None
+    annotated_parts: AnnotatedParts | None
     """None unless a folder of them is given."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {
-            "run": self.run,
-            "target": self.target,
-            "heat_map_cells": list(self.cells),
-            "image_size": self.image_size,
-            "domains": [each.to_dict() for each in self.domains],
-            "consistency": [each.to_dict() for each in self.consistency],
-            "selected": self.selected.to_dict(),
-            "annotated_parts": self.annotated_parts and self.annotated_parts.to_dict(),
-        }
 
 
 def measure_run(
@@ -125,7 +104,7 @@ def measure_run(
     return RunMeasures(
         run=str(run.path),
         target=run.target,
-        cells=located[0].cells,
+        heat_map_cells=located[0].cells,
         image_size=run.model.spec.image_size,
         domains=domains,
         consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),

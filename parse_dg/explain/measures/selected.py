@@ -6,13 +6,12 @@ was dealt at the start. Letters: C classes, n relations that some class uses.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from parse_dg.explain.explanation import plain
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.composition import ActiveWeights
 
 FIRST = 5
@@ -20,7 +19,7 @@ FIRST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectedRelations:
+class SelectedRelations(Jsonable):
     """The compositions of a model's classes beside those they started from."""
 
     classes: int
@@ -33,10 +32,6 @@ class SelectedRelations:
     step."""
     first_five: float
     """The weight of a class's five strongest relations, as a share of its whole: the mean over classes."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 def selected(end: ActiveWeights, start: ActiveWeights | None) -> SelectedRelations:

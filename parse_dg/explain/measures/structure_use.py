@@ -11,7 +11,6 @@ Letters: N images, n applications in use, C classes, K primitives.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,8 +18,8 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.explanation import plain
 from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
@@ -30,7 +29,7 @@ SWAPS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructureUse:
+class StructureUse(Jsonable):
     """Accuracies on the images of one domain, as fractions."""
 
     domain: str
@@ -46,10 +45,6 @@ class StructureUse:
     swapped_deviation: float
     """The standard deviation over them; 0 for a single one."""
     swaps: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return plain(self)
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from parse_dg.config import as_typed, require
+from parse_dg.config import as_typed, require, to_dict
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
@@ -17,6 +17,7 @@ from parse_dg.explain.report.classes import summarise_classes
 from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.explain.report.history import training_curve
+from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.compact import Comparison, compare
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import scored_parts
@@ -137,7 +138,7 @@ def _headline(result: RunResult) -> Headline:
         f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
         f"({target.part}). This number is the result of the run."
     )
-    return Headline(accuracy=target.fraction, words=words)
+    return Headline(accuracy=target.accuracy, words=words)
 
 
 def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
@@ -221,7 +222,8 @@ def _compaction(
 
 
 def _commands(config: RunConfig) -> Iterator[tuple[str, str]]:
-    yield "The same run again, typed in its folder:", "parse-dg train --config config.json --out repeated"
+    plugins = "".join(f"{word} " for word in as_options(find_needs(to_dict(config))))
+    yield "The same run again, typed in its folder:", f"parse-dg train {plugins}--config config.json --out repeated"
     try:
         yield "The same from nothing but options:", train_command(config, Path("repeated"))
     except InputError:

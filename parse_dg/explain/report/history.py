@@ -23,6 +23,6 @@ def _point(step: int, line: CheckLine) -> CurvePoint:
     return CurvePoint(
         step=step,
         loss=loss if loss is not None and math.isfinite(loss) else None,
-        validation={name: value.fraction for name, value in line.validation.items()},
+        validation={name: value.accuracy for name, value in line.validation.items()},
         mean=line.validation_mean_accuracy,
     )

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from parse_dg.explain import viewer
 from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
-from parse_dg.files import require_writable, write_file, writing
+from parse_dg.files import attempting, require_writable, write_file
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.tables.html_table import page_template
 from parse_dg.wording import percent, plural
@@ -48,7 +48,7 @@ def check_place(path: Path) -> None:
 def write_report(path: Path, report: Report) -> int:
     """Write the page, whole or not at all. Returns its bytes."""
     data = report_page(report).encode("utf-8", "backslashreplace")  # a name may hold half a character
-    with writing(f"the report to {path}"):
+    with attempting(f"write the report to {path}"):
         write_file(path, data)
     return len(data)
 

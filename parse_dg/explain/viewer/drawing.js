@@ -71,6 +71,13 @@ window.ParseDrawing = (() => {
     return found;
   }
 
+  /* From disc to disc where they are far enough apart, else from place to place. */
+  function ends(from, to) {
+    const way = minus(to, from);
+    const off = times(unit(way), length(way) - 2 * (RADIUS + GAP) > 20 ? RADIUS + GAP : 0);
+    return [add(from, off), minus(to, off)];
+  }
+
   /* ---- shapes ----------------------------------------------------------------------------------------------- */
 
   class Sketch {
@@ -99,21 +106,13 @@ window.ParseDrawing = (() => {
       this.stroke(`M${from} L${to}`, name);
     }
 
-    /* From disc to disc where they are far enough apart, else from place to place. */
     edge(from, to, name) {
-      const way = minus(to, from);
-      const free = length(way) - 2 * (RADIUS + GAP);
-      const off = times(unit(way), free > 20 ? RADIUS + GAP : 0);
-      const [start, end] = [add(from, off), minus(to, off)];
-      this.line(start, end, name);
-      return [start, end];
+      this.line(...ends(from, to), name);
     }
 
     arrow(from, to, name) {
       const way = unit(minus(to, from));
-      const far = length(minus(to, from)) - 2 * (RADIUS + GAP) > 20;
-      const tip = far ? minus(to, times(way, RADIUS + GAP)) : to;
-      const start = far ? add(from, times(way, RADIUS + GAP)) : from;
+      const [start, tip] = ends(from, to);
       const size = Math.min(34, length(minus(tip, start)) / 2);
       const neck = minus(tip, times(way, size));
       const aside = times([-way[1], way[0]], 0.55 * size);

@@ -23,6 +23,7 @@ from typing import Any
 from parse_dg._version import __version__
 from parse_dg.config import from_dict, require, to_dict
 from parse_dg.errors import BusyError, InputError
+from parse_dg.files import attempting
 from parse_dg.plugins import handed_on, load_plugins
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
@@ -102,10 +103,8 @@ class RayLauncher:
     def start(self, job: Job) -> None:
         """Hand a job to the cluster, which starts it as soon as a node has room."""
         folder = job.folder.absolute()
-        try:
+        with attempting(f"write to {folder.parent}"):
             folder.parent.mkdir(parents=True, exist_ok=True)  # its absence tells a node that it does not share it
-        except OSError as error:
-            raise InputError(f"cannot write to {folder.parent}: {error.strerror or error}") from error
         task = self._task.remote(to_dict(job.config), str(folder), __version__, self._track, handed_on())
         self._running[task] = job
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.plugins import as_options, handed_on
 from parse_dg.sweeps.jobs import Job, Outcome, log_path
 from parse_dg.sweeps.launchers import child
@@ -115,7 +116,7 @@ class LocalLauncher:
         """Begin a job, in a free place."""
         place = self._free.pop()
         path = self.log_of(job)
-        try:
+        with attempting(f"start a run with its log in {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as output, tempfile.TemporaryFile() as configuration:
                 configuration.write(json.dumps(to_dict(job.config)).encode())
@@ -130,8 +131,6 @@ class LocalLauncher:
                     pass_fds=(self._pipe,),
                     start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
                 )
-        except OSError as error:
-            raise InputError(f"cannot start a run with its log in {path}: {error.strerror or error}") from error
         self._children.append(Child(job, place, process, path, start))
 
     def wait(self, seconds: float) -> list[Outcome]:

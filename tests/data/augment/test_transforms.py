@@ -64,9 +64,6 @@ def by_batch(
     return result
 
 
-# The whole, against the batched path
-
-
 @pytest.mark.parametrize("shape", [(24, 24), (18, 30), (30, 18)])
 @pytest.mark.parametrize(("steps", "mean", "most"), [(3, 1.6, 6), (4, 2.0, 25)])
 def test_one_by_one_and_batched_agree(shape: tuple[int, int], steps: int, mean: float, most: float) -> None:
@@ -107,9 +104,6 @@ def test_flip_and_gray_where_their_draw_is_below_the_probability(draw: float, fl
     assert (np.ptp(gray, axis=2).max() == 0) == flipped
 
 
-# The crop, against the batched one and against a reference
-
-
 @pytest.mark.parametrize("shape", [(16, 16), (11, 29), (29, 11)])
 def test_crops_of_pillow_and_of_grid_sample_agree_when_they_get_larger(shape: tuple[int, int]) -> None:
     """Noise has the steepest slopes there are. Pillow rounds after each of its two passes, by 1/2 at most."""
@@ -138,9 +132,6 @@ def test_a_crop_that_gets_smaller_averages_what_it_covers(size: int) -> None:
     box_of_one = torch.from_numpy(box).float()[None]
     aliased = unbatch(crop_flip(batch(image), box_of_one, torch.zeros(1, dtype=torch.bool), (size, size)))[0]
     assert np.abs(aliased - expected).max() > 20
-
-
-# Colours: the batched functions against Pillow's arithmetic
 
 
 def pictures() -> list[Image.Image]:
@@ -188,9 +179,6 @@ def test_hue_is_pillows_within_its_steps(turns: float) -> None:
     assert difference.mean() < 3.5
 
 
-# Extremes
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (500, 1), (3, 2000), (2000, 3)])
 def test_tiny_and_elongated_originals(shape: tuple[int, int]) -> None:
     image = noise(*shape)
@@ -210,9 +198,6 @@ def test_every_mode_becomes_rgb(mode: str) -> None:
     image = noise(16, 16).convert("L").convert("RGBA").convert(mode)
     result = transform_image(image, AugmentConfig(**OFF), draws(0), ORDER, 16)
     assert np.array_equal(result, np.array(image.convert("RGB")))
-
-
-# Mistakes
 
 
 def test_randaugment_is_refused() -> None:

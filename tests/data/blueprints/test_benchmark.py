@@ -46,9 +46,6 @@ def domains() -> dict[str, bp.BlueprintsDomain]:
         return {domain: bp.generate_domain(domain, config) for domain in DOMAINS}
 
 
-# what is generated
-
-
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_an_image_depends_on_its_seed_and_index_only(domain: str) -> None:
     few = bp.generate_domain(domain, BlueprintsConfig(seed=3, images_per_class=2))
@@ -84,9 +81,6 @@ def test_mistakes_are_named() -> None:
         replace(made, centres=made.centres[:-1])
     with pytest.raises(InputError, match="7 captions for 8 images"):
         replace(made, captions=made.captions[1:])
-
-
-# where the parts are
 
 
 def test_every_part_is_inside_the_image(examples: list[bp.Creature]) -> None:
@@ -146,9 +140,6 @@ def test_captions_are_true(examples: list[bp.Creature]) -> None:
             assert true[found[2]]
 
 
-# what the classes are
-
-
 def _mismatch(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     """Root mean square distance of matching points under the best mirroring, rotation and shift."""
     a, b = a - a.mean(0), b - b.mean(0)
@@ -166,9 +157,6 @@ def test_classes_differ_also_when_mirrored_or_turned() -> None:
     slots = np.array(SKELETON)
     for a, b in itertools.combinations(LAYOUTS, 2):
         assert _mismatch(slots[list(a)], slots[list(b)]) > 0.3  # five times the jitter of a slot
-
-
-# nothing but the layout tells the class
 
 
 def _nuisances(example: bp.Creature) -> list[float]:

@@ -54,9 +54,6 @@ def watched(function: Callable[[Item], Result], items: Sequence[Item], name: Cal
     return results
 
 
-# images
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All images in one folder."""
@@ -139,9 +136,6 @@ def test_indexing_keeps_every_good_image_and_names_every_bad_one(
     sizes = {image.path: (image.width, image.height) for image in manifest.images}
     assert all(sizes[f"good {number}.png"] == (32, 24) for number in range(20))
     assert sizes["turned6.jpg"] == (24, 32)
-
-
-# manifests and lists
 
 
 @pytest.fixture(scope="module")

@@ -161,6 +161,13 @@ def test_a_list_is_indexed_where_its_images_are(name: str, beside: bool, own: Pa
     assert check("mine") == (manifest, ())
 
 
+def test_what_a_killed_process_left_is_in_nobodys_way(own: Path, data: Path, tmp_path: Path) -> None:
+    (data / "mine" / "files.writing" / "day").mkdir(parents=True)
+    (data / "mine" / "files.unpacking.lock").touch()
+    add("mine", [pack(own, tmp_path / "own.zip")])
+    assert {path.name for path in (data / "mine").iterdir()} == {"files", "manifest.jsonl"}
+
+
 # What cannot
 
 

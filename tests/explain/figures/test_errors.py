@@ -44,6 +44,7 @@ def block(name: str = "glider", said: str = "wader") -> ErrorBlock:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_format(ending: str, tmp_path: Path) -> None:
     for name in ("one", "two"):

@@ -55,9 +55,6 @@ def texts(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
-# --- a prediction ---------------------------------------------------------------------------------
-
-
 def relation(predicate: str, *primitives: int, weight: float = 0.1, satisfaction: float = 0.5) -> Relation:
     name = f"{predicate}{primitives}"
     return Relation(name, f"words of {name}", predicate, primitives, weight, satisfaction)
@@ -168,9 +165,6 @@ def _inside(black: np.ndarray) -> np.ndarray:
     return rows[:, None] & columns[None]
 
 
-# --- primitives -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("names", [None, NAMES], ids=["no names", "names"])
 def test_a_sheet_has_a_row_an_image_and_a_column_a_primitive(
     names: dict[int, str] | None, tmp_path: Path, drawn: list[Any]
@@ -203,9 +197,6 @@ def test_the_heat_and_the_cross_are_on_the_primitive(
         brightest = np.unravel_index(heat.argmax(), shape)
         assert abs(brightest[0] - y) <= 1
         assert abs(brightest[1] - x) <= 1
-
-
-# --- without matplotlib ---------------------------------------------------------------------------
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

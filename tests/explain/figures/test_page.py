@@ -66,7 +66,7 @@ def test_an_svg_has_text_and_no_date(tmp_path: Path) -> None:
     assert smallest_text(tmp_path / "one.svg") >= SMALL
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", [".pdf", ".svg"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_can_be_drawn(name: str, ending: str, tmp_path: Path) -> None:
     draw(tmp_path / f"one{ending}", name, fit=1.0)

@@ -24,6 +24,7 @@ def model(parse_run: Path) -> Model:
     return load_model(parse_run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_format(model: Model, ending: str, tmp_path: Path) -> None:
     for name in ("one", "two"):

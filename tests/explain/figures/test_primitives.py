@@ -37,6 +37,7 @@ def draw(path: Path, *names: str, primitives: tuple[int, ...] = (3, 0), **option
     primitives_figure(path, blocks(*names, missing=missing), DOMAINS, primitives, unseen="sketch", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_format(ending: str, tmp_path: Path) -> None:
     for name in ("one", "two"):

@@ -38,7 +38,7 @@ def found(parse_run: Path) -> RunMeasures:
 def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -> None:
     known = {row.domain: row.accuracy for row in evaluate_run(open_run(parse_run, device="cpu"))}
     for each in found.domains:
-        assert each.structure.whole == known[each.domain].fraction
+        assert each.structure.whole == known[each.domain].accuracy
         assert each.collapse.right.images == known[each.domain].correct
         assert each.collapse.all.images == known[each.domain].images
 

@@ -14,9 +14,6 @@ from tests.model.backbones.backbone_helpers import OFF, build, pictures, same, s
 ALWAYS = MixStyleConfig(probability=1.0)
 
 
-# --- the networks ---------------------------------------------------------------------------------
-
-
 def torchvision_inventory(blocks: list[int], kernels: list[int]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of torchvision's ResNets without fc, written out from its naming."""
 
@@ -145,9 +142,6 @@ def test_resnet_against_plain_formula() -> None:
         torch.testing.assert_close(block(x), (out + side).relu())
 
 
-# --- MixStyle and BatchNorm inside ----------------------------------------------------------------
-
-
 def test_mixstyle_works_after_its_stages_in_training_only() -> None:
     plain, mixed = build(), build(mixstyle=MixStyleConfig(stages=(2,), probability=1.0))
     assert same(plain, mixed)
@@ -172,9 +166,6 @@ def test_frozen_statistics_stay_and_affine_trains() -> None:
         assert backbone.bn1.weight.grad is not None
         assert backbone.bn1.weight.grad.abs().sum() > 0
         assert backbone.eval().train().bn1.training is not frozen
-
-
-# --- configuration --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
