@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.config import change
-from parse_dg.errors import InputError
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.second_view import (
     SCALES,
@@ -189,5 +187,3 @@ def test_a_batch_is_its_images_then_their_views() -> None:
 def test_descriptors_are_halved_image_by_image() -> None:
     first, second = primitives(torch.rand(4, 3, 2, generator=seeded())).halves()
     assert [len(part) for part in (*first, *second)] == [2] * 8
-
-
