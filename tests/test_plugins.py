@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig, register_algorithm
-from parse_dg.cli import PLUGGABLE, build_parser
+from parse_dg.cli import PLUGGABLE, build_parser, main
 from parse_dg.errors import InputError
-from parse_dg.plugins import as_options, handed_on, installed_plugins, load_plugins, with_needs, without_needs
+from parse_dg.plugins import as_options, handed_on, load_plugins, with_needs, without_needs
 from parse_dg.registry import Registry
 
 SOURCE = """
@@ -74,14 +74,17 @@ def test_an_error_in_a_plug_in_keeps_its_traceback(tmp_path: Path) -> None:
         load_plugins(["doors_d"])
 
 
-def test_installed_plug_ins_are_listed_and_imported_when_they_are_named(tmp_path: Path) -> None:
+def test_installed_plug_ins_are_listed_and_imported_when_they_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path / "site" / "doors_e.py", "own-e")
     about = tmp_path / "site" / "doors_e-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: doors-e\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[parse_dg.plugins]\nours = doors_e\n")
     sys.path.append(str(tmp_path / "site"))
-    assert installed_plugins()["ours"].value == "doors_e"
+    assert main(["info"]) == 0
+    assert "doors_e: pass --plugin ours to use it" in " ".join(capsys.readouterr().out.split())
     assert "doors_e" not in sys.modules
     load_plugins(["ours"])
     assert ALGORITHMS.origin("own-e") == "ours"

@@ -116,14 +116,6 @@ def test_the_pipeline_of_a_file(run: Run, parse_run: Path, tmp_path: Path) -> No
     assert not any("(right)" in word or "(wrong)" in word for word in words)  # the truth is not known
 
 
-def test_the_pipeline_of_the_target(run: Run, parse_run: Path, tmp_path: Path) -> None:
-    said = run("figure", "pipeline", parse_run, "--out", "one.svg")
-    words = words_of(tmp_path / "one.svg")
-    (title,) = [word for word in words if word.endswith("of sketch, never seen")]
-    assert said.out.startswith(f"{title}: predicted ")
-    assert any("(right)" in word for word in words)
-
-
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [

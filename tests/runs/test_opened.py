@@ -20,7 +20,7 @@ def test_a_run_is_its_configuration_result_model_and_images(parse_run: Path) -> 
     assert run.classes == run.benchmark.classes
     assert [subset.domain.name for subset in run.held_out] == ["photo", "cartoon", "paint", run.target]
     assert run.split is run.split
-    share = f"{100 * run.result.target.fraction:.1f}%"
+    share = f"{100 * run.result.target.accuracy:.1f}%"
     assert repr(run) == f"OpenedRun(parse on blueprints: {share} on sketch; {str(parse_run)!r})"
 
 

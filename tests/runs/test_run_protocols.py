@@ -19,7 +19,6 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
-from parse_dg.runs import compact, evaluate
 from parse_dg.runs.compact import compact_run
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import evaluate_run
@@ -331,21 +330,15 @@ def refused(error: pytest.ExceptionInfo[InputError], folder: Path, benchmark: Be
     assert "\n" not in message
 
 
-def test_a_run_is_not_evaluated_on_other_images(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    benchmark = open_benchmark(under("parse").data)
-    monkeypatch.setattr(evaluate, "open_benchmark", lambda config: changed_since(benchmark))
-    for domain in (None, "photo"):
-        with pytest.raises(InputError) as error:
-            evaluate_run(open_run(made("parse"), device="cpu"), domain)
-        refused(error, made("parse"), benchmark)
-
-
-def test_a_run_is_not_compacted_on_other_images(parse_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_not_evaluated_or_compacted_on_other_images(parse_run: Path) -> None:
     benchmark = open_benchmark(read_config(parse_run).data)
-    monkeypatch.setattr(compact, "open_benchmark", lambda config, progress: changed_since(benchmark))
+    run = open_run(parse_run, device="cpu", benchmark=changed_since(benchmark))
     before = sorted(path.name for path in parse_run.iterdir())
     with pytest.raises(InputError) as error:
-        compact_run(open_run(parse_run, device="cpu"), None, 0.0)
+        evaluate_run(run)
+    refused(error, parse_run, benchmark)
+    with pytest.raises(InputError) as error:
+        compact_run(run, None, 0.0)
     refused(error, parse_run, benchmark)
     assert sorted(path.name for path in parse_run.iterdir()) == before
 

@@ -161,16 +161,6 @@ def test_what_is_set_from_outside_wins(own: Own) -> None:
         override(sweep("erm", grid={"training.steps": (1, 2)}), {"training.steps": 3})
 
 
-def test_the_same_configuration_is_planned_once() -> None:
-    steps = plan_jobs(sweep("erm"))[0].config.training.steps
-    variants = (Variant(name="one"), Variant(name="two", settings={"training.steps": steps}))
-    assert places(plan_jobs(sweep("erm", variants=variants))) == ["blueprints/one/sketch/seed0"]
-    choice = {RATE: Range(kind="choice", values=(0.1, 0.2))}
-    jobs = plan_jobs(sweep("erm", random=RandomSearch(draws=20, ranges=choice)))
-    assert len(jobs) == 2
-    assert {job.config.optimizer.head_rate for job in jobs} == {0.1, 0.2}
-
-
 # data
 
 

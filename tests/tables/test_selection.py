@@ -72,12 +72,6 @@ def test_leave_one_domain_out_maximises_the_mean_over_the_other_held_out_domains
     assert chosen(records, "leave-one-domain-out") == ("0", 300, 0.2, pytest.approx(0.55))
 
 
-def test_the_result_is_the_accuracy_on_the_targets_in_part() -> None:
-    records = [record(inside=(0.25, 0.9, 0.9), outside=(0.75, 0.9, 0.9)), pair("photo", 0.4), pair("sketch", 0.5)]
-    for name in SELECTIONS:
-        assert select(records, name)[HERE].accuracy == 0.25
-
-
 def test_between_equal_checks_of_a_run_the_first_wins() -> None:
     records = [record(step=step, inside=(step / 1000, 0, 0)) for step in (300, 600, 900)]
     assert chosen(records, "training-domain") == ("0", 300, 0.3, 0.5)

@@ -69,15 +69,6 @@ def test_random_tables_agree_with_loops() -> None:
             assert estimate.error == pytest.approx(deviation / math.sqrt(count), abs=1e-12)
 
 
-def test_rows_and_tables_come_in_the_order_asked_for_and_then_by_name() -> None:
-    names = [("B", "x"), ("A", "y"), ("B", "z"), ("C", "w")]
-    records = [r for data, name in names for r in full([(0.1, 0.2, 0.3)], data_set=data, algorithm=name)]
-    tables = selection_tables(records, "oracle", data_sets=("none", "C"), algorithms=("z", "none", "x"))
-    assert [table.data_set for table in tables.tables] == ["C", "A", "B"]
-    assert list(tables.tables[2].cells) == ["z", "x"]
-    assert [row[0] for row in tables.text()[-1].rows] == ["z", "x", "w", "y"]
-
-
 # what is missing
 
 

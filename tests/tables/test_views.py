@@ -61,13 +61,6 @@ def test_ablation_has_the_rows_of_the_paper_in_its_order() -> None:
     assert set(ABLATION) == {*SWITCHES, "no_relations"}
 
 
-def test_k_counts_as_numbers() -> None:
-    configs = [ours(algorithm__primitives__count=count) for count in (16, 8, 24, 4)]
-    found = names("k", *configs, ours("no_relations"), ours("erm"))
-    parse = [f"parse, K = {count}" for count in (4, 8, 16, 24)]
-    assert found == ["erm", "no_relations, K = 16", *parse]
-
-
 def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown view 'best': valid are main, ablation, k, compaction"):
         find_view("best")

@@ -102,19 +102,6 @@ def test_every_switch(settings: dict[str, Any], shape: tuple[int, int], kernels:
         assert_same(fused(kernels, images, config, draws, 18), normalise(augment(images, config, draws, 18)))
 
 
-def test_channels_first_images_are_read_as_they_lie(kernels: ModuleType) -> None:
-    config, images = AugmentConfig(), smooth(3)
-    draws = draw_augment(config, 3, torch.Generator().manual_seed(0))
-    found = fused(kernels, images.contiguous(), config, draws, 12)
-    assert torch.equal(found, fused(kernels, images, config, draws, 12))
-
-
-def test_no_images(kernels: ModuleType) -> None:
-    config = AugmentConfig()
-    draws = draw_augment(config, 0, torch.Generator().manual_seed(0))
-    assert fused(kernels, smooth(2)[:0], config, draws, 12).shape == (0, 3, 12, 12)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("ops", [0, 2])
 def test_on_cuda_preparing_is_augmenting_and_normalising(ops: int) -> None:

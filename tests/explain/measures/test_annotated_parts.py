@@ -82,16 +82,6 @@ def test_only_photographs_in_which_the_part_is_visible_count() -> None:
     assert (found.images, found.followed) == (4, 1)
 
 
-def test_the_sources_together_decide_which_part_it_is() -> None:
-    """p0 is on the beak in one source, and on the tail in the other, which has more photographs, and the target."""
-    few = grid([[(20, 20), (0, 0)]] * 2), marked([[(20, 20), (80, 40)]] * 2)
-    many = grid([[(80, 40), (0, 0)]] * 3), marked([[(20, 20), (80, 40)]] * 3)
-    found = measured(few, many, few)
-    assert [each.primitives[0].part for each in (found.sources, *found.domains)] == ["tail"] * 4
-    assert found.sources.primitives[0].share == pytest.approx(3 / 5)
-    assert [each.primitives[0].share for each in found.domains] == [0, 1, 0]
-
-
 def test_a_part_is_followed_by_any_primitive_in_half_of_the_photographs() -> None:
     """In the target the beak has another primitive than on the sources, in half of them; the tail in fewer."""
     away = (60.0, 5.0)

@@ -14,7 +14,6 @@ from parse_dg.explain.measures.localisation import (
     Localisation,
     localisation,
     locate,
-    places_among_parts,
     primitive_places,
 )
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -130,21 +129,3 @@ def test_the_error_is_to_the_part_that_is_followed_on_the_sources(subset: Subset
     assert found.same_part == pytest.approx(4 / 6)
     apart = np.median(np.linalg.norm(centres[:, 0] - centres[:, 1], axis=-1))
     assert found.error == pytest.approx(2 * apart / 6, abs=1e-5)
-
-
-def test_only_primitives_that_follow_a_part_on_the_sources_count(subset: Subset, centres: np.ndarray) -> None:
-    places = centres.copy()
-    places[:, 4:] = 5.0  # far off
-    found = measured(centres, places, subset, {0: "body", 3: "tail"})
-    assert (found.expected, found.error, found.same_part) == (2, 0, 1)
-
-
-def test_several_domains_together(subset: Subset, centres: np.ndarray) -> None:
-    """On the body in the one, on the head in the other, of which there are more images."""
-    fewer = Subset(subset.domain, subset.indices[:60])
-    one = locate(model_at(centres[:60, [0] * 4]), fewer)
-    other = locate(model_at(centres[:, [1] * 4]), subset)
-    found = places_among_parts([one, other], [centres[:60], centres], PARTS)
-    assert {place.part for place in found} == {"head"}
-    assert found[0].share == COUNT / (COUNT + 60)
-    assert found[0].follows

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from parse_dg.cli.show.measures import measure_tables, measures_csv
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
@@ -111,35 +109,6 @@ def test_none_of_the_images_was_trained_on(parse_run: Path) -> None:
     trained = {(part.domain.name, index) for part in run.split.training for index in part.indices.tolist()}
     looked_at = {(part.domain.name, index) for part in run.held_out for index in part.indices.tolist()}
     assert trained.isdisjoint(looked_at)
-
-
-def test_the_guide_is_scored_where_there_is_one(found: RunMeasures, tiny: Tiny, tmp_path: Path) -> None:
-    assert all(each.guide is None for each in found.domains)
-    assert found.to_dict()["domains"][0]["guide"] is None
-    execute(tiny(algorithm__guidance=1.0), tmp_path / "run", quiet)
-    guided = measure_run(open_run(tmp_path / "run", device="cpu"), swaps=1)
-    model, run = load_model(tmp_path / "run"), open_run(tmp_path / "run", device="cpu")
-    for each, subset in zip(guided.domains, run.held_out, strict=True):
-        images, labels = load_images(subset, np.arange(len(subset.indices)))
-        with torch.no_grad():
-            pooled = model.parse_network().backbone(model.prepare(images)).mean((2, 3))
-            guide = model.algorithm.guide
-            assert guide is not None
-            right = int((guide(pooled).argmax(1) == labels).sum())
-        assert each.guide is not None
-        assert each.guide.accuracy == right / len(labels)
-        assert each.guide.images == each.structure.images == len(labels)
-    rows = measure_tables(guided)[0].rows
-    assert [row[4] for row in rows] == [
-        f"{100 * each.guide.accuracy:.1f}%" for each in guided.domains if each.guide
-    ]
-    smaller, _ = compact(model)
-    save_model(tmp_path / "compact.safetensors", smaller.spec, smaller.algorithm.state_dict())
-    compacted = measure_run(
-        open_run(tmp_path / "run", model=tmp_path / "compact.safetensors", device="cpu"), swaps=1
-    )
-    assert [each.guide for each in compacted.domains] == [None] * 4
-    assert [each.structure for each in compacted.domains] == [each.structure for each in guided.domains]
 
 
 def test_own_images_have_no_parts(tiny: Tiny, tmp_path: Path) -> None:

@@ -108,13 +108,6 @@ def test_the_commands_repeat_the_run(parse_run: Path, parse_report: Report) -> N
     assert configure(options) == read_config(parse_run)
 
 
-def test_another_method_has_no_reasons(erm_run: Path) -> None:
-    report = gather_report(open_run(erm_run, device="cpu"), images=2)
-    assert (report.compositions, report.compaction) == ((), ())
-    assert all(case["explanations"] == {} for gallery in report.galleries for case in gallery.cases)
-    assert sum(len(gallery.cases) for gallery in report.galleries) >= 4
-
-
 def test_where_all_source_images_train_none_are_shown(finished_run: FinishedRun) -> None:
     report = gather_report(open_run(finished_run("erm_plus_plus"), device="cpu"), images=1)
     assert [each.role for each in report.scores] == ["result"]

@@ -207,19 +207,6 @@ def test_a_method_without_relations_says_so_in_a_line_each(report: Report) -> No
     assert "words 0" not in text
 
 
-def test_the_relations_of_a_class_and_the_rest_add_up(report: Report) -> None:
-    page = report_page(replace(report, compositions=(composition("dog", (0.05,) * 20),)))
-    assert page.count("0.050") == TERMS
-    assert f'and {20 - TERMS} more<span class="number">{0.05 * (20 - TERMS):.3f}</span>' in page
-
-
-def test_a_matrix_shades_shares_of_rows(report: Report) -> None:
-    page = Page(report_page(report))
-    cells = [a["class"] for a in page.all("td") if "level" in (a.get("class") or "")]
-    assert cells[:4] == ["right level7", "wrong level4", "wrong level0", "right level10"]
-    assert "no image" in page.text  # of the dog there is none in paint
-
-
 def test_many_classes_are_listed_by_their_most_frequent_confusions(report: Report) -> None:
     count = 50
     confusion = np.eye(count, dtype=np.int64) * 10
