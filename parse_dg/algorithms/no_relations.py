@@ -14,6 +14,7 @@ from parse_dg.algorithms.parse import BottleneckWeights
 from parse_dg.config import NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
+from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag, with_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class NoRelationsConfig(AlgorithmConfig):
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     guidance: NotNegative = 0.0
+    """As in PARSE."""
+    equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
     """As in PARSE."""
 
     @property
@@ -43,25 +46,36 @@ class NoRelations(Algorithm):
 
     def __init__(self, config: NoRelationsConfig, context: BuildContext):
         super().__init__(config, context)
+        self.progress = 0.0
         self.backbone = context.backbone
         channels, classes, generator = context.backbone.channels, context.classes, context.generator
         self.bottleneck = PrimitiveBottleneck(channels, config.primitives, generator)
         self.classifier = linear(5 * config.primitives.count, classes, generator)
         self.guide = linear(channels, classes, generator) if config.guidance else None
+        self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
 
     def advance(self, step: int, steps: int) -> None:
-        self.bottleneck.advance((step - 1) / steps)
+        self.progress = (step - 1) / steps
+        self.bottleneck.advance(self.progress)
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
-        features = self.backbone(example.images, generator)
-        z = self.bottleneck(features)
+        following: LossTerms = {}
+        if self.second_view is None:
+            features = self.backbone(example.images, generator)
+            z = self.bottleneck(features)
+        else:
+            views, move = self.second_view(example.images, len(example.labels), generator)
+            both = self.backbone(with_views(example.images, views), generator)
+            features, (z, second) = both.chunk(2)[0], self.bottleneck(both).halves()
+            following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
         return {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
-            **self.config.bottleneck.terms(z.heatmap),
+            **self.config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
             **self.guidance(self.config.guidance, features, example.labels),
+            **following,
         }
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:

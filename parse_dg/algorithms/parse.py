@@ -3,6 +3,7 @@
 MIRO's regulariser of the backbone can be added; the paper has it not.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -24,31 +25,49 @@ from parse_dg.config import Config, NotNegative
 from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
+from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration, ownership, spread
+from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES, check_budget
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
+SPREAD_GROWS = (0.1, 0.4)
+"""The shares of training between which the weight of the spread grows from nothing to all of it: with maps held
+narrow by a window from the first step on, nothing was learnt."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckWeights(Config):
-    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
+    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated; and two additions."""
 
     weight: NotNegative = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
     concentration: NotNegative = 0.1
     """λ_conc."""
+    spread: NotNegative = 0.0
+    """An addition: the weight of the variance under the heat maps, once training is well under way."""
+    ownership: NotNegative = 0.0
+    """An addition: the weight of a cross-entropy: where a primitive is, evidence for it is to be the strongest."""
 
-    def terms(self, heatmap: Float[Tensor, "B K H W"]) -> LossTerms:
-        """λ_bn · L_bn in its two parts."""
-        diversity, concentration = diversity_and_concentration(heatmap)
-        return {
+    def terms(
+        self, z: PrimitiveDescriptors, evidence: Callable[[], Float[Tensor, "B K H W"]], progress: float
+    ) -> LossTerms:
+        """λ_bn · L_bn in its two parts, and what is added; `progress` is the share of training that is done."""
+        diversity, concentration = diversity_and_concentration(z.heatmap)
+        terms = {
             "diversity": self.weight * diversity,
             "concentration": self.weight * self.concentration * concentration,
         }
+        if self.spread:
+            begin, end = SPREAD_GROWS
+            grown = min(max((progress - begin) / (end - begin), 0.0), 1.0)
+            terms["spread"] = grown * self.spread * spread(z.extent, z.presence)
+        if self.ownership:
+            terms["ownership"] = self.ownership * ownership(z.heatmap, evidence(), z.presence)
+        return terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +90,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     probe: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
+    equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
+    """An addition: primitives are to follow when an image is moved and restyled; off."""
     miro: MutualInformationConfig = field(default_factory=MutualInformationConfig)
     """Holds the backbone to its pretrained features; off."""
 
@@ -82,7 +103,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
         return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
 
     def for_scoring(self) -> "ParseConfig":
-        return replace(self, guidance=0.0, probe=0.0, miro=replace(self.miro, weight=0.0))
+        off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}
+        return replace(self, guidance=0.0, probe=0.0, **off)
 
     def build(self, context: BuildContext) -> "Parse":
         return Parse(self, context)
@@ -103,10 +125,13 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.progress = 0.0
+        """The share of training that is done."""
         self.look = 0
         """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
         self.probe = linear(5 * config.primitives.count, classes, generator) if config.probe else None
+        self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
         self.mutual_information = MutualInformation(backbone) if config.miro.weight else None
 
     @property
@@ -114,9 +139,9 @@ class Parse(Algorithm):
         return self.network
 
     def advance(self, step: int, steps: int) -> None:
-        progress = (step - 1) / steps
-        self.network.bottleneck.advance(progress)
-        self.network.structure.composition.advance(progress)
+        self.progress = (step - 1) / steps
+        self.network.bottleneck.advance(self.progress)
+        self.network.structure.composition.advance(self.progress)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0
 
@@ -125,13 +150,20 @@ class Parse(Algorithm):
         return output.logits
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
+        views, move = None, None
+        if self.second_view is not None:
+            views, move = self.second_view(example.images, len(example.labels), generator)
         with self._taps() as maps:
-            output: ParseOutput = self.network(example.images, generator, self.look)
+            output: ParseOutput = self.network(example.images, generator, self.look, views)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
-            **self.config.bottleneck.terms(output.descriptors.heatmap),
+            **self.config.bottleneck.terms(
+                output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
+            ),
             **self.guidance(self.config.guidance, output.features, example.labels),
         }
+        if move is not None and output.second is not None:
+            terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)
         if self.probe is not None:
             probed = self.cross_entropy(self.probe(output.descriptors.flat()), example.labels)
             terms["probe"] = self.config.probe * probed
@@ -141,7 +173,7 @@ class Parse(Algorithm):
             angles = self.network.structure.predicates.target_angle["orient"]
             terms["angle_repulsion"] = self.config.angle_repulsion * angle_repulsion(angles)
         if self.mutual_information is not None:
-            regulariser = self.mutual_information(example.images, maps)
+            regulariser = self.mutual_information(example.images, [each[: len(example.images)] for each in maps])
             terms["mutual_information"] = self.config.miro.weight * regulariser
         return terms
 

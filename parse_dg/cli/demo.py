@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Int
 from rich.console import Console
 from rich.table import Table
@@ -18,13 +17,9 @@ from parse_dg.cli.show.display import (
     run_with_display,
 )
 from parse_dg.config import change
-from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.blueprints.store import open_blueprints
-from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
-from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import explain
 from parse_dg.explain.figures.explanation import (
     SHOWN_RELATIONS,
@@ -32,8 +27,10 @@ from parse_dg.explain.figures.explanation import (
     primitive_sheet,
     require_matplotlib,
 )
+from parse_dg.explain.measures.images import true_centres
 from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
 from parse_dg.training.accuracy import predict
@@ -60,8 +57,7 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     console.print("\n[bold]Compaction of PARSE")
     (outcome,) = compact_with_display([folder / "parse"], None, 0.0, "auto", console)
     print_compaction(console, outcome)
-    model = load_model(outcome.path)
-    _draw(model, configs["parse"], folder, console)
+    _draw(OpenedRun(folder / "parse", model=outcome.path, device="cpu"), folder, console)
     print_path(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in", folder)
     console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
 
@@ -82,30 +78,30 @@ def _print_comparison(console: Console, results: dict[str, RunResult], config: R
     )
 
 
-def _draw(model: Model, config: RunConfig, folder: Path, console: Console) -> None:
+def _draw(run: OpenedRun, folder: Path, console: Console) -> None:
     """The pictures, and what they show in words."""
-    benchmark = open_benchmark(config.data)
-    names = _name_primitives(model, benchmark, config, console)
+    names = _name_primitives(run, console)
     images = {
-        domain.name: load_images(whole(domain), _spread(len(domain.labels)))[0] for domain in benchmark.domains
+        domain.name: load_images(whole(domain), _spread(len(domain.labels)))[0] for domain in run.benchmark.domains
     }
-    primitive_sheet(model, images, folder / "primitives.png", names)
-    _explain_one(model, benchmark, config, folder, names, console)
+    primitive_sheet(run.model, images, folder / "primitives.png", names)
+    _explain_one(run, folder / "explanation.png", names, console)
     print_path(console, "pictures:", folder / "primitives.png")
     print_path(console, "pictures:", folder / "explanation.png")
 
 
-def _name_primitives(model: Model, benchmark: Benchmark, config: RunConfig, console: Console) -> dict[int, str]:
+def _name_primitives(run: OpenedRun, console: Console) -> dict[int, str]:
     """Which part each primitive follows on the source domains, said and returned; most may follow none."""
-    stored = open_blueprints(config.data.blueprints)
     table = Table("domain")
     table.add_column("primitives that follow one part", justify="right")
     table.add_column("their median distance to it", justify="right")
     on_sources: dict[int, Counter[str]] = defaultdict(Counter)
-    for domain in benchmark.domains:
-        places = primitive_places(model, whole(domain), stored.domains[domain.name].centres, PARTS)
+    for domain in run.benchmark.domains:
+        centres = true_centres(run, whole(domain))
+        assert centres is not None
+        places = primitive_places(run.model, whole(domain), centres, PARTS)
         following = [place for place in places if place.follows]
-        held_out = domain.name == config.data.target
+        held_out = domain.name == run.target
         name = f"{domain.name} (never seen)" if held_out else domain.name
         distance = f"{31.5 * statistics.median(p.distance for p in following):.1f} pixels" if following else ""
         table.add_row(name, f"{len(following)} of {len(places)}", distance)
@@ -122,21 +118,19 @@ def _spread(images: int) -> Int[np.ndarray, "n"]:
     return (np.linspace(0.2, 0.7, IMAGES_PER_DOMAIN) * images).astype(np.int64)
 
 
-def _explain_one(
-    model: Model, benchmark: Benchmark, config: RunConfig, folder: Path, names: dict[int, str], console: Console
-) -> None:
+def _explain_one(run: OpenedRun, path: Path, names: dict[int, str], console: Console) -> None:
     """The target image classified right with the most confidence (or the first): its relations, drawn and said."""
-    target = whole(benchmark.domain(config.data.target))
-    logits, labels = predict(model.algorithm, target, torch.device("cpu"))
+    target = whole(run.benchmark.domain(run.target))
+    logits, labels = predict(run.model.algorithm, target, run.device)
     confidence = logits.softmax(1).amax(1) * (logits.argmax(1) == labels)
     chosen = int(confidence.argmax())
     image = load_images(target, np.array([chosen]))[0][0]
-    explanation = explain(model, image)
-    truth = model.spec.classes[int(labels[chosen])]
-    explanation_figure(image, explanation, folder / "explanation.png", truth=truth, names=names)
+    explanation = explain(run.model, image)
+    truth = run.classes[int(labels[chosen])]
+    explanation_figure(image, explanation, path, truth=truth, names=names)
     which = "the one classified right with the most confidence" if confidence.any() else "none being right"
     console.print(
-        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {config.data.target}, {which}. "
+        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {run.target}, {which}. "
         "Its strongest relations:"
     )
     for relation in explanation.relations[:SHOWN_RELATIONS]:

@@ -37,6 +37,11 @@ class PrimitiveDescriptors(NamedTuple):
         """(c, σ, δ) of all primitives in a row: D = 5K numbers."""
         return torch.cat((self.centre.flatten(1), self.presence, self.extent.flatten(1)), 1)
 
+    def halves(self) -> tuple["PrimitiveDescriptors", "PrimitiveDescriptors"]:
+        """Those of the first half of the batch, and of the second."""
+        first, second = zip(*(part.chunk(2) for part in self), strict=True)
+        return PrimitiveDescriptors(*first), PrimitiveDescriptors(*second)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrimitivesConfig(Config):

@@ -1,4 +1,4 @@
-"""The regularisers of appendix B, as pure functions; their weights belong to the algorithm.
+"""The regularisers of appendix B and two additions, as pure functions; their weights belong to the algorithm.
 
 The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
 """
@@ -37,6 +37,31 @@ def diversity_and_concentration(heatmap: Float[Tensor, "B K H W"]) -> tuple[Floa
         if on_cuda.fits(heatmap):
             return on_cuda.diversity_and_concentration(heatmap, EPSILON)
     return diversity(heatmap), concentration(heatmap)
+
+
+def spread(extent: Float[Tensor, "B K 2"], presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
+    """The mean variance under the heat maps of the primitives that are present.
+
+    Two narrow peaks far apart have little entropy, and so little concentration loss, but much of this.
+    """
+    return _over_present((extent / 2).square().sum(-1), presence)
+
+
+def ownership(
+    heatmap: Float[Tensor, "B K H W"], evidence: Float[Tensor, "B K H W"], presence: Float[Tensor, "B K"]
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy of telling a present primitive from what all of them find where it is: there its own
+    evidence is to be the strongest.
+    """
+    with torch.autocast(heatmap.device.type, enabled=False):
+        found = heatmap.flatten(2) @ evidence.flatten(2).mT  # (B, K, K): where one is, what each finds
+    return _over_present(-found.log_softmax(-1).diagonal(dim1=1, dim2=2), presence)
+
+
+def _over_present(values: Float[Tensor, "B K"], presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
+    """The mean weighted by presence, which has no gradient by it."""
+    weight = presence.detach()
+    return (weight * values).sum() / weight.sum().clamp_min(1.0)
 
 
 def angle_repulsion(angles: Float[Tensor, "N"]) -> Float[Tensor, ""]:

@@ -10,6 +10,7 @@ from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
+from parse_dg.model.second_view import EquivarianceConfig, lag
 
 
 def build(count: int) -> NoRelations:
@@ -54,3 +55,19 @@ def test_it_can_be_guided_as_parse_is() -> None:
     pooled = model.guide(model.backbone(images).mean((2, 3)))
     assert terms["guidance"].item() == pytest.approx(2 * F.cross_entropy(pooled, labels).item(), rel=1e-4)
     assert model(images).shape == (4, 3)
+
+
+def test_it_can_be_asked_to_follow_as_parse_is() -> None:
+    start = torch.Generator().manual_seed(0)
+    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    config = NoRelationsConfig(equivariance=EquivarianceConfig(weight=2.0))
+    model = NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
+    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
+    terms = model.losses(example, torch.Generator().manual_seed(2))
+    assert model.second_view is not None
+    views, move = model.second_view(images, 4, torch.Generator().manual_seed(2))
+    first, second = (model.bottleneck(model.backbone(each)) for each in (images, views))
+    assert terms["equivariance"].item() == pytest.approx(2 * lag(first, second, move).item(), rel=1e-4)
+    expected = F.cross_entropy(model(images), example.labels).item()
+    assert terms["cross_entropy"].item() == pytest.approx(expected, rel=1e-4)

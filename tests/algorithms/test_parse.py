@@ -17,6 +17,8 @@ from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.paper_predicates import PREDICATES
+from parse_dg.model.regularisers import ownership, spread
+from parse_dg.model.second_view import lag
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.run import execute
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
@@ -145,6 +147,21 @@ def test_a_weight_of_zero_leaves_its_term_out(term: str, example: Minibatch) -> 
     assert term not in build(**{term: 0}).losses(example, generator())
 
 
+def test_spread_and_ownership_have_their_weights_and_the_spread_grows(example: Minibatch) -> None:
+    parse = build(bottleneck__spread=2.0, bottleneck__ownership=0.5).eval()
+    with torch.no_grad():
+        features = parse.network.backbone(example.images)
+        z, evidence = parse.network.bottleneck(features), parse.network.bottleneck.evidence(features)
+    wide, owned = spread(z.extent, z.presence).item(), ownership(z.heatmap, evidence, z.presence).item()
+    for step, grown in ((1, 0), (101, 0), (251, 0.5), (401, 1), (1000, 1)):
+        parse.advance(step, 1000)
+        terms = parse.losses(example, generator())
+        assert terms["spread"].item() == pytest.approx(grown * 2.0 * wide, rel=1e-4)
+        assert terms["ownership"].item() == pytest.approx(0.5 * owned, rel=1e-4)
+    plain = build().losses(example, generator())
+    assert not {"spread", "ownership"} & set(plain)
+
+
 def test_a_compact_layer_has_the_columns_it_is_given() -> None:
     start = generator()
     backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
@@ -256,3 +273,44 @@ def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Min
         assert torch.equal(parse(example.images), expected)
     assert not any(name.startswith("guide.") for name in small.algorithm.state_dict())
     assert small.spec.algorithm == replace(parse.config, guidance=0.0)
+
+
+# asked to follow
+
+
+def test_equivariance_is_what_primitives_lag_behind_and_changes_no_other_term(example: Minibatch) -> None:
+    plain, asked = build().eval(), build(equivariance__weight=2.0).eval()
+    assert asked.second_view is not None
+    expected, found = (parse.losses(example, generator(4)) for parse in (plain, asked))
+    with torch.no_grad():
+        views, move = asked.second_view(example.images, 6, generator(4))
+        first, second = (
+            asked.network.bottleneck(asked.network.backbone(images)) for images in (example.images, views)
+        )
+    assert found.pop("equivariance").item() == pytest.approx(2 * lag(first, second, move).item(), rel=1e-4)
+    assert list(found) == list(expected)
+    assert all(found[name].item() == pytest.approx(value.item(), rel=1e-5) for name, value in expected.items())
+
+
+def test_the_classes_see_none_of_the_second_views(example: Minibatch) -> None:
+    parse = build(equivariance__weight=1.0, guidance=0.5, probe=1.0, miro__weight=0.1)
+    parse.losses(example, generator())["equivariance"].backward()
+    moved = {name for name, p in parse.named_parameters() if p.grad is not None and p.grad.any()}
+    assert "network.bottleneck.projection.weight" in moved
+    assert all(name.startswith(("network.backbone.", "network.bottleneck.")) for name in moved)
+
+
+def test_a_compact_model_is_asked_no_more_and_without_a_weight_nothing_is_drawn(example: Minibatch) -> None:
+    parse = build(equivariance__weight=1.0).eval()
+    spec = ModelSpec(
+        backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32
+    )
+    small, _ = compact(Model(spec, parse))
+    assert small.spec.algorithm == ParseConfig()
+    draws = generator()
+    before = draws.get_state()
+    assert "equivariance" not in build().losses(example, draws)
+    assert torch.equal(draws.get_state(), before)
+    data = to_dict(ParseConfig())
+    assert data.pop("equivariance") == {"weight": 0.0, "restyle": True}
+    assert from_dict(ParseConfig, data) == ParseConfig()  # files from before there was the switch

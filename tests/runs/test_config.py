@@ -86,6 +86,9 @@ PRIMITIVES: dict[str, tuple[object, str]] = {
     "primitives.window_from": SHARE,
     "bottleneck.weight": NOT_NEGATIVE,
     "bottleneck.concentration": NOT_NEGATIVE,
+    "bottleneck.spread": NOT_NEGATIVE,
+    "bottleneck.ownership": NOT_NEGATIVE,
+    "equivariance.weight": NOT_NEGATIVE,
     "guidance": NOT_NEGATIVE,
 }
 TOLERANCES = ("alignment", "near", "distance", "angle", "orientation")

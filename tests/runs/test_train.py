@@ -51,8 +51,8 @@ def test_a_run_has_its_result_its_model_and_its_images(capsys: pytest.CaptureFix
 def test_a_benchmark_in_memory() -> None:
     values = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
     labels = np.arange(12) % 2
-    domains = tuple(parse_dg.Domain(name, values, labels) for name in ("day", "night", "dusk"))
-    data = parse_dg.Benchmark("weather", ("sun", "rain"), domains, "none")
+    domains = dict.fromkeys(("day", "night", "dusk"), (values, labels))
+    data = parse_dg.Benchmark.from_arrays("weather", ("sun", "rain"), domains)
     settings = {"training.steps": 1, "training.batch_per_domain": 2}
     with pytest.raises(parse_dg.InputError, match="Give target, one of day, night, dusk"):
         parse_dg.train(data)

@@ -42,6 +42,17 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         "parse",
         {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.7, "algorithm__miro__weight": 0.1},
     ),
+    "parse, second views, MixStyle, MIRO, moving BatchNorm": (
+        "parse",
+        {
+            **MOVING,
+            "mixstyle__stages": "1",
+            "mixstyle__probability": 0.7,
+            "algorithm__miro__weight": 0.1,
+            "algorithm__equivariance__weight": 2.0,
+        },
+    ),
+    "no_relations, second views": ("no_relations", {"algorithm__equivariance__weight": 2.0}),
     "parse, selection": (
         "parse",
         {
