@@ -78,9 +78,6 @@ def message(error: pytest.ExceptionInfo[InputError]) -> str:
     return str(error.value)
 
 
-# --- plain data and back --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("config", [Outer(), OTHER], ids=["defaults", "everything changed"])
 def test_a_configuration_survives_json(config: Outer) -> None:
     restored = from_dict(Outer, json.loads(json.dumps(to_dict(config))))
@@ -126,9 +123,6 @@ def test_whole_numbers_are_numbers_and_whole_floats_are_whole() -> None:
 def test_configurations_cannot_be_changed_in_place() -> None:
     with pytest.raises(FrozenInstanceError):
         CompositionConfig().start_entries = 3  # type: ignore[misc]
-
-
-# --- changes by dotted path -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,9 +177,6 @@ def test_changes_are_checked_like_a_new_configuration() -> None:
         from_dict(Outer, {"middle": {"inner": {"rate": 10}}})
     with pytest.raises(InputError, match=r"^composition\.start_entries must be at least 1, found 0"):
         change(StructureConfig(), {"composition.start_entries": "0"})
-
-
-# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,6 @@ def test_the_shapes_are_all_the_parameters_of_the_predicates() -> None:
     assert names == SHAPES
 
 
-# which parameters move
-
-
 def test_without_a_penalty_lambda_moves_on_the_support_and_nowhere_else(example: Minibatch) -> None:
     parse = build(sparsity=0, angle_repulsion=0)
     composition = parse.network.structure.composition
@@ -129,9 +126,6 @@ def test_every_start_and_scale_gives_gradients(start: str, scale: str, example: 
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
-# the weights of the loss
-
-
 def test_angles_are_pushed_apart_with_their_weight(example: Minibatch) -> None:
     parse = build(angle_repulsion=0.002)
     cosines = parse.network.structure.predicates.target_angle["orient"].detach().double().cos().tolist()
@@ -170,9 +164,6 @@ def test_a_compact_layer_has_the_columns_it_is_given() -> None:
     assert parse.groups()["composition"][0].shape == (3, 3)
     assert torch.equal(parse.state_dict()["network.structure.composition.columns"], columns)
     assert parse(torch.zeros(2, 3, 32, 32)).shape == (2, 3)
-
-
-# held to the pretrained backbone
 
 
 def test_without_a_weight_there_is_no_teacher_and_nothing_more_to_save(example: Minibatch) -> None:
@@ -240,9 +231,6 @@ def test_a_run_held_to_its_start_repeats_to_the_byte(tiny: Tiny, tmp_path: Path)
     assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
 
 
-# guided by a classifier of the pooled features
-
-
 def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(example: Minibatch) -> None:
     plain, guided = build(), build(guidance=0.5)
     assert guided.guide is not None
@@ -273,9 +261,6 @@ def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Min
         assert torch.equal(parse(example.images), expected)
     assert not any(name.startswith("guide.") for name in small.algorithm.state_dict())
     assert small.spec.algorithm == replace(parse.config, guidance=0.0)
-
-
-# asked to follow
 
 
 def test_equivariance_is_what_primitives_lag_behind_and_changes_no_other_term(example: Minibatch) -> None:

@@ -34,9 +34,6 @@ def own(tmp_path: Path) -> Path:
     return plant(tmp_path / "own")
 
 
-# add
-
-
 def test_a_folder_is_added_and_described(run: Run, own: Path, data: Path) -> None:
     said = run("data", "add", "mine", own)
     assert (said.code, said.err) == (0, "")
@@ -101,9 +98,6 @@ def test_mistakes_in_adding(run: Run, own: Path, data: Path, tmp_path: Path) -> 
     assert snapshot(data) == {}
 
 
-# list
-
-
 def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None:
     run("data", "add", "pacs", plant(own.parent / "PACS", PACS.domains, PACS.classes, images=1))
     run("data", "add", "mine", own)
@@ -120,9 +114,6 @@ def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None
     assert rows["pacs"][2] == "28"
     assert rows["vlcs"][2:] == ["10,729 published", "not here yet"]
     assert f"{data / 'damaged' / 'manifest.jsonl'}, line 1: it is cut short" in said.out
-
-
-# check
 
 
 def test_a_data_set_that_is_as_it_was(run: Run, own: Path) -> None:
@@ -158,9 +149,6 @@ def test_a_path_can_be_checked(run: Run, own: Path, tmp_path: Path) -> None:
         assert "all 12 files are there and unchanged" in said.out
 
 
-# show
-
-
 @pytest.mark.parametrize("name", ["mine", "own"])
 def test_contact_sheets_of_every_domain(name: str, run: Run, own: Path) -> None:
     """By the name that it was added as, or by its path."""
@@ -184,9 +172,6 @@ def test_mistakes_in_showing(run: Run, own: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "contact_sheets").exists()
 
 
-# remove
-
-
 def test_a_data_set_is_forgotten(run: Run, own: Path, data: Path, tmp_path: Path) -> None:
     run("data", "add", "mine", pack(own, tmp_path / "own.tar"))
     assert_refused(run("data", "remove", "yours"), "no data set 'yours': here are blueprints, mine;")
@@ -197,9 +182,6 @@ def test_a_data_set_is_forgotten(run: Run, own: Path, data: Path, tmp_path: Path
     assert "mine is forgotten" in said.out
     assert snapshot(data) == {}
     assert len(list(own.rglob("*.png"))) == 12
-
-
-# download
 
 
 @pytest.fixture
@@ -260,9 +242,6 @@ def test_what_cannot_be_downloaded(run: Run, data: Path) -> None:
     (data / "pacs").mkdir()
     (data / "pacs" / "my photo.jpg").write_bytes(b"")
     assert_refused(run("data", "download", "pacs"), "holds my photo.jpg, which was not put there")
-
-
-# A process of its own
 
 
 def test_the_terminal_gets_one_line_and_no_traceback(own: Path, data: Path, tmp_path: Path) -> None:

@@ -53,9 +53,6 @@ def as_json(data: Any) -> Any:
     return json.loads(json.dumps(data))
 
 
-# --- classes --------------------------------------------------------------------------------------
-
-
 def test_classes_are_what_python_says(run: Run, said: Any, parse_run: Path) -> None:
     before = snapshot(parse_run)
     expected = describe_classes(load_model(parse_run))
@@ -84,9 +81,6 @@ def test_another_model_file(run: Run, said: Any, parse_run: Path, photo: Path, t
     assert_refused(run("explain", "image", file, "sketch:1"), "is not a run")
 
 
-# --- an image -------------------------------------------------------------------------------------
-
-
 def test_an_image_is_what_python_says(said: Any, parse_run: Path, photo: Path) -> None:
     model = load_model(parse_run)
     expected = explain(model, photo)
@@ -110,9 +104,6 @@ def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
     assert [row[-1] for row in rows[start + 1 : start + 5]] == [each.words for each in expected.relations[:4]]
     score = f"{expected.scores[expected.predicted]:.4f}"
     assert rows[start + 6] == [score, "1.0000", "", f"the sum: the score of “{expected.predicted}”"]
-
-
-# --- why, and what if -----------------------------------------------------------------------------
 
 
 def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
@@ -152,9 +143,6 @@ def test_a_counterfactual(run: Run, said: Any, parse_run: Path, photo: Path) -> 
     assert [row[1] for row in table(text)[2:]] == [flip.words for flip in expected.flips[:10]]
 
 
-# --- primitives -----------------------------------------------------------------------------------
-
-
 def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark(read_config(parse_run).data)
     expected = strongest_images(load_model(parse_run), map(whole, benchmark.domains), top=3)
@@ -176,9 +164,6 @@ def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> Non
         assert min(picture.size) > 500
         assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 1000  # not blank
     assert snapshot(parse_run) == before
-
-
-# --- what goes wrong ------------------------------------------------------------------------------
 
 
 def test_refusals_are_one_line(run: Run, parse_run: Path, erm_run: Path, photo: Path) -> None:

@@ -70,9 +70,6 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-# by hand
-
-
 def by_training_domain(folder: Path, target: str, seed: int) -> float:
     """The first check with the highest mean over the sources."""
     best, found = -1.0, 0.0
@@ -157,9 +154,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("plain") / "run", configured("parse", "sketch", 0))
 
 
-# what is missing
-
-
 def test_cells_that_are_missing_are_named(run: Run, runs: Path) -> None:
     some = [
         folder
@@ -205,9 +199,6 @@ def test_a_damaged_run_is_named_in_one_line(name: str, content: str, run: Run, r
     assert said.out == ""
 
 
-# what is refused
-
-
 def test_mixed_splits_are_refused_with_both_folders(run: Run, plain: Path, tmp_path: Path) -> None:
     listed = Path(shutil.copytree(plain, tmp_path / "listed"))
     config = json.loads((listed / "config.json").read_text())
@@ -228,9 +219,6 @@ def test_mistakes_in_what_is_asked(run: Run, runs: Path, tmp_path: Path) -> None
     assert_refused(run("table", "--domainbed", tmp_path), "has no results of DomainBed")
 
 
-# forms
-
-
 def test_every_form_has_the_same_numbers(run: Run, runs: Path) -> None:
     cells = row_by_hand(runs, "training-domain")
     folders = alone(runs)
@@ -246,9 +234,6 @@ def test_every_form_has_the_same_numbers(run: Run, runs: Path) -> None:
         assert f"{100 * float(row['accuracy']):.1f} ± {100 * float(row['standard_error']):.1f}" == text
         assert (row["selection"], row["data"], row["algorithm"]) == ("training-domain", "blueprints", "erm")
         assert (row["trials"], row["missing_trials"], row["share_of_target"]) == ("2", "0", "0.8")
-
-
-# DomainBed's own
 
 
 @pytest.fixture(scope="module")
@@ -276,9 +261,6 @@ def test_domainbeds_own_sweep_gives_its_own_table(selection: str, run: Run, swee
     assert domainbed_row(said) == ["ERM", *EXPECTED[selection]]
     latex = run("table", "--domainbed", sweep, "--selection", selection, "--format", "latex").out
     assert " & ".join(["ERM", *EXPECTED[selection][:4]]).replace("±", r"$\pm$") in latex
-
-
-# ours beside theirs
 
 
 def test_a_comparison_says_the_same_in_every_form(run: Run, sweep: Path) -> None:

@@ -55,9 +55,6 @@ def refused(path: Path, reason: str, keep_truncated: bool = False) -> None:
     assert "\n" not in str(caught.value)
 
 
-# every kind of file
-
-
 @pytest.mark.parametrize("name", ORIGINALS)
 def test_every_kind_of_file_is_used_whatever_its_name(name: str, file: Any) -> None:
     expected = picture() if "animated" not in name and "pages" not in name else picture(1)
@@ -111,9 +108,6 @@ def test_every_orientation_is_turned_upright(kind: str, orientation: int, file: 
     assert np.abs(pixels(file(data)).astype(int) - upright).max() <= (12 if kind == "JPEG" else 0)
 
 
-# the size
-
-
 def test_the_size_is_read_from_the_header(file: Any, tmp_path: Path) -> None:
     data = encoded(picture(size=(40, 24)), "JPEG")
     assert read_size(file(data)) == (40, 24)
@@ -142,9 +136,6 @@ def test_resizing_is_bilinear_and_antialiased(size: int, file: Any) -> None:
     across = triangle(np.asarray(picture(), dtype=float).swapaxes(0, 1), size).swapaxes(0, 1)
     assert found.shape == (size, size, 3)
     assert np.abs(found - triangle(across, size)).max() <= 1.01  # each pass rounds
-
-
-# what is refused
 
 
 @pytest.mark.parametrize(("name", "data"), bombs().items())
@@ -232,9 +223,6 @@ def test_a_name_that_cannot_be_shown_is_escaped(name: str, tmp_path: Path) -> No
         read_file(tmp_path / name)
     assert ascii(name)[1:-1] in str(caught.value)
     assert str(caught.value).encode().count(b"\n") == 0
-
-
-# files that end too early
 
 
 @pytest.mark.parametrize(

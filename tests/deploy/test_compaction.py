@@ -116,9 +116,6 @@ def assert_keeps_the_union_of_supports(full: Model, small: Model, rounding: floa
     assert undecided < 0.01 * len(height)
 
 
-# --- lossless at threshold 0 ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
 @pytest.mark.parametrize("start", STARTS)
 def test_an_untrained_model_predicts_the_same(start: str, enumeration: str, benchmark: Benchmark) -> None:
@@ -142,9 +139,6 @@ def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -
         composition_of(full).weight.copy_(1e-3 * torch.randn(composition_of(full).weight.shape, generator=draw))
     assert min((dense_weights(full) > 0).sum(1).tolist()) > 1000
     assert_lossless(full, benchmark)
-
-
-# --- above threshold 0 ----------------------------------------------------------------------------
 
 
 def largest_usable(weights: Tensor) -> float:
@@ -253,9 +247,6 @@ def test_only_parse_can_be_compacted(erm_run: Path) -> None:
         compact(load_model(erm_run))
 
 
-# --- what is reported -----------------------------------------------------------------------------
-
-
 def test_the_report_counts_classes_times_applications(parse_run: Path) -> None:
     full = load_model(parse_run)
     small, report = compact(full)
@@ -265,9 +256,6 @@ def test_the_report_counts_classes_times_applications(parse_run: Path) -> None:
     assert report.parameters_before == 8 * report.applications_before
     assert report.reduction == pytest.approx(1 - after.numel() / before.numel())
     assert report.model_parameters_before - report.model_parameters_after == before.numel() - after.numel()
-
-
-# --- the paper's table ----------------------------------------------------------------------------
 
 
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:

@@ -71,9 +71,6 @@ def written(parse_run: Path) -> tuple[Metadata, State]:
     return read(parse_run / "model.safetensors")
 
 
-# --- there and back -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["erm", "no_relations", "parse", "compact"])
 def test_a_model_is_read_back_to_the_bit(
     kind: str, finished_run: FinishedRun, images: Tensor, tmp_path: Path
@@ -151,9 +148,6 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(KeyboardInterrupt):
         save_model(path, model.spec, state)
     assert path.read_bytes() == before
-
-
-# --- what is refused ------------------------------------------------------------------------------
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

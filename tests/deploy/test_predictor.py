@@ -56,9 +56,6 @@ def refuse(error: ImageError) -> None:
     raise error
 
 
-# --- the same as evaluation -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", ["parse", "erm"])
 def test_it_is_what_evaluation_finds(
     algorithm: str, finished_run: FinishedRun, target: Subset, tmp_path: Path, pixels: np.ndarray
@@ -92,9 +89,6 @@ def test_a_compact_model_says_the_same(model: Predictor, tmp_path: Path, pixels:
     torch.testing.assert_close(logits_of(found), logits_of(model.predict(pixels)), rtol=1e-6, atol=1e-6)
 
 
-# --- what a prediction is -------------------------------------------------------------------------
-
-
 def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndarray) -> None:
     for each in model.predict(pixels[:5], top=4):
         shares = each.logits.softmax(0)
@@ -110,9 +104,6 @@ def test_a_model_with_broken_weights_is_refused(erm_run: Path, pixels: np.ndarra
         next(model.model.algorithm.parameters()).fill_(torch.nan)
     with pytest.raises(InputError, match="not finite"):
         model.predict(pixels[:1])
-
-
-# --- forms of images ------------------------------------------------------------------------------
 
 
 def test_every_form_of_an_image_is_the_same_image(model: Predictor, odd: Path) -> None:
@@ -174,9 +165,6 @@ def test_what_is_no_image_is_refused_even_when_skipping(
         assert fragment in str(refused.value)
 
 
-# --- order, batches, streams ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("batch", [7, 1000])
 def test_the_order_and_the_answers_do_not_depend_on_the_batch(
     model: Predictor, pixels: np.ndarray, batch: int
@@ -206,9 +194,6 @@ def test_settings_are_checked_at_once(model: Predictor, settings: dict[str, int]
         model.stream([], **settings)  # type: ignore[arg-type]
 
 
-# --- what cannot be read --------------------------------------------------------------------------
-
-
 @pytest.fixture
 def broken(tmp_path: Path, odd: Path) -> list[Path]:
     """A good file, one that is no image, one that is not there, a good one again, one cut short."""
@@ -231,9 +216,6 @@ def test_unreadable_files_are_left_out_with_a_warning(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
     for name, message in zip(("text.png", "missing.png", "short.png"), caplog.messages, strict=True):
         assert f"{name}: " in message
-
-
-# --- folders --------------------------------------------------------------------------------------
 
 
 def test_the_images_of_a_folder_are_sorted_and_others_passed_over(tmp_path: Path) -> None:

@@ -52,9 +52,6 @@ def still(count: int, x: float = 0.0) -> Move:
     return Move(torch.eye(2).expand(count, 2, 2), torch.tensor([x, 0.0]).expand(count, 2))
 
 
-# moves
-
-
 def test_a_spot_is_seen_where_its_place_has_moved_to() -> None:
     moves = draw_move(12, seeded())
     for number in range(12):
@@ -72,16 +69,6 @@ def test_moves_are_within_what_is_said_and_half_are_mirrored() -> None:
     assert TURN - 0.02 < turn.max() <= TURN + 1e-5
     assert SHIFT - 0.01 < shift.abs().max() <= SHIFT
     assert (matrix.det() < 0).double().mean() == pytest.approx(0.5, abs=0.05)
-
-
-def test_places_go_there_and_back() -> None:
-    move, points = draw_move(5, seeded()), torch.randn(5, 3, 2, generator=seeded(1), dtype=torch.float64)
-    there = move.places(points)
-    back = there @ move.matrix.double().mT + move.shift.double()[:, None]
-    torch.testing.assert_close(back, points)
-
-
-# styles
 
 
 def test_no_style_moves_a_spot() -> None:
@@ -117,9 +104,6 @@ def test_single_changes_of_style(number: int, value: float, expected: Callable[[
     image = torch.randn(1, 3, 9, 9, generator=seeded())
     found = restyle(image, Style(plain, torch.tensor([[0, 1, 2]])))
     torch.testing.assert_close(found, expected(image))
-
-
-# what is asked
 
 
 def test_primitives_that_follow_lag_by_nothing() -> None:
@@ -158,9 +142,6 @@ def test_both_views_are_pulled_and_presence_is_not() -> None:
     assert presence.grad is None
 
 
-# a batch
-
-
 def test_a_share_of_a_batch_is_what_the_whole_has_there() -> None:
     images = torch.randn(6, 3, 16, 16, generator=seeded(2))
     view = SecondView(EquivarianceConfig(weight=1.0))
@@ -182,8 +163,3 @@ def test_a_batch_is_its_images_then_their_views() -> None:
     images, views = torch.zeros(2, 3, 4, 4), torch.ones(2, 3, 4, 4)
     assert with_views(images, None) is images
     assert with_views(images, views)[:, 0, 0, 0].tolist() == [0, 0, 1, 1]
-
-
-def test_descriptors_are_halved_image_by_image() -> None:
-    first, second = primitives(torch.rand(4, 3, 2, generator=seeded())).halves()
-    assert [len(part) for part in (*first, *second)] == [2] * 8

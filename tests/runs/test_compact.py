@@ -65,9 +65,6 @@ def changed_by(change: Any) -> Any:
     return compact_and_change
 
 
-# --- comparing ------------------------------------------------------------------------------------
-
-
 def test_two_predictions_compared_by_hand() -> None:
     labels = torch.tensor([0, 1, 2])
     before = Predictions(torch.tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 0.5], [1.0, 3.0, 0.0]]), labels)
@@ -97,9 +94,6 @@ def test_a_logit_may_move_by_a_millionth(logit: float, moved: float, lossless: b
         return Predictions(row, torch.tensor([0]))
 
     assert compare("photo", predictions(logit), predictions(logit + moved)).lossless is lossless
-
-
-# --- a run ----------------------------------------------------------------------------------------
 
 
 def test_a_run_is_compared_on_every_image(folder: Path, benchmark: Benchmark) -> None:
@@ -145,9 +139,6 @@ def test_the_file_shrinks_by_what_was_dropped(parse_run: Path, tmp_path: Path) -
     columns = 8 * report.applications.after
     assert size.before - size.after == pytest.approx(floats - columns, abs=512)  # the header
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json", "small.safetensors"]
-
-
-# --- the report -----------------------------------------------------------------------------------
 
 
 def test_the_report_says_all_of_it(folder: Path) -> None:
@@ -210,9 +201,6 @@ def test_compacting_again_writes_the_same_bytes(folder: Path) -> None:
     assert hashes(folder) == first
 
 
-# --- a promise that is broken ---------------------------------------------------------------------
-
-
 def move_one_entry(composition: Any) -> None:
     composition.weight[0, 0] += 5.0
 
@@ -252,9 +240,6 @@ def test_logits_that_are_no_numbers(threshold: float, folder: Path, monkeypatch:
     with pytest.raises(InputError, match="the model's logits on photo are not finite"):
         compact_run(open_run(folder, device="cpu"), None, threshold)
     assert hashes(folder) == before
-
-
-# --- several runs ---------------------------------------------------------------------------------
 
 
 def test_several_runs_each_get_their_files(folder: Path, tmp_path: Path) -> None:

@@ -123,9 +123,6 @@ def test_every_method_goes_on(name: str, tiny: Tiny, tmp_path: Path, finished_ru
     assert repeated(tmp_path / "run") == repeated(finished_run(name))
 
 
-# damage
-
-
 def test_checkpoints_are_as_far_apart_as_was_asked(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         execute(tiny("erm"), tmp_path, interrupt_at(4), checkpoint_every=1e9)
@@ -201,9 +198,6 @@ def test_other_images_are_refused(tiny: Tiny, tmp_path: Path) -> None:
     write_json(tmp_path / "split.json", split)
     with pytest.raises(InputError, match="a run on other images"):
         execute(tiny("erm"), tmp_path, quiet)
-
-
-# one process at a time
 
 
 def test_a_run_that_another_process_is_at_is_left_alone(tiny: Tiny, tmp_path: Path) -> None:

@@ -48,9 +48,6 @@ def line(step: int, loss: float = 1.0, **also: Any) -> CheckLine:
     return check_of(step, {"photo": 0.5}, training_loss={"cross_entropy": loss, "total": loss}, **also)
 
 
-# what is told
-
-
 def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny("erm", protocol__checks="target", split__target_images="in")
     execute(config, tmp_path / "run", lambda step, check: None)
@@ -68,9 +65,6 @@ def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
             assert told[f"rate/{group}"] == rate
         numbers = 2 * (len(found.validation) + len(found.scores)) + 1
         assert len(told) == numbers + len(found.training_loss) + len(found.rates)
-
-
-# TensorBoard
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -104,9 +98,6 @@ def test_tensorboard_draws_no_step_of_a_resumed_run_twice(tmp_path: Path) -> Non
     resumed.finish(None)
     expected = [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0), (10, 2.0)]
     assert events(tmp_path)["training loss/total"] == expected
-
-
-# Weights & Biases
 
 
 @pytest.fixture
@@ -208,9 +199,6 @@ def test_a_resumed_run_goes_on_in_wandb(offline: Path, monkeypatch: pytest.Monke
     assert [record.exit.exit_code for record in first if record.HasField("exit")] == [1]
 
 
-# what can go wrong
-
-
 @pytest.mark.parametrize(("name", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])
 def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
@@ -262,9 +250,6 @@ def test_a_tracker_that_fails_is_a_warning_once(
     expected = "wandb no longer follows the run, which goes on; metrics.jsonl has it all: no route to host"
     assert [record.getMessage() for record in caplog.records] == [expected]
     assert [step for step, _ in events(tmp_path)["training loss/total"]] == [2, 4]
-
-
-# beside a run
 
 
 class Noting:

@@ -27,9 +27,6 @@ def strict(erm_run: Path) -> Iterator[Running]:
         yield service
 
 
-# --- length ---------------------------------------------------------------------------------------
-
-
 def test_uploads_as_long_as_allowed_are_taken(strict: Running) -> None:
     data = png() + bytes(64 * KILOBYTE - len(png()))  # what follows an image means nothing
     assert len(data) == 64 * KILOBYTE
@@ -77,9 +74,6 @@ def test_all_uploads_together_are_bounded() -> None:
     assert budget.used == 0
 
 
-# --- pixels ---------------------------------------------------------------------------------------
-
-
 def test_images_with_as_many_pixels_as_allowed_are_decoded(strict: Running) -> None:
     for size, status in (((100, 100), 200), ((10_000, 1), 200), ((10_001, 1), 413), ((101, 100), 413)):
         data = encoded(picture(1, (1, 1)).resize(size))
@@ -96,9 +90,6 @@ def test_a_jpeg_of_endless_scans_is_refused(strict: Running) -> None:
     assert answer.status_code == 400
     assert "scans" in error_of(answer)
     assert strict.client.post("/predict", content=data, headers=PNG).status_code == 200
-
-
-# --- time -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -141,9 +132,6 @@ def test_dripping_does_not_help(strict: Running) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(drip, begun))
     assert max(answers) - started < 4.5  # all of it would take longer
-
-
-# --- how many -------------------------------------------------------------------------------------
 
 
 def test_there_is_a_limited_number_of_connections(erm_run: Path) -> None:

@@ -58,9 +58,6 @@ def by_place(jobs: tuple[Job, ...]) -> dict[str, Job]:
     return dict(zip(places(jobs), jobs, strict=True))
 
 
-# which runs, where
-
-
 def test_every_method_target_and_seed_is_planned_in_its_folder() -> None:
     jobs = plan_jobs(sweep("erm", "parse+ema", targets=None, seeds=(0, 2)))
     assert places(jobs) == [
@@ -161,9 +158,6 @@ def test_what_is_set_from_outside_wins(own: Own) -> None:
         override(sweep("erm", grid={"training.steps": (1, 2)}), {"training.steps": 3})
 
 
-# data
-
-
 def test_data_by_path_is_absolute_and_not_opened(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = own("a", "b", "Real World")
     monkeypatch.chdir(mine.parent)
@@ -182,9 +176,6 @@ def test_a_path_that_is_tried_does_not_lead_elsewhere() -> None:
     assert [job.config.backbone.weights for job in jobs.values()] == [None, "../a/b.pth"]
     with pytest.raises(InputError, match="its folder would have too long a name"):
         plan_jobs(sweep("erm", grid={"backbone.weights": ("x" * 250,)}))
-
-
-# leave-one-domain-out
 
 
 def test_pairs_are_planned_only_when_asked_for() -> None:
@@ -226,9 +217,6 @@ def test_what_leave_one_domain_out_cannot_select_among(plan: SweepConfig, messag
         plan_jobs(replace(plan, leave_one_domain_out=True))
 
 
-# DomainBed's draws
-
-
 def test_draws_of_domainbed_have_its_values_and_seeds() -> None:
     plan = sweep("coral", targets=None, seeds=(0, 2), protocol="domainbed", domainbed=DomainBedSearch(draws=3))
     jobs = by_place(plan_jobs(replace(plan, leave_one_domain_out=True)))
@@ -265,9 +253,6 @@ def test_draws_of_domainbed_with_settings_of_its_fields_are_refused() -> None:
             plan_jobs(sweep("erm", domainbed=search, **more))
     with pytest.raises(InputError, match="DomainBed's draws for parse are not known"):
         plan_jobs(sweep("erm", "parse", domainbed=search))
-
-
-# mistakes
 
 
 @pytest.mark.parametrize(

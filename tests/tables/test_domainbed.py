@@ -55,9 +55,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# the sweep of DomainBed
-
-
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_sweep_of_domainbed_gives_its_own_table(sweep: Path, name: str) -> None:
     records = read_sweep(sweep)
@@ -84,9 +81,6 @@ def test_runs_are_counted_and_unfinished_ones_are_read_all_the_same(sweep: Path,
     assert {record.trial for record in read_sweep(tmp_path)} == {0, 1, 2}
 
 
-# a record
-
-
 def test_a_line_becomes_a_record(tmp_path: Path) -> None:
     accuracies = {"env0_in_acc": 0, "env1_in_acc": 0.25, "env2_in_acc": 1, "env0_out_acc": 0.75}
     written = line([2, 0], step=300, trial_seed=4, hparams_seed=12, env0_uda_acc=0.1, **accuracies)
@@ -111,9 +105,6 @@ def test_the_share_of_the_target_that_is_scored(args: Mapping[str, float], share
     written["args"] |= args
     write(tmp_path / "run.jsonl", [written])
     assert read_sweep(tmp_path)[0].share == pytest.approx(share)
-
-
-# agreement with a slow reading of the files
 
 
 def slow_table(folder: Path, name: str) -> dict[int, list[float]]:
@@ -170,9 +161,6 @@ def test_random_sweeps_agree_with_a_slow_reading(seed: int, tmp_path: Path) -> N
         (table,) = domainbed_tables(records, name).tables
         found = {int(target[3:]): list(cell.values.values()) for target, cell in table.cells["ERM"].items()}
         assert {target: values for target, values in found.items() if values} == slow_table(tmp_path, name)
-
-
-# what is malformed
 
 
 def args(**changes: Any) -> Callable[[Line], None]:

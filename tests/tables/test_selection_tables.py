@@ -34,15 +34,9 @@ def full(values: Sequence[Sequence[float]], **other: Any) -> list[Record]:
     ]
 
 
-# estimates
-
-
 def test_an_estimate_is_mean_and_standard_error_in_per_cent() -> None:
     assert str(Estimate({0: 0.5, 1: 0.7})) == "60.0 ± 7.1"
     assert str(Estimate({0: 0.5, 1: 0.7}, missing=(2,))) == "60.0 ± 7.1 (2 of 3 trials)"
-
-
-# what is averaged
 
 
 def test_cells_are_over_trials_and_the_average_over_targets_first() -> None:
@@ -67,9 +61,6 @@ def test_random_tables_agree_with_loops() -> None:
             deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / count)
             assert estimate.mean == pytest.approx(mean)
             assert estimate.error == pytest.approx(deviation / math.sqrt(count), abs=1e-12)
-
-
-# what is missing
 
 
 def test_a_missing_trial_is_named_and_its_trial_not_averaged() -> None:
@@ -102,9 +93,6 @@ def test_leave_one_domain_out_of_runs_with_one_domain_held_out_says_what_it_need
     assert "runs with the target and each of the other domains held out" in text.notes[2]
 
 
-# what is refused
-
-
 def test_runs_of_one_data_set_must_have_the_same_domains() -> None:
     records = [result("art", 0, 0.5), result("art", 1, 0.5, domains=("art", "photo"))]
     with pytest.raises(
@@ -116,9 +104,6 @@ def test_runs_of_one_data_set_must_have_the_same_domains() -> None:
 def test_runs_scored_on_different_shares_are_not_mixed() -> None:
     with pytest.raises(InputError, match=r"same share of the target's images, found 0\.8, 1"):
         selection_tables([result("art", 0, 0.5), result("art", 1, 0.5, share=1.0)], "oracle")
-
-
-# formats
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -209,9 +194,6 @@ def test_the_selected_models_are_listed_with_their_hyper_parameters() -> None:
         )
     ]
     assert table.markdown().splitlines()[3] == "|---|---|---|---|---:|---:|---:|---:|---:|"
-
-
-# spread, runs, the best, and what would fill a cell
 
 
 def test_the_spread_is_said_and_shown() -> None:

@@ -76,9 +76,6 @@ class Twice(Algorithm):
         return grouped(self)
 
 
-# --- what is replayed, with a stand-in ------------------------------------------------------------
-
-
 class Recorder:
     """Stands in for torch.cuda.make_graphed_callables."""
 
@@ -200,9 +197,6 @@ def test_what_cannot_be_recorded_is_said_once_and_done_in_the_plain_way(
     assert "cannot be recorded" in message
     assert message.endswith("operation not permitted")
     same_state(backbone, plain)
-
-
-# --- the trainer ----------------------------------------------------------------------------------
 
 
 def batch(seed: int, size: int = 6) -> Batch:

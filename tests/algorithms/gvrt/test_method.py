@@ -63,9 +63,6 @@ def build(vocabulary: Tokenizer, config: GvrtConfig = SMALL, classes: int = 3, s
     )
 
 
-# the loss
-
-
 def slow_losses(gvrt: Gvrt, example: Minibatch, draws: torch.Generator) -> dict[str, Tensor]:
     """Every term from its definition, domain by domain and sentence by sentence, at weight one."""
     sums: dict[str, Tensor] = {}
@@ -180,9 +177,6 @@ def test_a_batch_by_domain_keeps_its_captions(example: Minibatch) -> None:
     assert all(part.captions is None for part in example._replace(captions=None).by_domain(3))
 
 
-# what cannot be
-
-
 def test_a_batch_without_captions_is_one_clear_line(tokenizer: Tokenizer, example: Minibatch) -> None:
     with pytest.raises(InputError, match="gvrt needs a sentence about every image"):
         build(tokenizer).losses(example._replace(captions=None), generator())
@@ -205,9 +199,6 @@ def test_a_clip_encoder_that_is_not_there_is_told_before_training(
     domain = replace(numbered("photo", 2), captions=(("a bird",), ("a fish",)))
     with pytest.raises(InputError, match="clip-vit-b-32 needs transformers"):
         replace(SMALL, encoder="clip-vit-b-32").learn_vocabulary([whole(domain)])
-
-
-# a saved model
 
 
 def test_a_saved_model_knows_its_words(tokenizer: Tokenizer, example: Minibatch, tmp_path: Path) -> None:
@@ -239,9 +230,6 @@ def test_a_description_argues_for_the_predicted_class_or_another(tokenizer: Toke
     assert gvrt.sentences(images) == gvrt.sentences(images, predicted)
     arguments = [gvrt.sentences(images[:1], torch.tensor([label]))[0] for label in range(3)]
     assert len(set(arguments)) > 1
-
-
-# training on Blueprints
 
 
 @pytest.fixture(scope="module")

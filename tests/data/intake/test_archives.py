@@ -38,9 +38,6 @@ def attempt(archive: Path, folder: Path) -> str | None:
     return None
 
 
-# What comes out
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything_is_unpacked(kind: str, tmp_path: Path, there: Path) -> None:
     archive = write(tmp_path / f"pacs.{kind}")
@@ -66,9 +63,6 @@ def test_memory_is_constant(tmp_path: Path, there: Path) -> None:
         tracemalloc.stop()
 
 
-# What is an archive
-
-
 @pytest.mark.parametrize(("kind", "name"), [("zip", "data"), ("tar", "picture.jpg"), ("tar.xz", "wrong.zip")])
 def test_an_archive_is_known_by_its_content(kind: str, name: str, tmp_path: Path, there: Path) -> None:
     path = write(tmp_path / f"a.{kind}").rename(tmp_path / name)
@@ -88,9 +82,6 @@ def test_what_is_no_archive(content: bytes, tmp_path: Path, there: Path) -> None
     with pytest.raises(InputError, match=rf"a.tar.gz must be a .tar, .* or .zip archive, found {found}"):
         extract([path], there / "data")
     assert list(there.iterdir()) == []
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -134,9 +125,6 @@ def test_encrypted_zips(tmp_path: Path, there: Path) -> None:
     refused(archive, there, "member 'a' is encrypted: unpack the archive by hand, with its password")
 
 
-# Headers that lie
-
-
 def negative(archive: Path, kind: bytes = b"0") -> Path:
     """A tar whose second header has a size of -512, in base 256, and a right checksum."""
     write_tar(archive, member("a", b"1"), member("b", b"2"))
@@ -172,9 +160,6 @@ def test_headers_nested_without_end(tmp_path: Path, there: Path) -> None:
     archive = write_tar(tmp_path / "a.tar", member("good", b"1"))
     archive.write_bytes(archive.read_bytes()[:1024] + deep + bytes(1024))
     refused(archive, there, r"damaged or cut off \(maximum recursion depth")
-
-
-# Damage
 
 
 @pytest.mark.slow
@@ -222,9 +207,6 @@ def test_a_changed_byte_is_found_or_does_not_matter(kind: str, tmp_path: Path, t
             assert "\n" not in message
             assert list(there.iterdir()) == []
     assert refusals > {"tar": 5, "zip": 60}.get(kind, 100)
-
-
-# Whole or not there
 
 
 def interrupted(at: int) -> Callable[[str, int, int], None]:
