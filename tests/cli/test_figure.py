@@ -32,6 +32,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["primitives", "errors", "pipeline"])
 def test_each_figure(figure: str, run: Run, parse_run: Path, tmp_path: Path) -> None:
     before = snapshot(parse_run)

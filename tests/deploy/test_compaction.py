@@ -116,7 +116,7 @@ def assert_keeps_the_union_of_supports(full: Model, small: Model, rounding: floa
     assert undecided < 0.01 * len(height)
 
 
-@pytest.mark.parametrize("enumeration", ["distinct", "paper"])
+@pytest.mark.parametrize("enumeration", ["distinct", pytest.param("paper", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", STARTS)
 def test_an_untrained_model_predicts_the_same(start: str, enumeration: str, benchmark: Benchmark) -> None:
     full = untrained(small_config(start, enumeration=enumeration), benchmark.classes)

@@ -44,6 +44,7 @@ def without(config: RunConfig) -> RunConfig:
     return replace(config, averaging=AveragingConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", RUNS)
 def test_the_plain_weights_are_those_of_a_run_without_averaging(
     algorithm: str, tiny: Tiny, tmp_path: Path, parse_run: Path

@@ -206,12 +206,14 @@ def tiles(examples: list[bp.Creature]) -> Array:
     return np.asarray(small, dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_looks_of_the_parts_do_not_tell_the_class(examples: list[bp.Creature], tiles: Array) -> None:
     labels = np.array([e.label for e in examples])
     accuracy, count = _accuracy(tiles, labels)
     assert _is_chance(accuracy, count), accuracy
 
 
+@pytest.mark.slow
 def test_the_same_classifier_learns_what_the_looks_do_tell(examples: list[bp.Creature], tiles: Array) -> None:
     styles = np.array([DOMAINS.index(e.scene.style) for e in examples])
     assert _accuracy(tiles, styles)[0] > 0.9
@@ -219,6 +221,7 @@ def test_the_same_classifier_learns_what_the_looks_do_tell(examples: list[bp.Cre
     assert _accuracy(tiles, mirrored)[0] > 0.7
 
 
+@pytest.mark.slow
 def test_the_same_classifier_learns_the_layout(examples: list[bp.Creature]) -> None:
     places = np.stack([e.places - e.places.mean(0) for e in examples])
     accuracy, count = _accuracy(places, np.array([e.label for e in examples]))
