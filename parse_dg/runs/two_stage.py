@@ -158,13 +158,13 @@ def describe_stages(stages: StageResults) -> tuple[StageReport, ...]:
     falls, length = stages.schedule
     ended, steps, until = "the limit of steps", length, "as long as stage 1"
     if len(falls) == FALLS:
-        *falls, steps = falls
+        falls, steps = falls[:-1], falls[-1]
         ended, until = "rates would have fallen a third time", "up to the last check of stage 1 but one"
     both = (
         ("the training part of the source domains", steps, ended),
         ("all images of the source domains", length, until),
     )
     return tuple(
-        StageReport(stage=number, trained_on=images, steps=count, rates_fall_after=tuple(falls), ended_by=end)
+        StageReport(stage=number, trained_on=images, steps=count, rates_fall_after=falls, ended_by=end)
         for number, (images, count, end) in enumerate(both, start=1)
     )
