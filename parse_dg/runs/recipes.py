@@ -197,14 +197,21 @@ def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunCo
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, RECIPES)
     config = RECIPES[recipe](algorithm)
-    if algorithm == "gvrt" and data in MIRO_TUNED:  # DomainBed's, where a class has one definition
-        length = 64 if data == "domainnet" else 32
-        config = replace(config, algorithm=GvrtConfig(tokens=0.1, reinforce=0.1, caption_length=length))
+    if algorithm == "gvrt" and recipe != "blueprints":
+        config = replace(config, algorithm=_gvrt(data, as_published=recipe == "domainbed"))
     if recipe == "paper" and data != "blueprints":
         return replace(config, backbone=PHOTOGRAPHS)
     if recipe in ("pretrained", "domainbed") and algorithm == "miro" and data in MIRO_TUNED:
         return _tuned(config, MIRO_TUNED[data])
     return config
+
+
+def _gvrt(data: str, *, as_published: bool) -> GvrtConfig:
+    """GVRT as its authors set it: for captions of images, or for DomainBed's data sets and definitions of classes."""
+    if data not in MIRO_TUNED:
+        return GvrtConfig(repeat_end=as_published)
+    length = 64 if data == "domainnet" else 32
+    return GvrtConfig(tokens=0.1, reinforce=0.1, caption_length=length, repeat_end=as_published)
 
 
 def _tuned(config: RunConfig, found: TunedSettings) -> RunConfig:
