@@ -207,7 +207,7 @@ def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunCo
 
 
 def _gvrt(data: str, *, as_published: bool) -> GvrtConfig:
-    """GVRT as its authors set it: for captions of images, or for DomainBed's data sets and definitions of classes."""
+    """GVRT as its authors set it: for captions of images, or for DomainBed's data sets and their definitions."""
     if data not in MIRO_TUNED:
         return GvrtConfig(repeat_end=as_published)
     length = 64 if data == "domainnet" else 32
