@@ -38,11 +38,7 @@ def is_archive(path: Path) -> bool:
 
 
 def extract(
-    archives: Sequence[Path],
-    folder: Path,
-    progress: Progress | None = None,
-    *,
-    limits: ArchiveLimits | None = None,
+    archives: Sequence[Path], folder: Path, progress: Progress | None = None, *, limits: ArchiveLimits | None = None
 ) -> tuple[Problem, ...]:
     """Unpacks one archive, or several that are parts of one data set, into `folder`, which must not exist yet.
 

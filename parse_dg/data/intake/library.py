@@ -20,7 +20,7 @@ from parse_dg.data.intake.archives import extract, is_archive
 from parse_dg.data.intake.download import download as fetch
 from parse_dg.data.intake.layouts import list_images, list_own
 from parse_dg.data.intake.lists import READERS, read_list
-from parse_dg.data.intake.manifest_file import read_manifest, read_summary, write_manifest
+from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
 from parse_dg.data.intake.report import describe_data
 from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify
@@ -143,7 +143,7 @@ def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = T
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
-        return read_summary(manifest_path(name)).domains
+        return read_header(manifest_path(name)).domains
     return _list("", _require_path(name), None).domains
 
 
