@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,11 +64,18 @@ class Manifest:
         rows = (f"{image.path}\0{image.domain}\0{image.label}\0{image.digest}\n" for image in self.images)
         return _hash(self.domains, self.classes, rows)
 
+    @cached_property
+    def by_domain(self) -> tuple[tuple[ManifestImage, ...], ...]:
+        """The images of every domain."""
+        domains: list[list[ManifestImage]] = [[] for _ in self.domains]
+        for image in self.images:
+            domains[image.domain].append(image)
+        return tuple(map(tuple, domains))
+
     @property
     def counts(self) -> dict[str, int]:
         """How many images each domain has."""
-        found = Counter(image.domain for image in self.images)
-        return {name: found[number] for number, name in enumerate(self.domains)}
+        return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property
     def duplicates(self) -> tuple[DuplicateGroup, ...]:

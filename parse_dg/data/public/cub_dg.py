@@ -46,10 +46,7 @@ def read_extras(manifest: Manifest) -> tuple[Extras, ...]:
         captions = find_captions(manifest.root, ids)
         return Extras(captions if any(captions) else (), read_split(split, ids) if split.is_file() else None)
 
-    ids: list[list[str]] = [[] for _ in manifest.domains]
-    for image in manifest.images:
-        ids[image.domain].append(image.id)
-    return tuple(extras(tuple(mine)) for mine in ids)
+    return tuple(extras(tuple(image.id for image in images)) for images in manifest.by_domain)
 
 
 def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
