@@ -95,11 +95,11 @@ class Adversarial(Pooled):
             wide = features.to(torch.promote_types(features.dtype, torch.float32))
             seen = self.judged(wide, example.labels)
             guess = seen
-            for layer in self.discriminator[:-1]:
+            for layer in self.discriminator:
                 guess = layer(guess)
-                if isinstance(layer, nn.Linear):
+                if isinstance(layer, nn.ReLU):
                     guess = drop(guess, self.config.discriminator_dropout, generator)
-            each = F.cross_entropy(self.discriminator[-1](guess), example.domains, reduction="none")
+            each = F.cross_entropy(guess, example.domains, reduction="none")
             terms = {"discriminator": self.averaged(each, example.labels)}
             if self.config.gradient_penalty:
                 terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
