@@ -32,7 +32,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "augment.grayscale": PROBABILITY,
     "augment.randaugment_ops": WHOLE,
     "augment.randaugment_magnitude": (31, "from 0 to 30"),
-    "backbone.weights": ("", "a file or imagenet, or none"),
+    "backbone.weights": ("", "a file or a name, or none"),
     "backbone.stride_at": ("1x1", "one of 3x3, first_1x1"),
     "backbone.last_stride": (3, "one of 1, 2"),
     "mixstyle.stages": ((1, 1), "different stages out of 1 to 4"),
@@ -77,6 +77,7 @@ ADVERSARIAL: dict[str, tuple[object, str]] = {
     "depth": (1, "at least 2"),
     "discriminator_rate": NOT_NEGATIVE,
     "discriminator_decay": NOT_NEGATIVE,
+    "discriminator_dropout": SHARE,
     "dropout": SHARE,
 }
 PRIMITIVES: dict[str, tuple[object, str]] = {
