@@ -114,29 +114,22 @@ def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | 
     images = _images(manifest, sorted({crop_from if central else size, crop_from}), config.store, progress)
     if central:
         images[size] = [CentreCrops(each, size) for each in images[crop_from]]
-    rows: list[list[int]] = [[] for _ in manifest.domains]
-    for row, image in enumerate(manifest.images):
-        rows[image.domain].append(row)
-    files = image_files(manifest)
-    extras = read_extras(manifest)
-    domains = []
-    for number, name in enumerate(manifest.domains):
-        mine = [manifest.images[row] for row in rows[number]]
-        domains.append(
-            Domain(
-                name,
-                images[size][number],
-                np.array([image.label for image in mine], dtype=np.int64),
-                larger=images[crop_from][number] if crop_from != size else None,
-                files=files[number],
-                ids=tuple(image.id for image in mine),
-                digests=tuple(image.digest for image in mine),
-                captions=extras[number].captions,
-                lists=extras[number].lists,
-            )
+    files, extras = image_files(manifest), read_extras(manifest)
+    domains = tuple(
+        Domain(
+            name,
+            images[size][number],
+            np.array([image.label for image in mine], dtype=np.int64),
+            larger=images[crop_from][number] if crop_from != size else None,
+            files=files[number],
+            ids=tuple(image.id for image in mine),
+            digests=files[number].digests,
+            captions=extras[number].captions,
+            lists=extras[number].lists,
         )
-    resize_to = crop_from if central else None
-    return Benchmark(manifest.name, manifest.classes, tuple(domains), manifest.fingerprint, resize_to)
+        for number, (name, mine) in enumerate(zip(manifest.domains, manifest.by_domain, strict=True))
+    )
+    return Benchmark(manifest.name, manifest.classes, domains, manifest.fingerprint, crop_from if central else None)
 
 
 def _images(

@@ -67,7 +67,7 @@ def test_erm() -> None:
 
 def adversarial_settings(trace: Trace) -> dict[str, Any]:
     hparams = trace.hparams
-    assert hparams.get("mlp_dropout", 0) == 0
+    assert hparams.get("mlp_dropout", 0) == 0  # the draws of dropout are not recorded
     return {
         "weight": hparams["lambda"],
         "discriminator_steps": hparams["d_steps_per_g_step"],

@@ -82,6 +82,7 @@ ADVERSARIAL: dict[str, tuple[object, str]] = {
     "depth": (1, "at least 2"),
     "discriminator_rate": NOT_NEGATIVE,
     "discriminator_decay": NOT_NEGATIVE,
+    "discriminator_dropout": SHARE,
     "dropout": SHARE,
 }
 PRIMITIVES: dict[str, tuple[object, str]] = {
