@@ -20,7 +20,7 @@ from parse_dg.runs.run import execute
 from parse_dg.tables.selection import SELECTIONS
 from tests.cli.conftest import Run, Said, assert_refused, table
 from tests.conftest import TINY
-from tests.tables.test_domainbed import EXPECTED, GOLDEN, write as write_lines
+from tests.tables.test_domainbed import EXPECTED, write_golden
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 SEEDS = (0, 1)
@@ -238,14 +238,7 @@ def test_every_form_has_the_same_numbers(run: Run, runs: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The golden sweep as DomainBed leaves it."""
-    folder = tmp_path_factory.mktemp("sweep")
-    for text in GOLDEN.read_text().splitlines():
-        golden = json.loads(text)
-        written = [{"args": golden["args"], "hparams": golden["hparams"], **check} for check in golden["checks"]]
-        write_lines(folder / golden["run"] / "results.jsonl", written)
-        (folder / golden["run"] / "done").write_text("done")
-    return folder
+    return write_golden(tmp_path_factory.mktemp("sweep"))
 
 
 def domainbed_row(said: Said) -> list[str]:
@@ -255,6 +248,7 @@ def domainbed_row(said: Said) -> list[str]:
     return [*row[:5], row[5].split(" ± ")[0]]
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("selection", EXPECTED)
 def test_domainbeds_own_sweep_gives_its_own_table(selection: str, run: Run, sweep: Path) -> None:
     said = run("table", "--domainbed", sweep, "--selection", selection)
