@@ -107,28 +107,22 @@ def benchmark_name(name: str) -> str:
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:
     size, crop_from = config.image_size, config.crop_from or config.image_size
     images = _images(manifest, sorted({size, crop_from}), config.store, progress)
-    rows: list[list[int]] = [[] for _ in manifest.domains]
-    for row, image in enumerate(manifest.images):
-        rows[image.domain].append(row)
-    files = image_files(manifest)
-    extras = read_extras(manifest)
-    domains = []
-    for number, name in enumerate(manifest.domains):
-        mine = [manifest.images[row] for row in rows[number]]
-        domains.append(
-            Domain(
-                name,
-                images[size][number],
-                np.array([image.label for image in mine], dtype=np.int64),
-                larger=images[crop_from][number] if crop_from != size else None,
-                files=files[number],
-                ids=tuple(image.id for image in mine),
-                digests=tuple(image.digest for image in mine),
-                captions=extras[number].captions,
-                lists=extras[number].lists,
-            )
+    files, extras = image_files(manifest), read_extras(manifest)
+    domains = tuple(
+        Domain(
+            name,
+            images[size][number],
+            np.array([image.label for image in mine], dtype=np.int64),
+            larger=images[crop_from][number] if crop_from != size else None,
+            files=files[number],
+            ids=tuple(image.id for image in mine),
+            digests=files[number].digests,
+            captions=extras[number].captions,
+            lists=extras[number].lists,
         )
-    return Benchmark(manifest.name, manifest.classes, tuple(domains), manifest.fingerprint)
+        for number, (name, mine) in enumerate(zip(manifest.domains, manifest.by_domain, strict=True))
+    )
+    return Benchmark(manifest.name, manifest.classes, domains, manifest.fingerprint)
 
 
 def _images(

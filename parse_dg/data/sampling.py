@@ -67,13 +67,19 @@ class Sampler:
         self._order, self._draws = order, draws
         self._passes = [_make_pass(source, sampling, per_domain) for source in sources]
         self._queues = [torch.empty(0, dtype=torch.long) for _ in sources]
-        self._captions = [_count_captions(source) for source in sources] if captions else None
+        counts = (torch.tensor(list(map(len, captions_of(source)))) for source in sources if captions)
+        self._captions = list(counts)
+        """How many sentences each image has, where one is wanted."""
 
     def plan(self) -> Plan:
         """The next batch."""
         positions = tuple(self._take(number) for number in range(len(self.sources)))
         draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
-        captions = self._choose_captions(self._captions, positions) if self._captions else None
+        captions = None
+        if self._captions:
+            uniform = torch.rand(len(positions), self.per_domain, generator=self._draws)
+            each = zip(uniform, self._captions, positions, strict=True)
+            captions = tuple((u * count[p]).long() for u, count, p in each)
         return Plan(positions, draws, self._views(), captions)
 
     def state(self) -> SamplerState:
@@ -105,23 +111,16 @@ class Sampler:
         self._queues[number] = queue[self.per_domain :]
         return queue[: self.per_domain]
 
-    def _choose_captions(self, counts: Sequence[Tensor], positions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        uniform = torch.rand(len(positions), self.per_domain, generator=self._draws)
-        return tuple((u * count[p]).long() for u, count, p in zip(uniform, counts, positions, strict=True))
-
 
 def captions_of(source: Subset) -> list[tuple[str, ...]]:
     """The sentences about each image of a source; every image has to have some."""
-    captions, name, count = source.domain.captions, source.domain.name, len(source.indices)
-    found = [captions[index] if captions else () for index in source.indices.tolist()]
-    missing = sum(not sentences for sentences in found)
-    if missing:
-        raise InputError(
-            f"this method needs a sentence about every training image, and {missing:,} of the {count:,} of domain "
-            f"{name} have none: data sets with captions are blueprints, and cub-dg with its descriptions.json or "
-            "text_c10"
-        )
-    return found
+    captions = source.domain.captions
+    sentences = [captions[index] if captions else () for index in source.indices.tolist()]
+    if missing := sentences.count(()):
+        found = f"{missing:,} of the {len(sentences):,} of domain {source.domain.name} have none"
+        valid = "data sets with captions are blueprints, and cub-dg with its descriptions.json or text_c10"
+        raise InputError(f"this method needs a sentence about every training image, and {found}: {valid}")
+    return sentences
 
 
 def copied(state: SamplerState) -> SamplerState:
@@ -129,22 +128,15 @@ def copied(state: SamplerState) -> SamplerState:
     return {name: part.clone() for name, part in state.items()}
 
 
-def _count_captions(source: Subset) -> Tensor:
-    return torch.tensor([len(sentences) for sentences in captions_of(source)])
-
-
 def _check_queue(source: Subset, queue: Tensor) -> None:
     name, count = source.domain.name, len(source.indices)
     if queue.ndim != 1 or queue.dtype != torch.long:
-        raise InputError(
-            f"the saved order of {name} is damaged: expected a row of int64, found {queue.dtype} of shape "
-            f"{tuple(queue.shape)}"
-        )
+        found = f"expected a row of int64, found {queue.dtype} of shape {tuple(queue.shape)}"
+        raise InputError(f"the saved order of {name} is damaged: {found}")
     outside = queue[(queue < 0) | (queue >= count)]
     if len(outside):
-        raise InputError(
-            f"the saved order of {name} is of other images: expected positions below {count}, found {outside[0]}"
-        )
+        found = f"expected positions below {count}, found {outside[0]}"
+        raise InputError(f"the saved order of {name} is of other images: {found}")
 
 
 def _check_generator(part: str, state: Tensor) -> None:

@@ -222,10 +222,7 @@ def crop_box(draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Seq
 
 
 def crop_flip(
-    images: UInt8[Tensor, "B 3 H W"],
-    box: Float[Tensor, "B 4"],
-    flip: Bool[Tensor, "B"],
-    shape: tuple[int, int],
+    images: UInt8[Tensor, "B 3 H W"], box: Float[Tensor, "B 4"], flip: Bool[Tensor, "B"], shape: tuple[int, int]
 ) -> Float[Tensor, "B 3 h w"]:
     """The box of each image, resized to `shape` and flipped where `flip` is set, by one bilinear resampling.
 
@@ -315,9 +312,7 @@ def to_unit(images: UInt8[Tensor, "B 3 H W"], size: int | None = None) -> Float[
 
 
 def normalise(
-    images: Float[Tensor, "B 3 H W"],
-    mean: Sequence[float] = IMAGENET_MEAN,
-    std: Sequence[float] = IMAGENET_STD,
+    images: Float[Tensor, "B 3 H W"], mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> Float[Tensor, "B 3 H W"]:
     """(images - mean) / std, channel by channel; by default with ImageNet's statistics."""
     centre = torch.tensor(mean, dtype=images.dtype, device=images.device)[:, None, None]

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.contact import spread
+from parse_dg.data.contact_sheets import spread
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset

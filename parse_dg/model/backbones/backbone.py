@@ -141,8 +141,7 @@ def _timm(model: str) -> nn.Module:
     """Timm's network `model` that returns its last feature map in a list."""
     timm = _imported("timm", f"timm:{model}")
     return _created(
-        f"timm:{model}",
-        lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,)),
+        f"timm:{model}", lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,))
     )
 
 
