@@ -1,10 +1,9 @@
 """Model selection over the checks of finished runs: which step of which hyper-parameters is the one to report.
 
 The three ways are those of DomainBed (Gulrajani & Lopez-Paz 2021, arXiv:2007.01434), with its treatment of equals:
-between the checks of a run the first wins, between hyper-parameters the last. Only where validation losses are
-recorded, as our runs do, the check with the lower one comes before the first: so a run chooses among its own checks
-(`Check.better_than`). The order is that of the records, so whoever reads them lists the hyper-parameters in the order
-in which they were drawn.
+between the checks of a run the first wins, between hyper-parameters the last. Only where a validation loss is
+recorded, as in our runs, that decides first: so a run chooses among its own checks (`Check.better_than`). The order
+is that of the records, so whoever reads them lists the hyper-parameters in the order in which they were drawn.
 
 Every domain has two parts: `in`, on which a source trains, and `out`, which is held out. What is reported is always
 the accuracy on the target's `in` part: the larger one, and of a target no part is trained on.
