@@ -54,7 +54,7 @@ def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
     )
     return replace(
         config,
-        data=replace(config.data, image_size=224, crop_from=256),
+        data=replace(config.data, image_size=224, crop_from=256, evaluation="resize"),
         split=replace(config.split, target_images="in"),
         sampling=SamplingConfig(replacement=config.algorithm.as_domainbed),
         augment=AugmentConfig(),
