@@ -44,7 +44,13 @@ def swad(config: RunConfig) -> RunConfig:
 def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
     """What DomainBed and SWAD share."""
     training = replace(
-        config.training, steps=steps, epochs=None, check_every=check_every, check_from=1, batch_per_domain=32
+        config.training,
+        steps=steps,
+        epochs=None,
+        check_every=check_every,
+        check_from=1,
+        batch_per_domain=32,
+        batch=None,
     )
     return replace(
         config,
