@@ -26,6 +26,7 @@ ABLATION = {
     "binary+ternary": "PARSE (binary + ternary)",
     "binary+quaternary": "PARSE (binary + quaternary)",
     "all": "PARSE (all families)",
+    "relations": "PARSE (all families but presence)",
 }
 """The setting of the families → what the row is called, as in the published figures."""
 TOLD_APART = ("seed", "split.seed", "split.validation_domain", "data.target", "data.benchmark")

@@ -20,9 +20,7 @@ from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import (
-    PrimitiveBottleneck,
     PrimitiveDescriptors,
-    PrimitivesConfig,
     to_descriptors,
 )
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
@@ -471,19 +469,6 @@ def test_a_fused_layer_follows_the_plain_one(
     double = {name: value.double() for name, value in expected.items() if value.is_floating_point()}
     assert all(value.isfinite().all() for value in double.values())
     assert expected["of composition.weight"].abs().max() > 0
-
-
-def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], None]) -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
-    bottleneck.advance(1.0)
-    features, results = randn(2, 8, 5, 6, seed=25), []
-    for on in (False, True):
-        switch(on)
-        z = bottleneck(features)
-        total = torch.stack([part.square().sum() for part in z]).sum()
-        results.append((*z, *torch.autograd.grad(total, list(bottleneck.parameters()))))
-    for expected, found in zip(*results, strict=True):
-        close(found.detach(), expected.detach())
 
 
 def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[bool], None]) -> None:

@@ -2,8 +2,7 @@
 
 The centre of a primitive is the mean of its heat map. The mean of a wide map, or of one with two peaks, may lie
 where the map itself is all but empty, and relations then speak of a place at which nothing was found. A present
-primitive is *on its evidence* if its heat map at the centre has at least `OF_MAXIMUM` of its maximum. The map is
-the whole one, softmax(H/T), also where the centre is the mean within a window around its peak.
+primitive is *on its evidence* if its heat map at the centre has at least `OF_MAXIMUM` of its maximum.
 """
 
 from dataclasses import dataclass

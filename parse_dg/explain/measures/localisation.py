@@ -43,8 +43,7 @@ class SubsetPrimitives:
     presence: Float[Tensor, "N K"]
     extent: Float[Tensor, "N K 2"]
     heat_at_centre: Float[Tensor, "N K"]
-    """The whole heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1. A window
-    around its peak has moved the centre, but not the map."""
+    """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
     guided: Int[Tensor, "N"] | None = None
@@ -75,7 +74,7 @@ def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda im
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        heat = heat_at_centre(network.bottleneck.whole_maps(output.features), z.centre)
+        heat = heat_at_centre(z.heatmap, z.centre)
         found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
         if guide is not None:
             guided.append(guide(output.features.mean((2, 3))).argmax(1))
