@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
@@ -80,9 +81,15 @@ class Team:
                 view.share = slice(None)
 
     def gather(self, share: Float[Tensor, "n *rest"]) -> Float[Tensor, "N *rest"]:
-        """The whole of what is shared out, in its order; a gradient goes back to each share from the whole."""
-        whole: Tensor = _Gather.apply(share, self)  # type: ignore[no-untyped-call]
-        return whole
+        """The whole of what is shared out, in its order.
+
+        The loss is the same everywhere: each takes back its own part of the gradient, and none needs to be sent.
+        """
+        mine = share.contiguous()
+        parts = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(parts, mine.detach())
+        parts[self.rank] = mine
+        return torch.stack(parts, dim=1).flatten(0, 1)
 
     def add_up(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes the sum of those of all processes."""
@@ -128,59 +135,6 @@ class Team:
 ALONE = Team()
 
 
-class _Gather(torch.autograd.Function):
-    """All shares, in the order of the whole. The loss is the same everywhere: each takes back its own part of the
-    gradient, and nothing needs to be sent.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, share: Tensor, team: Team) -> Tensor:
-        ctx.share = team.share
-        parts = [torch.empty_like(share, memory_format=torch.contiguous_format) for _ in range(team.size)]
-        dist.all_gather(parts, share.contiguous())
-        return torch.stack(parts, dim=1).flatten(0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0][ctx.share], None
-
-
-class _Mean(torch.autograd.Function):
-    """The mean over processes of a number each has of its share; each takes back its part of the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, team: Team) -> Tensor:
-        ctx.size = team.size
-        total = value.clone()
-        dist.all_reduce(total)
-        return total / team.size
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] / ctx.size, None
-
-
-class _Total(torch.autograd.Function):
-    """The sum over processes of what each has; what each loses by it comes back summed, too."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        total = value.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
-def _total(value: Tensor) -> Tensor:
-    total: Tensor = _Total.apply(value)  # type: ignore[no-untyped-call]
-    return total
-
-
 class WholeBatchNorm(nn.BatchNorm2d):
     """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
 
@@ -189,9 +143,9 @@ class WholeBatchNorm(nn.BatchNorm2d):
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = _total(x.sum((0, 2, 3))) / count
+        mean = all_reduce(x.sum((0, 2, 3))) / count  # whose gradients are summed, too
         centred = x - mean[None, :, None, None]
-        variance = _total(centred.square().sum((0, 2, 3))) / count
+        variance = all_reduce(centred.square().sum((0, 2, 3))) / count
         self._follow(mean.detach(), variance.detach() * (count / (count - 1)))
         normalised = centred * torch.rsqrt(variance + self.eps)[None, :, None, None]
         scaled = normalised * self.weight[None, :, None, None] + self.bias[None, :, None, None]
@@ -218,7 +172,7 @@ def _hook(algorithm: Algorithm, team: Team) -> Iterator[RemovableHandle]:
                 yield module.register_forward_pre_hook(_draw_for_all(mixstyle, team))
             yield module.register_forward_hook(lambda _, given, share: team.gather(share))
         elif isinstance(module, MutualInformation):
-            yield module.register_forward_hook(lambda _, given, mine: _Mean.apply(mine, team))  # type: ignore[no-untyped-call]
+            yield module.register_forward_hook(lambda _, given, mine: team.gather(mine[None]).mean(0))
 
 
 def _draw_for_all(mixstyle: MixStyle, team: Team) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...] | None]:
