@@ -31,7 +31,7 @@ def train(options: argparse.Namespace, console: "Console") -> None:
     from parse_dg.cli.show.display import print_result, run_with_display
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.runs.train import default_folder
-    from parse_dg.training.launch import form_team
+    from parse_dg.training.team import form_team
 
     if options.dry_run:
         preview(options, console)

@@ -6,6 +6,7 @@ the whole batch by every process, exactly: losses that couple images across doma
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,7 @@ from parse_dg.training.accuracy import Accuracy
 
 OF_A_SHARE = ("backbone", "encoders")
 """The groups of parameters whose gradient a process has of its own share alone."""
+EXTRA = "pip install 'parse-dg[distributed]'"
 
 
 class Team:
@@ -136,16 +138,16 @@ ALONE = Team()
 
 
 class WholeBatchNorm(nn.BatchNorm2d):
-    """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
+    """BatchNorm whose statistics, in training, are those of the batch of all processes; gradients are summed, too."""
 
     def forward(self, input: Float[Tensor, "n C H W"]) -> Float[Tensor, "n C H W"]:
         if not self.training:
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = all_reduce(x.sum((0, 2, 3))) / count  # whose gradients are summed, too
+        mean = all_reduce(x.sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         centred = x - mean[None, :, None, None]
-        variance = all_reduce(centred.square().sum((0, 2, 3))) / count
+        variance = all_reduce(centred.square().sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         self._follow(mean.detach(), variance.detach() * (count / (count - 1)))
         normalised = centred * torch.rsqrt(variance + self.eps)[None, :, None, None]
         scaled = normalised * self.weight[None, :, None, None] + self.bias[None, :, None, None]
@@ -186,3 +188,35 @@ def _draw_for_all(mixstyle: MixStyle, team: Team) -> Callable[[nn.Module, tuple[
         return images, iter([each and (each[0][team.share], each[1][team.share]) for each in drawn])
 
     return draw
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun has started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
+    """The place of this process among `processes` a machine on `nodes` machines.
+
+    On one machine the others are started here. With several, every machine runs the same command under torchrun or
+    in a SLURM job, which say how many there are. On CUDA each process has a GPU of its own.
+    """
+    for name, found in (("processes", processes), ("nodes", nodes)):
+        if found < 1:
+            raise InputError(f"--{name} must be at least 1, found {found}")
+    if started_by_torchrun():
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        processes, nodes = here, int(os.environ["WORLD_SIZE"]) // here
+    if processes * nodes == 1:
+        return ALONE
+    on_cuda = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
+    if on_cuda and processes > torch.cuda.device_count():
+        found = torch.cuda.device_count()
+        raise InputError(f"{processes} processes need a GPU each, found {found}: --processes {found} would do")
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise InputError(f"several processes need Lightning Fabric: {EXTRA}") from error
+    fabric = Fabric(accelerator="cuda" if on_cuda else "cpu", devices=processes, num_nodes=nodes, strategy="ddp")
+    fabric.launch()
+    return Team(fabric.global_rank, fabric.world_size, fabric.device)

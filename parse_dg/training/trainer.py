@@ -73,10 +73,9 @@ class PendingLoss(NamedTuple):
     on_host: HostCopy
     """The total."""
 
-    @property
-    def total(self) -> torch.Tensor:
-        """The sum of the terms, on the device."""
-        return self.terms["total"]
+
+def _copy_of_weights(network: Algorithm) -> StateDict:
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 
 
 class Trainer:
@@ -225,7 +224,7 @@ class Trainer:
     def _watch(self, loss: PendingLoss) -> None:
         """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""
         before, self.watched = self.watched, loss
-        self._stop_if_not_finite(before if loss.total.is_cuda else loss)
+        self._stop_if_not_finite(before if self.device.type == "cuda" else loss)
 
     def _stop_if_not_finite(self, loss: PendingLoss | None) -> None:
         if loss is not None and not math.isfinite(float(loss.on_host.read())):
@@ -256,7 +255,7 @@ class Trainer:
         check = self._validate(network, step, losses)
         last = self.protocol.selection == "oracle" or not self.validation
         if best is None or last or check.better_than(best.check):
-            best = Best(check, self._state(network))
+            best = Best(check, _copy_of_weights(network))
         return check, best
 
     def _validate(self, network: Algorithm, step: int, losses: dict[str, float]) -> Check:
@@ -268,11 +267,6 @@ class Trainer:
             raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
         return check
 
-    @staticmethod
-    def _state(network: Algorithm) -> StateDict:
-        """A copy of the weights of a network, on the CPU."""
-        return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
-
     def _scored_average(self, step: int, losses: dict[str, float]) -> Best:
         """The weights that the end of the run has made, with statistics of their own, and a check of them."""
         count = self.averaging.config.statistics_batches
@@ -280,7 +274,7 @@ class Trainer:
         with self._autocast():
             estimate_statistics(self.algorithm, batches)
         scored = self.averaging.scored
-        return Best(self._validate(scored, step, losses), self._state(scored))
+        return Best(self._validate(scored, step, losses), _copy_of_weights(scored))
 
     def _score(self, network: Algorithm, subset: Subset, step: int) -> Accuracy:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""

@@ -21,8 +21,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.averaging import build_averaging
 from parse_dg.training.check import Check, StateDict
-from parse_dg.training.launch import form_team
-from parse_dg.training.team import ALONE, Team, WholeBatchNorm
+from parse_dg.training.team import ALONE, Team, WholeBatchNorm, form_team
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
