@@ -138,7 +138,7 @@ ALONE = Team()
 
 
 class WholeBatchNorm(nn.BatchNorm2d):
-    """BatchNorm whose statistics, in training, are those of the batch of all processes; gradients are summed, too."""
+    """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
 
     def forward(self, input: Float[Tensor, "n C H W"]) -> Float[Tensor, "n C H W"]:
         if not self.training:
