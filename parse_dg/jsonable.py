@@ -62,6 +62,14 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Sections in sections as one: {"training": {"steps": 500}} → {"training.steps": 500}."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        found |= flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
+    return found
+
+
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
     """The type and the default of every field."""

@@ -91,7 +91,9 @@ class _Writer:
             )
         self.model, self.algorithm = run.model, run.model.algorithm
         self.classes, self.image_size = run.classes, run.model.spec.image_size
-        self.argued = None if argued is None else _number(argued, self.classes)
+        if argued is not None and argued not in self.classes:
+            raise InputError(f"unknown class {argued!r} to argue for: valid are {some(self.classes, 20)}")
+        self.argued = None if argued is None else self.classes.index(argued)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:
         """The words about each image."""
@@ -115,9 +117,3 @@ def _with_known(words: Description, subset: Subset, index: int, classes: Sequenc
         truth=classes[int(domain.labels[index])],
         captions=domain.captions[index] if domain.captions else (),
     )
-
-
-def _number(name: str, classes: Sequence[str]) -> int:
-    if name not in classes:
-        raise InputError(f"unknown class {name!r} to argue for: valid are {some(classes, 20)}")
-    return list(classes).index(name)

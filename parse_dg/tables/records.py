@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.jsonable import flat
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result
 from parse_dg.runs.metrics import CheckedWeights, CheckLine, read_checks
@@ -289,12 +290,4 @@ def _tuned(config: RunConfig) -> dict[str, object]:
 
 def flatten(config: RunConfig) -> dict[str, object]:
     """Every field of a configuration by its dotted name."""
-    return dict(_flatten(to_dict(config)))
-
-
-def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+    return flat(to_dict(config))

@@ -14,19 +14,12 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.jsonable import flat
 from parse_dg.runs import tracking
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.runs.tracking import (
-    TrackedRun,
-    Tracking,
-    flat,
-    open_trackers,
-    require_trackers,
-    run_id,
-    scalars,
-)
+from parse_dg.runs.tracking import TrackedRun, Tracking, open_trackers, require_trackers, run_id, scalars
 from parse_dg.training.check import Check
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, check_of, result_of
