@@ -39,7 +39,7 @@ class Jsonable:
     def from_dict(cls: type[J], data: Any, where: str = "") -> J:
         """Of JSON data; `where` is what an error writes before the name of a field."""
         if not isinstance(data, Mapping):
-            raise InputError(f"{where.rstrip('.') or 'the content'} must be an object, found {_short(data)}")
+            raise InputError(f"{where.rstrip('.') or 'the content'} must be an object, found {short(data)}")
         values = {}
         for name, (kind, default) in _fields(cls).items():  # type: ignore[arg-type]
             if name in data:
@@ -100,13 +100,14 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if kind in EXPECTED and type(value) is kind:
         return value
     expected = EXPECTED.get(kind, "an object" if origin is Mapping else "a list")
-    raise InputError(f"{where} must be {expected}, found {_short(value)}")
+    raise InputError(f"{where} must be {expected}, found {short(value)}")
 
 
 def _may_be_none(kind: Any) -> bool:
     return get_origin(kind) in (typing.Union, types.UnionType) and type(None) in get_args(kind)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

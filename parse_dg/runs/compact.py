@@ -14,7 +14,7 @@ from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, save_model
-from parse_dg.errors import FailedError, InputError
+from parse_dg.errors import FailedError, InputError, about
 from parse_dg.files import require_writable, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.folder import read_file, read_result
@@ -170,10 +170,8 @@ def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> Compactio
     path = out or run.path / COMPACT
     _check(run, path)
     folder, full, benchmark = run.path, run.model, run.benchmark
-    try:
+    with about(folder):
         small, found = compact(full, threshold)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
     at_start = None if full.compact else applications_at_start(run.config, full)
     compared: dict[str, Comparison] = {}
     for each in _comparisons(run, small):

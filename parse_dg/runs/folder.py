@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
-from parse_dg.errors import BusyError, InputError
+from parse_dg.errors import BusyError, InputError, about
 from parse_dg.files import attempting, locked, read_json, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
@@ -91,10 +91,8 @@ def read_file(kind: type[R], path: Path, what: str = "what a run writes") -> R |
     if not path.exists():
         return None
     data = read_json(path)
-    try:
+    with about(f"{path} is not {what}"):
         return kind.from_dict(data)
-    except InputError as error:
-        raise InputError(f"{path} is not {what}: {error}") from error
 
 
 def require_same_images(folder: Path, benchmark: Benchmark) -> None:
@@ -119,10 +117,8 @@ def read_config(folder: Path) -> RunConfig:
 def parse_config(data: Any, where: object) -> RunConfig:
     """The configuration that a config.json holds; `where` it was found is said in errors."""
     config = without_needs(data, where)
-    try:
+    with about(where):
         return from_dict(RunConfig, config)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
 
 
 def claim(folder: Path, config: RunConfig, split: SplitRecord, kept: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from parse_dg.config import change, field_paths, require
 from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, about, unknown
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
@@ -96,7 +96,7 @@ def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: 
     data = found.data
     for point in _points(sweep, data, row, seed):
         name = ",".join(filter(None, (row.name, point.mark)))
-        try:
+        with about(f"{name} on {data.name}"):
             config = _configure(sweep, found, row, point, seed)
             if sweep.leave_one_domain_out:
                 _require_selectable(config)
@@ -106,8 +106,6 @@ def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: 
                 if sweep.domainbed and point.draw is not None:
                     run = _seed_as_domainbed(run, data.name, found.domains, point.draw, seed)
                 yield Job(run, folder / "+".join(filter(None, held)) / f"seed{seed}")
-        except InputError as error:
-            raise InputError(f"{name} on {data.name}: {error}") from error
 
 
 def _points(sweep: SweepConfig, data: SweptData, row: MethodRow, seed: int) -> list[SearchPoint]:

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from parse_dg.config import Config, require
+from parse_dg.config import Config, Count, require
 from parse_dg.data.splits import seed_hash
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, about, unknown
 from parse_dg.sweeps.draws import random_hparams
 
 SHORT = {"algorithm.primitives.count": "K"}
@@ -65,14 +65,13 @@ class Range(Config):
 class RandomSearch(Config):
     """Random search."""
 
-    draws: int
+    draws: Count
     """How many; they are numbered from 1."""
     ranges: Mapping[str, Range]
     """By dotted path of the field."""
 
     def check(self) -> None:
-        require(self.draws >= 1, "[random] draws", self.draws, "at least 1")
-        require(bool(self.ranges), "[random]", "no field", "given a field, such as optimizer.head_rate")
+        require(bool(self.ranges), "ranges", "no field", "given a field, such as optimizer.head_rate")
 
     def points(self, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial. Each field has a generator of its own, seeded by the number of the draw, the trial
@@ -88,13 +87,12 @@ class RandomSearch(Config):
 class DomainBedSearch(Config):
     """DomainBed's random search (draws.py): number 0 is its defaults."""
 
-    draws: int
+    draws: Count
     """How many, the defaults among them."""
     ignore: tuple[str, ...] = ()
     """Hyper-parameters that are left as they are here, as our networks lack them."""
 
     def check(self) -> None:
-        require(self.draws >= 1, "[domainbed] draws", self.draws, "at least 1")
         for name in self.ignore:
             if name not in OURS_ARE:
                 raise unknown("hyper-parameter of [domainbed] ignore", name, OURS_ARE)
@@ -103,20 +101,13 @@ class DomainBedSearch(Config):
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
         for number in range(self.draws):
             drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
-            try:
+            with about(f"draw {number} of {algorithm}, seed {trial}"):
                 yield SearchPoint(f"draw{number}", map_hyperparameters(drawn, self.ignore), number)
-            except InputError as error:
-                raise InputError(f"draw {number} of {algorithm}, seed {trial}: {error}") from error
 
 
 DOMAINBED = {
-    "erm": "ERM",
-    "dann": "DANN",
-    "cdann": "CDANN",
-    "group_dro": "GroupDRO",
-    "mixup": "Mixup",
-    "sagnet": "SagNet",
-    "coral": "CORAL",
+    **{"erm": "ERM", "dann": "DANN", "cdann": "CDANN", "group_dro": "GroupDRO"},
+    **{"mixup": "Mixup", "sagnet": "SagNet", "coral": "CORAL"},
 }
 """The methods whose draws are known, and what DomainBed calls them."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.config import to_dict
-from parse_dg.errors import InputError
+from parse_dg.errors import InputError, about
 from parse_dg.jsonable import flat
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result
@@ -148,15 +148,13 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
     if result is None:
         log.warning("%s is not finished: left out", folder)
         return ()
-    try:
+    with about(f"{folder} does not hold a whole run"):
         lines = read_checks(folder)
         found = [_finished(folder, config, config, result, [_scored(line, line) for line in lines])]
         if (plain := result.plain()) is not None:
             without = replace(config, averaging=AveragingConfig())
             checks = [_scored(line, line.plain) for line in lines]
             found.append(_finished(folder, without, config, plain, checks))
-    except InputError as error:
-        raise InputError(f"{folder} does not hold a whole run: {error}") from error
     return tuple(found)
 
 

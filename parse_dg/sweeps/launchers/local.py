@@ -18,9 +18,8 @@ from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.plugins import as_options, handed_on
-from parse_dg.sweeps.jobs import Job, Outcome, log_path
+from parse_dg.sweeps.jobs import Job, Outcome, log_path, read_tail
 from parse_dg.sweeps.launchers import child
-from parse_dg.sweeps.state import read_tail
 from parse_dg.wording import plural
 
 log = logging.getLogger(__name__)
