@@ -223,7 +223,7 @@ def _check(run: OpenedRun, path: Path) -> None:
     if not (folder / "model.safetensors").is_file():
         raise InputError(f"no model at {folder / 'model.safetensors'}: train the run first")
     require_writable(path, "the compact model", (".safetensors",))
-    require_writable(path.with_suffix(".json"), "the report", (".json",))
+    require_writable(path.with_suffix(".json"), "the compact model's report", (".json",))
     if path.stem in OF_A_RUN and (path.parent / "config.json").exists():
         kept = ", ".join(OF_A_RUN)
         raise InputError(f"cannot write the compact model to {path}: a run keeps the names {kept} for itself")

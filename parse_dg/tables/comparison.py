@@ -18,8 +18,7 @@ from parse_dg.tables.published import (
     find_name,
 )
 from parse_dg.tables.selection_tables import CSV_HEADER, SelectionTables
-from parse_dg.tables.table import csv_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, csv_table
 
 OURS = "ours"
 MORE_HEADER = ("source", "measured_by", "table", "printed", "error", "error_is", "protocol", "notes")
@@ -58,9 +57,8 @@ class PublishedLine(NamedTuple):
 
 def compare(tables: SelectionTables, known: Published) -> tuple[TextTable, ...]:
     """Each table, its own rows first, then the published ones, values as they are printed there."""
-    return tuple(
-        _extend(text, columns, known) for text, columns in zip(tables.text(), _columns_of(tables), strict=True)
-    )
+    pairs = zip(tables.text(), _columns_of(tables), strict=True)
+    return tuple(_extend(text, columns, known) for text, columns in pairs)
 
 
 def compare_csv(tables: SelectionTables, known: Published) -> str:
@@ -82,13 +80,10 @@ def published_tables(known: Published, data: str = "all") -> tuple[TextTable, ..
         columns = _columns(name)
         lines = _lines(columns, known)
         if lines:
-            headings = [column.target for column in columns[:-1]]
-            if name == SUITE:
-                headings = [column.data for column in columns[:-1]]
+            headings = [column.data if name == SUITE else column.target for column in columns[:-1]]
             title = "DomainBed, averages" if name == SUITE else DATA_SETS[name].title
             rows = tuple(_text_row(line, len(columns)) for line in lines)
-            header = ("method", "source", *headings, "Avg")
-            tables.append(TextTable(title, header, rows, _notes(lines), names=2))
+            tables.append(TextTable(title, ("method", "source", *headings, "Avg"), rows, _notes(lines), names=2))
     return tuple(tables)
 
 
@@ -96,9 +91,8 @@ def published_csv(known: Published, data: str = "all") -> str:
     """The same as lines of comma-separated values, in the columns of a comparison."""
     rows = []
     for name in _chosen(data):
-        columns = _columns(name)
-        whole = data == "all" and name == SUITE
-        rows += _csv_rows(columns[-1:] if whole else columns, known)
+        whole = data == "all" and name == SUITE  # the data sets are there already
+        rows += _csv_rows(_columns(name)[-1:] if whole else _columns(name), known)
     return csv_table((*CSV_HEADER, *MORE_HEADER), rows)
 
 
@@ -125,10 +119,8 @@ def _columns_of(tables: SelectionTables) -> list[list[Column]]:
     views, averages = [], []
     for table in tables.tables:
         name = find_name(table.data_set)
-        domains = [None if name is None else find_domain(name, domain) for domain in table.domains]
         average = Column(table.data_set, AVERAGE, name, AVERAGE)
-        pairs = zip(table.domains, domains, strict=True)
-        single = [Column(table.data_set, ours, name, theirs) for ours, theirs in pairs]
+        single = [Column(table.data_set, ours, name, name and find_domain(name, ours)) for ours in table.domains]
         views.append(single if table.left_out else [*single, average])
         if table in tables.averaged_tables:
             averages.append(average)
@@ -196,42 +188,31 @@ def _errors(rows: Sequence[PublishedRow]) -> str:
     trials = {row.trials for row in rows}
     count = next(iter(trials))
     over = f" over {count} trials" if len(trials) == 1 and count is not None else ""
-    match rows[0].error:
-        case "none":
-            return "no errors are given"
-        case "not stated":
-            return "what ± stands for was not found"
-        case error:
-            return f"± is the {error}{over}"
+    known = {"none": "no errors are given", "not stated": "what ± stands for was not found"}
+    return known.get(rows[0].error, f"± is the {rows[0].error}{over}")
 
 
 def _csv_rows(columns: Sequence[Column], known: Published) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
     for line in _lines(columns, known):
         for number, (row, value, notes) in line.cells.items():
-            column = columns[number]
-            error = "" if value.error is None else value.error / 100
-            standard = error if row.error == "standard error" else ""
-            deviation = error if row.error == "standard deviation" else ""
-            trials = "" if row.trials is None else row.trials
-            rows.append(
-                [
-                    *(row.selection or "", column.data, line.method, column.target, value.value / 100),
-                    *(
-                        standard,
-                        deviation,
-                        trials,
-                        "",
-                        "",
-                        "",
-                        "",
-                        row.source.name,
-                        row.origin.name,
-                        row.table,
-                        str(value),
-                        error,
-                    ),
-                    *("" if value.error is None else row.error, row.protocol, "; ".join(notes)),
-                ]
-            )
+            error = None if value.error is None else value.error / 100
+            found = {
+                "selection": row.selection,
+                "data": columns[number].data,
+                "algorithm": line.method,
+                "target": columns[number].target,
+                "accuracy": value.value / 100,
+                row.error.replace(" ", "_"): error,  # `standard_error` or `standard_deviation`, if it is either
+                "trials": row.trials,
+                "source": row.source.name,
+                "measured_by": row.origin.name,
+                "table": row.table,
+                "printed": value,
+                "error": error,
+                "error_is": None if error is None else row.error,
+                "protocol": row.protocol,
+                "notes": "; ".join(notes),
+            }
+            rows.append([found.get(name) for name in (*CSV_HEADER, *MORE_HEADER)])
     return rows

@@ -6,17 +6,8 @@ from dataclasses import dataclass, field
 from parse_dg.errors import InputError
 from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
-from parse_dg.tables.selection import (
-    Case,
-    Record,
-    SelectedModel,
-    Selection,
-    average,
-    find_selection,
-    select,
-)
-from parse_dg.tables.table import csv_table
-from parse_dg.tables.text_table import TextTable, best_cells
+from parse_dg.tables.selection import Case, Record, SelectedModel, Selection, average, find_selection, select
+from parse_dg.tables.text_table import TextTable, best_cells, csv_table
 from parse_dg.wording import plural
 
 CSV_HEADER = (
@@ -73,14 +64,10 @@ class SelectionTables:
         rows = []
         for case in self._cases():
             if found := self.selected.get(case):
+                *names, trial = case
                 values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
-                numbers = (str(case.trial), found.hyperparameters, str(found.step))
-                rows.append(
-                    (
-                        *(case.data_set, case.algorithm, case.target, values),
-                        *(*numbers, shown(found.score), shown(found.accuracy)),
-                    )
-                )
+                numbers = (str(trial), found.hyperparameters, str(found.step))
+                rows.append((*names, values, *numbers, shown(found.score), shown(found.accuracy)))
         note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
         return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
@@ -100,16 +87,15 @@ class SelectionTables:
                 targets = (*table.domains, *(() if table.left_out else ("average",)))
                 rows += [self._csv_row(table, algorithm, target) for target in targets]
         for algorithm in self.algorithms if self.averaged_tables else ():
-            overall = _blank(self.overall(algorithm))
-            blank = [""] * 5
-            rows.append([self.selection.name, "average", algorithm, "average", overall, *blank, self.share, ""])
+            place = (self.selection.name, "average", algorithm, "average")
+            rows.append([*place, self.overall(algorithm), *[None] * 5, self.share, None])
         return csv_table(CSV_HEADER, rows)
 
     def _csv_row(self, table: DataSetTable, algorithm: str, target: str) -> list[object]:
         place = (table.data_set, algorithm, target)
         estimate = table.cells[algorithm].get(target, table.average[algorithm])
-        numbers = (_blank(estimate.mean), _blank(estimate.error), _blank(estimate.deviation))
-        runs = table.runs_in.get((algorithm, target), "")
+        numbers = (estimate.mean, estimate.error, estimate.deviation)
+        runs = table.runs_in.get((algorithm, target))
         counts = (len(estimate.values), len(estimate.missing), runs, self.share)
         return [self.selection.name, *place, *numbers, *counts, "; ".join(self.fill.get(place, ()))]
 
@@ -222,7 +208,3 @@ def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
 
 def _say(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _blank(value: float | None) -> object:
-    return "" if value is None else value

@@ -6,8 +6,7 @@ from statistics import mean
 from typing import Any
 
 from parse_dg.runs.compact import CompactionReport
-from parse_dg.tables.table import csv_table, markdown_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, csv_table, markdown_table
 from parse_dg.wording import percent, plural
 
 
