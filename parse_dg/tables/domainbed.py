@@ -114,12 +114,20 @@ def _record(data: Any) -> tuple[int, Record]:
     check = DomainBedCheck.from_dict(data)
     args, draw = check.args, check.args.hparams_seed
     inside, outside = _accuracies(data)
-    domains = _environments(args.dataset, len(inside))
+    count = len(inside)
+    domains = ENVIRONMENTS.get(args.dataset, tuple(f"env{number}" for number in range(count)))
+    if len(domains) != count:
+        known = f"{len(domains)} environments ({', '.join(domains)})"
+        raise InputError(f"{args.dataset} has {known}, found accuracies of {count}")
+    held = args.test_envs
+    if not held or len(set(held)) != len(held) or not set(held) < set(range(count)):
+        valid = f"numbers from 0 to {count - 1}, some but not all, each once"
+        raise InputError(f"args.test_envs must list {valid}, found {short(list(held))}")
     return draw, Record(
         data_set=args.dataset,
         algorithm=args.algorithm,
         domains=domains,
-        held_out=tuple(domains[number] for number in _test_envs(args.test_envs, len(domains))),
+        held_out=tuple(domains[number] for number in sorted(held)),
         trial=args.trial_seed,
         hyperparameters=str(draw),
         step=check.step,
@@ -130,16 +138,14 @@ def _record(data: Any) -> tuple[int, Record]:
     )
 
 
-def _accuracies(data: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+def _accuracies(data: Mapping[str, Any]) -> list[list[float]]:
     """By environment, on the in and on the out part."""
     numbers = {int(found[1]) for key in data if (found := ACCURACY.fullmatch(key))}
     count = max(len(numbers), 1)
     if numbers - set(range(count)):
         gap = min(set(range(count)) - numbers)
         raise InputError(f"env{gap}_in_acc is missing, though there is env{max(numbers)}: expected a number")
-    parts = ([_accuracy(data, f"env{number}_{part}_acc") for number in range(count)] for part in ("in", "out"))
-    inside, outside = parts
-    return inside, outside
+    return [[_accuracy(data, f"env{number}_{part}_acc") for number in range(count)] for part in ("in", "out")]
 
 
 def _accuracy(data: Mapping[str, Any], key: str) -> float:
@@ -150,19 +156,3 @@ def _accuracy(data: Mapping[str, Any], key: str) -> float:
     if not number or not 0 <= value <= 1:  # NaN too: it compares false with everything
         raise InputError(f"{key} must be an accuracy from 0 to 1, found {short(value)}")
     return float(value)
-
-
-def _environments(data_set: str, count: int) -> tuple[str, ...]:
-    names = ENVIRONMENTS.get(data_set, tuple(f"env{number}" for number in range(count)))
-    if len(names) != count:
-        raise InputError(
-            f"{data_set} has {len(names)} environments ({', '.join(names)}), found accuracies of {count}"
-        )
-    return names
-
-
-def _test_envs(found: Sequence[int], count: int) -> list[int]:
-    if not found or len(set(found)) != len(found) or not set(found) < set(range(count)):
-        valid = f"numbers from 0 to {count - 1}, some but not all, each once"
-        raise InputError(f"args.test_envs must list {valid}, found {short(list(found))}")
-    return sorted(found)
