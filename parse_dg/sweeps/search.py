@@ -171,14 +171,13 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[SearchPoint]:
     """Every combination; the last field varies fastest."""
-    names = _short_names(list(grid))
-    return [
-        SearchPoint(
-            ",".join(f"{names[field]}={in_words(value)}" for field, value in zip(grid, values, strict=True)),
-            dict(zip(grid, values, strict=True)),
-        )
-        for values in product(*grid.values())
-    ]
+    names = short_names(list(grid))
+    points = []
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        mark = ",".join(f"{names[field]}={in_words(value)}" for field, value in chosen.items())
+        points.append(SearchPoint(mark, chosen))
+    return points
 
 
 def combine(chosen: SearchPoint, drawn: SearchPoint) -> SearchPoint:
@@ -194,7 +193,7 @@ def in_words(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _short_names(fields: Sequence[str]) -> dict[str, str]:
+def short_names(fields: Sequence[str]) -> dict[str, str]:
     """The last part of each path, where no other ends alike."""
     short = {field: SHORT.get(field, field.rpartition(".")[2]) for field in fields}
     names = list(short.values())
