@@ -151,8 +151,8 @@ def compact_runs(
 ) -> list[CompactionOutcome]:
     """`compact_run` for each of several; what is plainly wrong with one of them is said before any is begun."""
     if len(folders) > 1 and out is not None:
-        raise InputError(
-            f"--out names one file, found {len(folders)} runs: leave it out, and each gets its compact.safetensors"
+        raise InputError(f"--out names one file, found {len(folders)} runs: without it, each gets its {COMPACT}")
+            f"--out names one file, found {len(folders)} runs: leave it out, and each gets its {COMPACT}"
         )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InputError("every run must be given once, found one twice")
@@ -262,9 +262,7 @@ def _require_sound(folder: Path, found: Comparison, *, lossless: bool) -> None:
     if not math.isfinite(found.largest_difference):
         raise InputError(f"{folder}: the model's logits on {found.domain} are not finite")
     if lossless and not found.lossless:
-        changed = found.before.images - found.same_prediction
-        raise NotLosslessError(
-            f"{folder}: compaction at threshold 0 must change nothing, but on {found.domain} {changed} of "
-            f"{found.before.images} predictions changed and a logit moved by {found.largest_difference:.2g}: "
-            "nothing is written"
-        )
+        changed = f"{found.before.images - found.same_prediction} of {found.before.images} predictions changed"
+        moved = f"on {found.domain} {changed} and a logit moved by {found.largest_difference:.2g}"
+        message = "compaction at threshold 0 must change nothing, but"
+        raise NotLosslessError(f"{folder}: {message} {moved}: nothing is written")

@@ -85,10 +85,8 @@ class _Writer:
 
     def __init__(self, run: OpenedRun, argued: str | None):
         if not run.config.algorithm.writes_sentences:
-            raise InputError(
-                f"{run.path} is a run of {run.config.algorithm.name}: only gvrt puts images in words, train it "
-                "with `parse-dg train --algorithm gvrt`"
-            )
+            advice = "only gvrt puts images in words, train it with `parse-dg train --algorithm gvrt`"
+            raise InputError(f"{run.path} is a run of {run.config.algorithm.name}: {advice}")
         self.model, self.algorithm = run.model, run.model.algorithm
         self.classes, self.image_size = run.classes, run.model.spec.image_size
         if argued is not None and argued not in self.classes:

@@ -58,17 +58,14 @@ def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
     """The result of a finished run of this configuration in `folder`, if it is there."""
     found = folder / "config.json"
     if not found.exists():
-        if folder.exists() and (not folder.is_dir() or any(_is_foreign(path.name) for path in folder.iterdir())):
+        ours = (LOCK, "config.json")  # what there may be, besides temporary files, before the configuration
+        foreign = (path for path in folder.glob("*") if path.name not in ours and path.suffix != ".writing")
+        if folder.exists() and (not folder.is_dir() or any(foreign)):
             raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
         return None
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
     return read_result(folder)
-
-
-def _is_foreign(name: str) -> bool:
-    """Whether a file is none that there may be before a run has its configuration."""
-    return name not in (LOCK, "config.json") and not name.endswith(".writing")
 
 
 def read_result(folder: Path) -> RunResult | None:
@@ -100,10 +97,9 @@ def require_same_images(folder: Path, benchmark: Benchmark) -> None:
     written = read_split(folder) or read_result(folder)
     known = written.benchmark.fingerprint if written else benchmark.fingerprint
     if known != benchmark.fingerprint:
-        raise InputError(
-            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
-            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
-        )
+        changed = f"had the fingerprint {known[:16]} then and has {benchmark.fingerprint[:16]} now"
+        advice = "Bring the images back, or train again"
+        raise InputError(f"{folder} is a run on other images: {benchmark.name} {changed}. {advice}")
 
 
 def read_config(folder: Path) -> RunConfig:

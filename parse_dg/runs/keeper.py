@@ -122,10 +122,8 @@ def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
     if saved is None:
         return None
     if saved.data["run"]["config"] != config:
-        raise InputError(
-            f"the checkpoint in {folder} is of another configuration than its config.json: delete the checkpoint "
-            "to start the run again"
-        )
+        advice = "delete the checkpoint to start the run again"
+        raise InputError(f"the checkpoint in {folder} is of another configuration than its config.json: {advice}")
     metrics = folder / "metrics.jsonl"
     found, expected = metrics.stat().st_size if metrics.exists() else 0, saved.data["run"]["metrics"]
     if found < expected:

@@ -145,11 +145,9 @@ class OpenedRun:
         """Raise unless the model is of the classes and the size of the run's images."""
         spec, benchmark = self.model.spec, self.benchmark
         if spec.classes != benchmark.classes or spec.image_size != benchmark.image_size:
-            raise InputError(
-                f"{self.model_file or self.path} is a model of {len(spec.classes)} classes and images of "
-                f"{spec.image_size} pixels: expected those of {benchmark.name}, {len(benchmark.classes)} classes "
-                f"and {benchmark.image_size} pixels"
-            )
+            found, expected = (f"{len(o.classes)} classes and {o.image_size} pixels" for o in (spec, benchmark))
+            named = self.model_file or self.path
+            raise InputError(f"{named} is a model of {found}: expected those of {benchmark.name}, {expected}")
 
 
 open_run = OpenedRun

@@ -218,9 +218,8 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(TRACKERS[name].module)
     except ImportError as error:
-        raise InputError(
-            f"tracking with {name} needs a package that cannot be imported: pip install 'parse-dg[{name}]'"
-        ) from error
+        mended = f"pip install 'parse-dg[{name}]'"
+        raise InputError(f"tracking with {name} needs a package that cannot be imported: {mended}") from error
 
 
 def _require_login(wandb: Any, settings: Any) -> None:

@@ -170,15 +170,11 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
 def _require_selectable(config: RunConfig) -> None:
     """Raise if leave-one-domain-out could not select among runs like this."""
     if config.protocol.checks == "validation":
-        raise InputError(
-            "leave_one_domain_out needs checks that score the domains held out: "
-            'protocol = "domainbed" or "swad", or protocol.checks = "target" in [set]'
-        )
+        valid = 'protocol = "domainbed" or "swad", or protocol.checks = "target" in [set]'
+        raise InputError(f"leave_one_domain_out needs checks that score the domains held out: {valid}")
     if config.averaging.kind == "swad":
-        raise InputError(
-            "leave_one_domain_out selects among the checks of a run, over which swad averages: "
-            "sweep without one or the other"
-        )
+        conflict = "leave_one_domain_out selects among the checks of a run, over which swad averages"
+        raise InputError(f"{conflict}: sweep without one or the other")
 
 
 def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
@@ -198,10 +194,9 @@ def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
             having = [method for method in methods if path in field_paths(configs[method])]
             lacking = [method for method in methods if method not in having]
             if having and lacking:
-                raise InputError(
-                    f"{path} in {place} is a field of {', '.join(having)} and not of {', '.join(lacking)}: "
-                    "give it in a variant with methods = [...], or sweep over the others apart"
-                )
+                of = f"is a field of {', '.join(having)} and not of {', '.join(lacking)}"
+                advice = "give it in a variant with methods = [...], or sweep over the others apart"
+                raise InputError(f"{path} in {place} {of}: {advice}")
             if lacking:
                 change(configs[lacking[0]], {path: None})  # raises, naming the fields there are
 

@@ -145,9 +145,8 @@ OURS_ARE: Mapping[str, object] = {
 def domainbed_name(algorithm: str) -> str:
     """What DomainBed calls a method, if its draws are known."""
     if algorithm not in DOMAINBED:
-        raise InputError(
-            f"DomainBed's draws for {algorithm} are not known: [domainbed] takes {', '.join(DOMAINBED)}"
-        )
+        known = ", ".join(DOMAINBED)
+        raise InputError(f"DomainBed's draws for {algorithm} are not known: [domainbed] takes {known}")
     return DOMAINBED[algorithm]
 
 
@@ -158,10 +157,8 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
     for name, value in drawn.items():
         if name in OURS_ARE:
             if value != OURS_ARE[name] and name not in ignore:
-                raise InputError(
-                    f"{name}={value} has no field here, where it is always {OURS_ARE[name]}: "
-                    f'[domainbed] ignore = ["{name}"] leaves it at that'
-                )
+                ours = f"has no field here, where it is always {OURS_ARE[name]}"
+                raise InputError(f'{name}={value} {ours}: [domainbed] ignore = ["{name}"] leaves it at that')
         elif name == "lr_d":  # a factor of the head's rate
             settings["algorithm.discriminator_rate"] = value / drawn["lr_g"]
         elif not (players and name in ("lr", "weight_decay")):  # two players have rates of their own

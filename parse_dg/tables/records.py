@@ -180,20 +180,16 @@ def _require_comparable(runs: Sequence[FinishedRun]) -> None:
         told_apart = (record.data_set, record.algorithm, record.held_out, record.trial, record.hyperparameters)
         twin = known.setdefault(told_apart, run)
         if twin is not run:
-            raise InputError(
-                f"{twin.name} and {run.name} are the same to a table: they have one method, target, split and "
-                "settings. Give one of them"
-            )
+            alike = "are the same to a table: they have one method, target, split and settings"
+            raise InputError(f"{twin.name} and {run.name} {alike}. Give one of them")
 
 
 def _require_selectable(run: FinishedRun, selection: str) -> None:
     """What a run did not look at cannot be selected by."""
     chosen = run.config.protocol.selection
     if not run.every_check and chosen != selection:
-        raise InputError(
-            f"{run.folder} scored its target once, at the step that {chosen} chose: "
-            f"to choose by {selection} its checks must score it too, protocol.checks=target"
-        )
+        needs = f"to choose by {selection} its checks must score it too, protocol.checks=target"
+        raise InputError(f"{run.folder} scored its target once, at the step that {chosen} chose: {needs}")
     if selection == "oracle" and run.config.split.target_images != "in":
         needs = "the oracle needs split.target_images=in"
         raise InputError(f"{run.folder} did not hold out images of its target: {needs}")

@@ -19,6 +19,7 @@ from torch.distributed.nn.functional import all_reduce
 from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
+from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import MixStyle
@@ -50,11 +51,9 @@ class Team:
 
     def require_divisible(self, per_domain: int) -> None:
         """Raise unless every process gets as many images of every domain."""
-        if per_domain % self.size:
-            raise InputError(
-                f"training.batch_per_domain must be a multiple of the {self.size} processes, found {per_domain}: "
-                f"{per_domain // self.size * self.size or self.size} would do"
-            )
+        would_do = per_domain // self.size * self.size or self.size
+        expected = f"a multiple of the {self.size} processes, such as {would_do}"
+        require(per_domain % self.size == 0, "training.batch_per_domain", per_domain, expected)
 
     def adopt(self, algorithm: Algorithm) -> None:
         """Let the BatchNorm layers of an algorithm take their statistics from the whole batch."""
@@ -201,9 +200,8 @@ def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
     On one machine the others are started here. With several, every machine runs the same command under torchrun or
     in a SLURM job, which say how many there are. On CUDA each process has a GPU of its own.
     """
-    for name, found in (("processes", processes), ("nodes", nodes)):
-        if found < 1:
-            raise InputError(f"--{name} must be at least 1, found {found}")
+    require(processes >= 1, "--processes", processes, "at least 1")
+    require(nodes >= 1, "--nodes", nodes, "at least 1")
     if started_by_torchrun():
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         processes, nodes = here, int(os.environ["WORLD_SIZE"]) // here
