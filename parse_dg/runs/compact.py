@@ -152,8 +152,6 @@ def compact_runs(
     """`compact_run` for each of several; what is plainly wrong with one of them is said before any is begun."""
     if len(folders) > 1 and out is not None:
         raise InputError(f"--out names one file, found {len(folders)} runs: without it, each gets its {COMPACT}")
-            f"--out names one file, found {len(folders)} runs: leave it out, and each gets its {COMPACT}"
-        )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InputError("every run must be given once, found one twice")
     runs = [open_run(folder, device=device, progress=progress) for folder in folders]
