@@ -84,7 +84,6 @@ class Tracking:
         self.result: RunResult | None = None
 
     def record(self, line: CheckLine) -> None:
-        """A check was made."""
         for tracker in self.trackers:
             tracker.record(line)
 
@@ -149,18 +148,11 @@ class WeightsAndBiases:
         self.run.finish(exit_code=1 if result is None else 0)
 
 
-class TrackerPackage(NamedTuple):
-    """A tracker, and the module that it needs."""
-
-    build: Callable[[TrackedRun], Tracker]
-    module: str
-
-
-TRACKERS = {
-    "tensorboard": TrackerPackage(TensorBoard, "torch.utils.tensorboard"),
-    "wandb": TrackerPackage(WeightsAndBiases, "wandb"),
+TRACKERS: dict[str, tuple[Callable[[TrackedRun], Tracker], str]] = {
+    "tensorboard": (TensorBoard, "torch.utils.tensorboard"),
+    "wandb": (WeightsAndBiases, "wandb"),
 }
-"""Every tracker by name, which is also that of the extra that brings its package."""
+"""Every tracker by name, which is also that of the extra that brings its package, and the module that it needs."""
 
 
 def scalars(line: CheckLine) -> dict[str, float]:
@@ -189,7 +181,7 @@ class _Guarded:
         self.name = name
         self.tracker: Tracker | None = None
         with self._left_behind():
-            self.tracker = TRACKERS[name].build(followed)
+            self.tracker = TRACKERS[name][0](followed)
 
     def record(self, line: CheckLine) -> None:
         with self._left_behind():
@@ -216,7 +208,7 @@ class _Guarded:
 
 def _imported(name: str) -> Any:
     try:
-        return importlib.import_module(TRACKERS[name].module)
+        return importlib.import_module(TRACKERS[name][1])
     except ImportError as error:
         mended = f"pip install 'parse-dg[{name}]'"
         raise InputError(f"tracking with {name} needs a package that cannot be imported: {mended}") from error

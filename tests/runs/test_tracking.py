@@ -232,8 +232,7 @@ class Failing:
 def test_a_tracker_that_fails_is_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
-    packaged = tracking.TrackerPackage(lambda followed: Failing(followed, good), "json")
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", packaged)
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda followed: Failing(followed, good), "json"))
     with caplog.at_level(logging.WARNING):
         trackers = open_trackers(["wandb", "tensorboard"], tmp_path, CONFIG)
         for tracker in trackers:
