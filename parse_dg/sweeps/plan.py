@@ -5,11 +5,11 @@ where several are tried. Nothing of a data set is read but the names of its doma
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from parse_dg.config import change, field_paths, require
 from parse_dg.data.benchmarks import benchmark_name, find_domains
@@ -179,17 +179,9 @@ def _require_selectable(config: RunConfig) -> None:
 
 def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
     """Raise if a field is not one of all the methods that it is given for."""
-    algorithms = {row.method: split_method(row.method).algorithm for row in rows}
     recipe = sweep.recipe or default_recipe(sweep.data[0].name)
-    configs = {method: build_config(recipe, algorithm) for method, algorithm in algorithms.items()}
-    places: dict[str, tuple[Mapping[str, Any], Sequence[str]]] = {
-        "[set]": (sweep.settings, sweep.methods),
-        **{f"set of {data.name}": (data.settings, sweep.methods) for data in sweep.data},
-        "[grid]": (sweep.grid, sweep.methods),
-        "[random]": (sweep.random.ranges if sweep.random else {}, sweep.methods),
-        **{f"set of the variant {v.name}": (v.settings, v.methods or sweep.methods) for v in sweep.variants},
-    }
-    for place, (settings, methods) in places.items():
+    configs = {row.method: build_config(recipe, split_method(row.method).algorithm) for row in rows}
+    for place, (settings, methods) in sweep.places().items():
         for path in settings:
             having = [method for method in methods if path in field_paths(configs[method])]
             lacking = [method for method in methods if method not in having]
