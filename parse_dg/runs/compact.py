@@ -44,7 +44,6 @@ class Comparison:
     same_prediction: int
     """On how many images the predicted class is the same."""
     largest_difference: float
-    """The largest absolute difference of a logit."""
     within_tolerance: bool
     """Whether no logit moved by more than `TOLERANCE`."""
 
@@ -114,7 +113,6 @@ class CompactionReport(Jsonable):
     """Of one image."""
     file_bytes: Counts
     images: int
-    """How many were compared, over all domains."""
     same_prediction: int
     largest_logit_difference: float
     domains: Mapping[str, DomainComparison]

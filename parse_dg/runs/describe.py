@@ -25,18 +25,15 @@ class Description:
     """An image in words."""
 
     file: str | None = None
-    """Where the image is, where it has a file."""
     domain: str | None = None
     """Its domain, where it is of the run's benchmark."""
     index: int | None = None
-    """Its position in the domain."""
     truth: str | None = None
     """None: not known."""
     predicted: str
     argued: str
     """The class that the sentence argues for: the predicted one, unless another was asked for."""
     sentence: str
-    """What the model writes."""
     captions: tuple[str, ...] = ()
     """What the data set says of the image."""
 

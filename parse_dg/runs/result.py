@@ -41,7 +41,6 @@ class ScoredWeights(Jsonable):
     """By source domain."""
     validation_mean_accuracy: float
     selection: str
-    """How they were chosen, in words."""
     selected_step: int
     oracle: Accuracy | None = None
     """On the target's held-out images, where hyper-parameters are to be chosen by them."""

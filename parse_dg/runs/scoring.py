@@ -95,7 +95,6 @@ class WeightSelection(NamedTuple):
     """How the weights of a run were chosen, where that is not by a check alone."""
 
     selection: str
-    """In words."""
     averaging: AveragingReport | None = None
     step: int | None = None
     """None: that of the check."""

@@ -45,7 +45,6 @@ class TrackedRun(NamedTuple):
 
     folder: Path
     config: Mapping[str, Any]
-    """What config.json holds."""
     earlier: Sequence[CheckLine]
     """The checks that it goes on from; none: it begins."""
 

@@ -45,7 +45,6 @@ class RunTime(NamedTuple):
 
 Key = tuple[object, ...]
 Known = dict[Key, list[RunTime]]
-"""Runs by what they have in common."""
 
 
 class JobCost(NamedTuple):
@@ -54,7 +53,6 @@ class JobCost(NamedTuple):
     job: Job
     seconds: float | None
     how: str
-    """How it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ class Job(NamedTuple):
 
     config: RunConfig
     folder: Path
-    """Where its results are, or will be."""
 
 
 def log_path(logs: Path, job: Job) -> Path:

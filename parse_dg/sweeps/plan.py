@@ -33,7 +33,6 @@ class MethodRow(NamedTuple):
     """A method, or a variant of it."""
 
     name: str
-    """Of its folder."""
     method: str
     settings: Settings
 

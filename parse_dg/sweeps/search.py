@@ -23,7 +23,6 @@ class SearchPoint(NamedTuple):
     mark: str
     """What tells them apart in the name of a folder: `K=8`, `draw3`; empty where there is one point only."""
     settings: Mapping[str, Any]
-    """By dotted path of the field."""
     draw: int | None = None
     """The number of the draw, where they are drawn."""
 

@@ -23,7 +23,6 @@ class DataSetTable:
     average: Mapping[str, Estimate]
     """By algorithm: the mean over all targets inside a trial, for every trial that has them all."""
     runs: int = 0
-    """How many runs the table is of."""
     runs_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many a cell is chosen from, by algorithm and target."""
     left_out: tuple[str, ...] = ()

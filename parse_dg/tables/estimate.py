@@ -20,7 +20,6 @@ class Estimate:
     """An accuracy over trials, as fractions."""
 
     values: Mapping[int, float]
-    """By trial."""
     missing: tuple[int, ...] = ()
     """Trials of the data set that have no value."""
 

@@ -48,7 +48,6 @@ class FinishedRun(NamedTuple):
     trained: RunConfig
     """What was trained: `config`, or for a second run that of the first."""
     fingerprint: str
-    """Of the images."""
     records: tuple[Record, ...]
     every_check: bool
     """Whether there is a record of every check; otherwise there is one, of the step that the run itself chose."""

@@ -73,7 +73,6 @@ class SelectedModel(NamedTuple):
     step: int
     hyperparameters: str
     score: float
-    """What the selection maximised."""
     settings: Mapping[str, object]
 
 

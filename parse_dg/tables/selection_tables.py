@@ -33,7 +33,6 @@ class SelectionTables:
     algorithms: tuple[str, ...]
     selected: Mapping[Case, SelectedModel]
     spread: Spread = "se"
-    """What stands after a ±."""
     averaged: tuple[str, ...] = ()
     """The data sets that enter the table of averages; none: all."""
     fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)

@@ -16,7 +16,6 @@ TEX = {
 }
 """How a character is written in LaTeX that would mean something else there, or nothing."""
 TO_FILL = "To fill what is missing:"
-"""Stands before the commands."""
 
 
 class TextTable(NamedTuple):

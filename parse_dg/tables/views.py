@@ -39,7 +39,6 @@ class TableRow(NamedTuple):
     """A row of a table."""
 
     rank: Rank
-    """Rows are sorted by it."""
     name: str
     of: str = ""
     """What a curve through several rows is called."""
@@ -92,7 +91,6 @@ VIEWS: dict[str, View] = {
         all_targets=False,  # the paper's is of a single one
     ),
 }
-"""Every view of accuracies by name."""
 COMPACTION = "compaction"
 """The view of what `parse-dg compact` found, which has tables of its own (cli/show/compact.py)."""
 VIEW_NAMES = (*VIEWS, COMPACTION)

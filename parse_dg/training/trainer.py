@@ -71,7 +71,6 @@ class PendingLoss(NamedTuple):
     terms: dict[str, torch.Tensor]
     """Its terms and their `total`."""
     on_host: HostCopy
-    """The total."""
 
 
 def _copy_of_weights(network: Algorithm) -> StateDict:
@@ -119,7 +118,6 @@ class Trainer:
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
         self.step = 0
-        """How many steps have been made."""
         self.sums: dict[str, torch.Tensor] = {}
         self.counts: Counter[str] = Counter()
         """The loss's terms since the last check: their sums, and of how many steps."""

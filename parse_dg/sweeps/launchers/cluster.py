@@ -47,7 +47,6 @@ DEATHS = {
     "TaskCancelledError": "it was cancelled",
     "OwnerDiedError": "the connection to the cluster was lost",
 }
-"""What Ray raises, for a person."""
 
 
 class RayLauncher:
