@@ -3,7 +3,7 @@
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
@@ -26,11 +26,10 @@ class Jsonable:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        known = {field.name: field for field in fields(self)}  # type: ignore[arg-type]
-        names = dict.fromkeys((*self.FIRST, *known))
+        known = _fields(type(self))  # type: ignore[arg-type]
         data = {}
-        for name in names:
-            value, default = getattr(self, name), _default(known[name])
+        for name in dict.fromkeys((*self.FIRST, *known)):
+            value, (_, default) = getattr(self, name), known[name]
             if default is MISSING or value != default:
                 data[name] = to_plain(value)
         return data
@@ -73,12 +72,11 @@ def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
     """The type and the default of every field."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: (hints[field.name], _default(field)) for field in fields(kind)}
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+    hints, found = typing.get_type_hints(kind), {}
+    for field in fields(kind):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        found[field.name] = (hints[field.name], default)
+    return found
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
