@@ -25,7 +25,6 @@ class Jsonable:
     """Keys that come before the fields of base classes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
         known = _fields(type(self))  # type: ignore[arg-type]
         data = {}
         for name in dict.fromkeys((*self.FIRST, *known)):

@@ -131,7 +131,6 @@ class CompactionOutcome(NamedTuple):
 
     @property
     def report_path(self) -> Path:
-        """Where the figures are."""
         return self.path.with_suffix(".json")
 
 

@@ -91,7 +91,6 @@ class _Writer:
         self.argued = None if argued is None else self.classes.index(argued)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:
-        """The words about each image."""
         prepared = self.model.prepare(images)
         with torch.no_grad():
             predicted = self.algorithm(prepared).argmax(1)

@@ -76,12 +76,10 @@ class Keeper:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
         wait = max(self.every, SHARE * self.cost) if self.every else 0.0
         return self.team.first and time.monotonic() - self.written >= wait
 
     def save(self, trainer: Trainer, metrics: TextIO, steering: dict[str, Any] | None) -> None:
-        """Write where the run stands."""
         started = time.monotonic()
         with writing_to(self.folder):
             metrics.flush()

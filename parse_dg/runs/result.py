@@ -28,7 +28,6 @@ class TargetAccuracy(Accuracy):
     """Of its images, the fraction that is scored."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The images first."""
         return {"domain": self.domain, "part": self.part, "share": self.share, **super().to_dict()}
 
 

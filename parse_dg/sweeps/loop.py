@@ -57,7 +57,6 @@ class SweepReport(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """1 if a run failed."""
         return 1 if self.failed else 0
 
 

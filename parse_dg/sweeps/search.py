@@ -49,7 +49,6 @@ class Range(Config):
         require(not self.whole or all(v == int(v) for v in found), self.kind, found, "two whole numbers")
 
     def draw(self, random: np.random.RandomState) -> Any:
-        """A value."""
         if self.kind == "choice":
             return self.values[int(random.choice(len(self.values)))]
         low, high = self.values[0], self.values[1] + (1 if self.whole else 0)

@@ -45,7 +45,6 @@ class SelectionTables:
         return found if len(found) > 1 else ()
 
     def average(self, data_set: DataSetTable, algorithm: str) -> Estimate:
-        """The mean over the targets of a data set."""
         return data_set.average.get(algorithm, Estimate({}, data_set.trials))
 
     def overall(self, algorithm: str) -> float | None:
@@ -73,11 +72,9 @@ class SelectionTables:
         return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
     def markdown(self) -> str:
-        """Every table in Markdown, with its notes."""
         return "\n\n".join(table.markdown() for table in self.text())
 
     def latex(self) -> str:
-        """Every table in LaTeX, with its notes."""
         return "\n\n".join(table.latex() for table in self.text())
 
     def csv(self) -> str:

@@ -31,7 +31,6 @@ class Accuracy(Jsonable):
 
     @property
     def accuracy(self) -> float:
-        """Correct ÷ images."""
         return self.correct / self.images
 
     def to_dict(self) -> dict[str, Any]:

@@ -58,7 +58,6 @@ class LossValley:
 
     @property
     def multiplicity(self) -> list[int]:
-        """How often each segment is in the average."""
         times = Counter(self.entered)
         return [times[number] for number in range(self.observed)]
 
@@ -108,7 +107,6 @@ class LossValley:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         for name in PLAIN:
             setattr(self, name, state[name])
         self.latest = deque((Segment(*values) for values in state["latest"]), maxlen=self.n_converge)

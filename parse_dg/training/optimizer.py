@@ -40,7 +40,6 @@ class Descent(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             if group["momentum"] is not None:
                 for parameter in group["params"]:

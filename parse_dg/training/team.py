@@ -123,7 +123,6 @@ class Team:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The processes part."""
         if self.size > 1:
             dist.destroy_process_group()
 

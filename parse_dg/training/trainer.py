@@ -155,7 +155,6 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether the last step has been made."""
         return self.stopped or self.step == self.steps
 
     def stop(self) -> None:
@@ -195,7 +194,6 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16)
 
     def _descend(self, loss: torch.Tensor, turn: Turn) -> None:
-        """The gradient of the loss, and a step of the parameters whose turn it is."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         for group in self.optimizer.param_groups:
@@ -229,7 +227,6 @@ class Trainer:
             raise NonFiniteLossError(loss.step, {n: float(v) for n, v in loss.terms.items()}, self.best)
 
     def prepare_example(self, batch: Batch) -> Minibatch:
-        """A stored batch, augmented and normalised."""
         if batch.draws is None:
             images = normalise(to_unit(batch.images)).contiguous(memory_format=torch.channels_last)
         else:

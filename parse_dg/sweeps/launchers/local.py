@@ -155,7 +155,6 @@ class LocalLauncher:
             self._children.clear()
 
     def log_of(self, job: Job) -> Path:
-        """Where the output of a job goes."""
         return log_path(self._logs, job)
 
     def _command(self, job: Job) -> list[str]:
