@@ -310,9 +310,3 @@ def _paste(picture: Floats, patch: Patch, left: int, top: int) -> None:
     if patch.shadow is not None:
         below = below * (1 - patch.shadow[part])[..., None]
     picture[rows, columns] = _mix(below, patch.colour[part], patch.cover[part])
-
-
-def parts_alone(scene: Scene, looks: Sequence[PartLook]) -> npt.NDArray[np.uint8]:
-    """Every part by itself in the middle of its own tile, in the very same look: (n, TILE, TILE, 3)."""
-    middle = np.full((1, 2), (TILE - 1) / 2, dtype=np.float32)
-    return np.stack([render(scene, [look], middle, TILE) for look in looks])
