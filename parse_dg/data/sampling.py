@@ -72,7 +72,6 @@ class Sampler:
         """How many sentences each image has, where one is wanted."""
 
     def plan(self) -> Plan:
-        """The next batch."""
         positions = tuple(self._take(number) for number in range(len(self.sources)))
         draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
         captions = None
