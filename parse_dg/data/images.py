@@ -135,9 +135,8 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
         with _quiet, Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             if width * height > limit:
-                raise TooManyPixelsError(
-                    path, f"it claims {width} × {height} pixels, at most {limit:,} are decoded"
-                )
+                claimed = f"it claims {width} × {height} pixels"
+                raise TooManyPixelsError(path, f"{claimed}, at most {limit:,} are decoded")
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")

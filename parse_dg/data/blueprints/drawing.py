@@ -264,9 +264,8 @@ class _Paint(_Style):
         drag = _noise(rng, size, size // 4) * 0.8
         dy, dx = (np.rint(drag * f(self.lean)).astype(int) for f in (np.sin, np.cos))
         picture = picture[np.clip(y + dy, 0, size - 1), np.clip(x + dx, 0, size - 1)]
-        weave = 0.02 * (np.where(x % 3 == 0, -1, 0.5) + np.where(y % 3 == 0, -1, 0.5)) + 0.02 * _noise(
-            rng, size, 32
-        )
+        weave = 0.02 * (np.where(x % 3 == 0, -1, 0.5) + np.where(y % 3 == 0, -1, 0.5))
+        weave = weave + 0.02 * _noise(rng, size, 32)
         return np.asarray(_blurred(picture, 0.35) * (1 + weave[..., None]), dtype=np.float32)
 
 
