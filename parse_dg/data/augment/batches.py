@@ -72,10 +72,9 @@ class AugmentConfig(Config):
     """What is done to a batch after all of this, in order, by the names it was registered with (docs/extend.md)."""
 
     def check(self) -> None:
-        whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
-        self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
-        none = "() with augment.per_image=true, as they work on whole batches"
-        self.require(not (self.per_image and self.extra), "extra", none)
+        for name, none in (("randaugment_ops", "0"), ("extra", "()")):
+            whole = f"{none} with augment.per_image=true, as they work on whole batches"
+            self.require(not (self.per_image and getattr(self, name)), name, whole)
         for name in self.extra:
             AUGMENTATIONS.find(name)
 
