@@ -103,6 +103,9 @@ class AlgorithmConfig(Config, ABC):
     as_domainbed: ClassVar[bool] = True
     """Whether its authors freeze BatchNorm statistics and draw batches with replacement, as DomainBed does."""
 
+    compares_domains: ClassVar[bool] = False
+    """Whether it needs as many images of every source domain in a batch."""
+
     @abstractmethod
     def build(self, context: BuildContext) -> "Algorithm":
         """The method with these settings."""

@@ -71,7 +71,7 @@ class TrainingBatches:
     ):
         """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too.
 
-        `share`: of every domain's images in a batch only these are read; labels, domains and captions are whole.
+        `share`: of the images of a batch only these are read; labels, domains and captions are whole.
         """
         self.sampler, self.image_size, self.device, self.captions = sampler, image_size, device, captions
         self.share = share
@@ -114,22 +114,25 @@ class TrainingBatches:
 
     def read(self, plan: Plan) -> Batch:
         """The batch of a plan, on the CPU; in page-locked memory if the device is CUDA."""
-        sources, per_domain = self.sampler.sources, self.sampler.per_domain
+        sources = self.sampler.sources
         chosen = [s.indices[p.numpy()] for s, p in zip(sources, plan.positions, strict=True)]
         per_image = self.sampler.augment.per_image
         size = self.image_size if per_image else training_images(sources[0]).shape[1]
-        read = [indices[self.share] for indices in chosen]
+        counts = torch.tensor([len(indices) for indices in chosen])
+        domains = torch.arange(len(sources)).repeat_interleave(counts)
+        mine = domains[self.share].numpy()
+        which = np.concatenate(chosen)[self.share]
         drawn = plan.draws.of(self.share)
-        shape, pin = (sum(map(len, read)), size, size, 3), self.device.type == "cuda"
+        shape, pin = (len(which), size, size, 3), self.device.type == "cuda"
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=pin)
-        for number, (source, indices) in enumerate(zip(sources, read, strict=True)):
-            part = slice(number * len(indices), (number + 1) * len(indices))
+        for number, source in enumerate(sources):
+            part = slice(*np.searchsorted(mine, (number, number + 1)).tolist())  # a domain's images are together
+            indices = which[part]
             if per_image:
                 self._transform(source, indices, drawn, part, images)
             else:
                 read_into(training_images(source), indices, images[part].numpy())
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
-        domains = torch.arange(len(sources)).repeat_interleave(per_domain)
         captions = self._read_captions(chosen, plan)
         batch = Batch(images.permute(0, 3, 1, 2), labels, domains, None if per_image else drawn, captions)
         return batch.each(lambda tensor: pinned(tensor, self.device))

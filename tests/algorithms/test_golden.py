@@ -1,6 +1,7 @@
 """Our methods, step by step beside the code of their authors: losses, predictions, parameters.
 
-ERM++, SWAD and MIRO have recordings too; they are read where those methods are tested.
+ERM++, SWAD, MIRO, MixStyle and DomainBed's sweep have recordings too, read where those are tested: `-k golden` runs
+all.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.algorithms import golden
 from tests.algorithms.golden import State, Trace
+
+pytestmark = pytest.mark.golden
 
 POOLED = {"featurizer.": "backbone.", "classifier.": "classifier."}
 

@@ -34,6 +34,7 @@ class GvrtConfig(PooledConfig):
     writes_sentences = True
     summary = "features grounded in the images' captions"
     reference = "Min et al. 2022, arXiv:2207.10285"
+    compares_domains = True
     encoder: EncoderName = "trained"
     """What an image is aligned with: `trained`, the state of the explainer's reader after the sentence it made up
     about the image (the authors' self-trained encoder), or the vector a CLIP text encoder gives of the caption."""
