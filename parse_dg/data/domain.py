@@ -155,7 +155,6 @@ class Benchmark:
         return self.domains[0].images.shape[1]
 
     def domain(self, name: str) -> Domain:
-        """The domain called `name`."""
         for domain in self.domains:
             if domain.name == name:
                 return domain

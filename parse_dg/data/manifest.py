@@ -33,15 +33,6 @@ class ManifestImage(NamedTuple):
     """The SHA-256 of the file, in hexadecimal digits."""
 
 
-class DuplicateGroup(NamedTuple):
-    """Several files with the very same bytes."""
-
-    images: tuple[ManifestImage, ...]
-    across_domains: bool
-    """Then a target has images of a source: accuracy on it says too much."""
-    across_classes: bool
-
-
 @dataclass(frozen=True)
 class Manifest:
     """Every image of a data set that can be used, in the order of its listing, and what cannot be used."""
@@ -78,16 +69,12 @@ class Manifest:
         return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property
-    def duplicates(self) -> tuple[DuplicateGroup, ...]:
+    def duplicates(self) -> list[list[ManifestImage]]:
         """Groups of files with the same content, in the order of their first; a file is no duplicate of itself."""
         groups: dict[str, list[ManifestImage]] = defaultdict(list)
         for image in self.images:
             groups[image.digest].append(image)
-        return tuple(
-            DuplicateGroup(tuple(group), len({i.domain for i in group}) > 1, len({i.label for i in group}) > 1)
-            for group in groups.values()
-            if len({image.path for image in group}) > 1
-        )
+        return [group for group in groups.values() if len({image.path for image in group}) > 1]
 
     @property
     def several_classes(self) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ draws, so that the others stay as they were; only RandAugment and what was regis
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
@@ -75,11 +75,10 @@ class AugmentConfig(Config):
     """What is done to a batch after all of this, in order, by the names it was registered with (docs/extend.md)."""
 
     def check(self) -> None:
-        whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
-        self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
+        for name, none in (("randaugment_ops", "0"), ("extra", "()")):
+            whole = f"{none} with augment.per_image=true, as they work on whole batches"
+            self.require(not (self.per_image and getattr(self, name)), name, whole)
         self.require(not (self.per_image and self.crop == "fixed"), "crop", "resized with augment.per_image=true")
-        none = "() with augment.per_image=true, as they work on whole batches"
-        self.require(not (self.per_image and self.extra), "extra", none)
         for name in self.extra:
             AUGMENTATIONS.find(name)
 
@@ -122,10 +121,7 @@ def augment(
     The result is size × size pixels, or H × W where size is None.
     """
     images, config = _cut(images, config, draws, size)
-    height, width = _shape(images, size)
-    result = torch.empty((len(images), 3, height, width), device=images.device)
-    for rows, part in _augmented(images, config, draws, (height, width)):
-        result[rows] = part
+    result = _augmented(images, config, draws, _shape(images, size), lambda part: part)
     for name, seed in zip(config.extra, draws.seeds, strict=True):
         shape, result = result.shape, AUGMENTATIONS[name](result, torch.Generator().manual_seed(seed))
         if result.shape != shape:
@@ -144,10 +140,7 @@ def prepare_images(
     cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
     if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):
         return _prepare_fused(images, config, draws, shape)
-    result = torch.empty((len(images), 3, height, width), device=images.device, memory_format=torch.channels_last)
-    for rows, part in _augmented(images, config, draws, shape):
-        result[rows] = normalise(part)
-    return result
+    return _augmented(images, config, draws, shape, normalise, torch.channels_last)
 
 
 def _cut(
@@ -192,18 +185,10 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
     return augment_normalised(
-        images,
-        draws.uniform.to(images.device),
-        draws.order,
-        shape,
-        crop_scale=config.crop_scale,
-        log_ratio=_LOG_RATIO,
-        flip=config.flip,
-        jitter=config.jitter,
-        grayscale=config.grayscale,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
-    )
+        images, draws.uniform.to(images.device), draws.order, shape,
+        crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
+        grayscale=config.grayscale, mean=IMAGENET_MEAN, std=IMAGENET_STD,
+    )  # fmt: skip
 
 
 def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
@@ -213,17 +198,23 @@ def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
 
 
 def _augmented(
-    images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]
-) -> Iterator[tuple[slice, Tensor]]:
-    """The batch augmented, some rows at a time."""
+    images: Tensor,
+    config: AugmentConfig,
+    draws: AugmentDraws,
+    shape: tuple[int, int],
+    finish: Callable[[Tensor], Tensor],
+    layout: torch.memory_format = torch.contiguous_format,
+) -> Tensor:
+    """The batch augmented and finished; on a CPU some rows at a time."""
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
     uniform = draws.uniform.to(images.device)
+    result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
     together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)
-    step = max(1, together)
-    for start in range(0, len(images), step):
-        rows = slice(start, start + step)
-        yield rows, _augment(images[rows], config, uniform[rows], draws.order, shape)
+    for start in range(0, len(images), max(1, together)):
+        rows = slice(start, start + max(1, together))
+        result[rows] = finish(_augment(images[rows], config, uniform[rows], draws.order, shape))
+    return result
 
 
 def _augment(

@@ -83,7 +83,7 @@ def list_own(folder: Path) -> Listing:
     _require_folder(folder)
     reader = FolderReader(folder, folder)
     found: dict[str, dict[str, list[_Found]]] = {}
-    for domain in reader.folders(reader.top()):
+    for domain in reader.folders(reader.top):
         classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.folders(domain)}
         classes = {name: images for name, images in classes.items() if images}
         _require_names(domain, classes)
@@ -109,7 +109,7 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
     numbers = data_set.domain_numbers()
     reader = FolderReader(folder, folder)
     best: set[int] = set()
-    level = [reader.top()]
+    level = [reader.top]
     seen: list[str] = []
     for _ in range(_DEPTH + 1):
         below: list[Folder] = []
@@ -135,7 +135,7 @@ def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
     """The folder of every domain, in the order of the domains."""
     numbers = data_set.domain_numbers()
     places: dict[int, Folder] = {}
-    for place in reader.folders(reader.top()):
+    for place in reader.folders(reader.top):
         number = numbers.get(spelling(place.name))
         if number in places:
             expected = f"expected one folder for each domain of {data_set.title}"
