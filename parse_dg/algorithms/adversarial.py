@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least
 from parse_dg.model.linear import linear
 
@@ -41,16 +41,16 @@ class AdversarialConfig(PooledConfig):
     """Of the discriminator's hidden layers."""
     depth: Annotated[int, at_least(2)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
+    discriminator_dropout: Fraction = 0.0
+    """Dropout after each of these layers but the last, whoever's turn it is."""
     discriminator_rate: NotNegative = 1.0
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
 
 
-class Adversarial(Pooled):
+class Adversarial(Counted):
     """The network of the baselines, and a discriminator that plays against it."""
-
-    update_count: Tensor
 
     config: AdversarialConfig
 
@@ -58,9 +58,6 @@ class Adversarial(Pooled):
         super().__init__(config, context)
         channels, domains = context.backbone.channels, context.domains
         self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
-        self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
-        self.count = 0  # the buffer's value, known without waiting for the device
-        self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
@@ -78,10 +75,12 @@ class Adversarial(Pooled):
         """What backbone and classifier minimise when it is their turn."""
         features = self.features(example.images, generator)
         cross_entropy = self.cross_entropy(self.classifier(features), example.labels)
-        deceived = torch.stack(list(self.discrimination(features, example).values())).sum()
+        deceived = torch.stack(list(self.discrimination(features, example, generator).values())).sum()
         return {"cross_entropy": cross_entropy, "adversary": -self.config.weight * deceived}
 
-    def discrimination(self, features: Float[Tensor, "B D"], example: Minibatch) -> LossTerms:
+    def discrimination(
+        self, features: Float[Tensor, "B D"], example: Minibatch, generator: torch.Generator
+    ) -> LossTerms:
         """L_D: what the discriminator minimises, and what the features are to make large.
 
         In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
@@ -90,7 +89,12 @@ class Adversarial(Pooled):
         with torch.autocast(features.device.type, enabled=False):
             wide = features.to(torch.promote_types(features.dtype, torch.float32))
             seen = self.judged(wide, example.labels)
-            each = F.cross_entropy(self.discriminator(seen), example.domains, reduction="none")
+            guess = seen
+            for layer in self.discriminator:
+                guess = layer(guess)
+                if isinstance(layer, nn.ReLU):
+                    guess = drop(guess, self.config.discriminator_dropout, generator)
+            each = F.cross_entropy(guess, example.domains, reduction="none")
             terms = {"discriminator": self.averaged(each, example.labels)}
             if self.config.gradient_penalty:
                 terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
@@ -101,13 +105,11 @@ class Adversarial(Pooled):
 
         Steps are counted from 1; with one step of the discriminator for each of the network, the network begins.
         """
-        self.count += 1
-        self.update_count += 1
         steps = self.config.discriminator_steps
-        if self.count % (1 + steps) < steps:
+        if self.count_step() % (1 + steps) < steps:
             features = self.features(example.images, generator).detach()  # the backbone waits
             features.requires_grad_(self.config.gradient_penalty > 0)
-            yield Turn(self.discrimination(features, example), ("adversary",))
+            yield Turn(self.discrimination(features, example, generator), ("adversary",))
         else:
             yield Turn(self.losses(example, generator), ("backbone", "head"))
 
@@ -139,9 +141,3 @@ def _squared_gradient(each: Float[Tensor, "B"], seen: Float[Tensor, "B D"]) -> F
     """The mean over images of |∂ Σ each / ∂ seen|², which can itself be differentiated."""
     (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
     return gradient.square().sum(1).mean()
-
-
-def _recount(module: nn.Module, _: Any) -> None:
-    """After loading, the next step is the one after those that were counted."""
-    assert isinstance(module, Adversarial)
-    module.count = int(module.update_count)

@@ -22,6 +22,7 @@ from parse_dg.cli import (
     sweep,
     tables,
     train,
+    weights,
 )
 from parse_dg.errors import BusyError, FailedError, InputError
 from parse_dg.plugins import load_plugins
@@ -33,6 +34,7 @@ PARTS = (
     runs,
     sweep,
     data,
+    weights,
     tables,
     describe,
     predict,

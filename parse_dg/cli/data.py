@@ -61,13 +61,13 @@ def list_all(options: argparse.Namespace, console: "Console") -> None:
     from rich.table import Table
 
     from parse_dg.data.intake.library import added, manifest_path
-    from parse_dg.data.intake.manifest_file import read_summary
+    from parse_dg.data.intake.manifest_file import read_header
 
     table = Table("name", "domains", "classes", "images", "where")
     table.add_row("blueprints", "photo, cartoon, sketch, paint", "8", "7,680", "drawn on first use")
     for name in added():
         try:
-            found = read_summary(manifest_path(name))
+            found = read_header(manifest_path(name))
         except InputError as error:
             table.add_row(name, "", "", "", escape(str(error)))
             continue

@@ -91,7 +91,9 @@ def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) 
     from parse_dg.deploy.image_batches import load_batches
 
     images = _files(options.images, tally)
-    for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse):
+    for batch in load_batches(
+        images, predictor.image_size, options.batch, tally.refuse, predictor.model.spec.resize_to
+    ):
         for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)

@@ -149,8 +149,8 @@ def add_commands(commands: Commands) -> None:
     command.add_argument(
         "--recipe",
         metavar="NAME",
-        help="blueprints, pretrained, fine_grained, domainbed, paper (default: blueprints for blueprints, "
-        "fine_grained for cub-dg, pretrained for anything else)",
+        help="blueprints, pretrained, fine_grained, domainbed, paper, paper_text (default: blueprints for "
+        "blueprints, fine_grained for cub-dg, pretrained for anything else)",
     )
     command.add_argument(
         "--protocol",

@@ -44,7 +44,7 @@ def describe_files(run: OpenedRun, files: Sequence[Path], argued: str | None = N
     found: list[Description] = []
     for start in range(0, len(files), BATCH):
         names = files[start : start + BATCH]
-        pixels = np.stack([decode(file, writer.image_size) for file in names])
+        pixels = np.stack([decode(file, writer.spec.image_size, resize_to=writer.spec.resize_to) for file in names])
         written = writer.write(torch.from_numpy(pixels).permute(0, 3, 1, 2))
         found += [replace(words, file=str(file)) for file, words in zip(names, written, strict=True)]
     return found
@@ -85,7 +85,7 @@ class _Writer:
             advice = "only gvrt puts images in words, train it with `parse-dg train --algorithm gvrt`"
             raise InputError(f"{run.path} is a run of {run.config.algorithm.name}: {advice}")
         self.model, self.algorithm = run.model, run.model.algorithm
-        self.classes, self.image_size = run.classes, run.model.spec.image_size
+        self.classes, self.spec = run.classes, run.model.spec
         if argued is not None and argued not in self.classes:
             raise InputError(f"unknown class {argued!r} to argue for: valid are {some(self.classes, 20)}")
         self.argued = None if argued is None else self.classes.index(argued)

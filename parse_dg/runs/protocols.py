@@ -1,7 +1,8 @@
 """Named protocols: the rules of one paper or another, laid over a recipe (docs/protocol.md).
 
 A protocol says how long, how often checked, on which images, chosen how. Rates and the algorithm's own settings
-belong to the recipe.
+belong to the recipe. Where a method's authors leave DomainBed's ways (`AlgorithmConfig.as_domainbed`,
+`check_interval`), so does its protocol.
 """
 
 from collections.abc import Callable
@@ -34,29 +35,53 @@ def domainbed(config: RunConfig) -> RunConfig:
 def swad(config: RunConfig) -> RunConfig:
     """SWAD's: as DomainBed's, but validation is not augmented, 15,001 steps on DomainNet, only the split seeded."""
     data = config.data.benchmark
-    every = {"vlcs": 50, "domainnet": 500}.get(data, 100)
+    every = config.algorithm.check_interval(data) or {"vlcs": 50, "domainnet": 500}.get(data, 100)
     config = _classic(config, steps=15001 if data == "domainnet" else 5001, check_every=every)
     config = replace(config, split=replace(config.split, seed=config.seed), seed=0)
     return replace(config, protocol=ProtocolConfig(name="swad", checks="target"))
 
 
-def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
-    """What DomainBed and SWAD share."""
+def gvrt(config: RunConfig) -> RunConfig:
+    """GVRT's, for CUB-DG: crops of 448 pixels from images of 512, crop and flip alone, the lists of its archive."""
+    config = _classic(config, steps=5000, check_every=300, check_from=0)
+    scheme = "gvrt-split" if config.data.benchmark == "cub-dg" else config.split.scheme
+    return replace(
+        config,
+        data=replace(config.data, image_size=448, crop_from=512, evaluation="centre"),
+        split=replace(config.split, scheme=scheme, target_images="all"),
+        augment=AugmentConfig(crop="fixed", jitter=0.0, grayscale=0.0),
+        protocol=ProtocolConfig(name="gvrt", checks="target"),
+    )
+
+
+def _classic(config: RunConfig, *, steps: int, check_every: int, check_from: int = 1) -> RunConfig:
+    """What DomainBed, SWAD and GVRT share."""
     training = replace(
-        config.training, steps=steps, epochs=None, check_every=check_every, check_from=1, batch_per_domain=32
+        config.training,
+        steps=steps,
+        epochs=None,
+        check_every=check_every,
+        check_from=check_from,
+        batch_per_domain=32,
+        batch=None,
     )
     return replace(
         config,
-        data=replace(config.data, image_size=224, crop_from=256),
+        data=replace(config.data, image_size=224, crop_from=256, evaluation="resize"),
         split=replace(config.split, target_images="in"),
-        sampling=SamplingConfig(replacement=True),
+        sampling=SamplingConfig(replacement=config.algorithm.as_domainbed),
         augment=AugmentConfig(),
-        backbone=replace(config.backbone, freeze_batchnorm=True),
+        backbone=replace(config.backbone, freeze_batchnorm=config.algorithm.as_domainbed),
         training=training,
     )
 
 
-PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {"parse": parse, "domainbed": domainbed, "swad": swad}
+PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {
+    "parse": parse,
+    "domainbed": domainbed,
+    "swad": swad,
+    "gvrt": gvrt,
+}
 """Every protocol by name; each changes a configuration whose data set and seed are set."""
 
 

@@ -133,7 +133,7 @@ def preview_run(config: RunConfig, folder: Path) -> RunPreview:
         "target: held out, for the oracle": (oracle,) if oracle else (),
     }
     parts = [PartCount(p.domain.name, purpose, len(p.indices)) for purpose, some in counted.items() for p in some]
-    steps, batch = count_steps(config, split), config.training.batch_per_domain * len(split.training)
+    steps, batch = count_steps(config, split), config.training.batch_size(len(split.training))
     rules = protocol_sentences(config.protocol, config.split)
     if config.algorithm.trains_twice:
         rules.append("It is trained twice: how long is found on the training images, then on all of the sources.")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from parse_dg.runs.result import RunResult
 from parse_dg.tables.selection import Record, find_selection
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.averaging import AveragingConfig
+from parse_dg.training.check import Check
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +215,9 @@ def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep])
         inside, outside = _parts(check, unseen)
         if not unseen and target not in inside:
             raise InputError(f"step {check.step} has no score of {target}")
-        yield replace(base, step=check.step, in_part=inside, out_part=outside)
+        loss = Check(check.step, {}, dict(check.validation), {}).mean_loss
+        loss = loss if math.isfinite(loss) else math.inf
+        yield replace(base, step=check.step, in_part=inside, out_part=outside, loss=loss)
 
 
 def _chosen(result: RunResult) -> ScoredStep:

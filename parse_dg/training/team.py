@@ -1,7 +1,7 @@
 """Data-parallel training: each process takes a share of every batch; the result is as if one had trained on it all.
 
 All processes draw the same batches and the same random numbers. Process r of N reads images r, r + N, … of every
-domain and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
+batch and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
 the whole batch by every process, exactly: losses that couple images across domains need no care, and the gradient
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
@@ -49,11 +49,11 @@ class Team:
         """Which of anything that is shared out is this process's."""
         return slice(self.rank, None, self.size)
 
-    def require_divisible(self, per_domain: int) -> None:
-        """Raise unless every process gets as many images of every domain."""
-        would_do = per_domain // self.size * self.size or self.size
+    def require_divisible(self, images: int, field: str = "batch_per_domain") -> None:
+        """Raise unless every process gets as many images, of every domain or in all."""
+        would_do = images // self.size * self.size or self.size
         expected = f"a multiple of the {self.size} processes, such as {would_do}"
-        require(per_domain % self.size == 0, "training.batch_per_domain", per_domain, expected)
+        require(images % self.size == 0, f"training.{field}", images, expected)
 
     def adopt(self, algorithm: Algorithm) -> None:
         """Let the BatchNorm layers of an algorithm take their statistics from the whole batch."""

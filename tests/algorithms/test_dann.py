@@ -40,10 +40,11 @@ def cross_entropy(scores: Tensor, label: int) -> float:
     return math.log(sum(math.exp(value) for value in values)) - values[label]
 
 
-def scores(dann: Dann, features: Tensor) -> Tensor:
-    """The discriminator, layer by layer."""
-    for layer in dann.discriminator[:-1:2]:
-        features = (layer.weight @ features + layer.bias).clamp(min=0)  # type: ignore[operator,union-attr]
+def scores(dann: Dann, features: Tensor, kept: list[Tensor] | None = None) -> Tensor:
+    """The discriminator, layer by layer; `kept` is what dropout multiplies each hidden layer with."""
+    for number, layer in enumerate(dann.discriminator[:-1:2]):
+        features = layer.weight @ features + layer.bias  # type: ignore[operator,union-attr]
+        features = (features * kept[number] if kept else features).clamp(min=0)
     last = dann.discriminator[-1]
     return last.weight @ features + last.bias  # type: ignore[operator,union-attr]
 
@@ -89,16 +90,21 @@ def test_a_loaded_game_goes_on_where_it_was() -> None:
         assert dann.update_count.tolist() == [4]
 
 
-def test_the_discriminator_minimises_the_cross_entropy_of_the_domain() -> None:
-    dann, example = build().double(), double(batch())
-    next(dann.turns(example, generator()))
-    (turn,) = dann.turns(example, generator())
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_the_discriminators_loss_is_the_cross_entropy_of_the_domain_on_both_turns(dropout: float) -> None:
+    """Each hidden unit of each image is dropped by a draw of its own, layer after layer; the others are scaled."""
+    dann, example = build(discriminator_dropout=dropout, depth=4).double(), double(batch())
     features = dann.features(example.images, generator())
-    expected = [
-        cross_entropy(scores(dann, z), int(domain)) for z, domain in zip(features, example.domains, strict=True)
-    ]
-    assert turn.terms["discriminator"].item() == pytest.approx(sum(expected) / len(expected), 1e-9)
-    assert list(turn.terms) == ["discriminator"]
+    for player in ("adversary", "discriminator"):  # the network begins
+        (turn,) = dann.turns(example, generator(3))
+        draws = generator(3)
+        kept = [(torch.rand(len(features), 8, generator=draws) >= dropout) / (1 - dropout) for _ in range(3)]
+        expected = [
+            cross_entropy(scores(dann, z, [layer[row] for layer in kept]), int(example.domains[row]))
+            for row, z in enumerate(features)
+        ]
+        sign = -1 if player == "adversary" else 1
+        assert turn.terms[player].item() == pytest.approx(sign * sum(expected) / len(expected), 1e-9)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1, 3.0])
@@ -108,7 +114,7 @@ def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight:
     features = dann.features(example.images, generator())
     logits = dann.classifier(features)
     classes = [cross_entropy(each, int(label)) for each, label in zip(logits, example.labels, strict=True)]
-    theirs = total(dann.discrimination(features, example)).item()
+    theirs = total(dann.discrimination(features, example, generator())).item()
     assert turn.terms["cross_entropy"].item() == pytest.approx(sum(classes) / len(classes), 1e-9)
     assert turn.terms["adversary"].item() == pytest.approx(-weight * theirs, 1e-9)
 
@@ -126,7 +132,7 @@ def test_the_penalty_is_on_the_gradient_by_the_features() -> None:
             up, down = (cross_entropy(scores(dann, z + sign * nudge), domain) for sign in (1, -1))
             square += ((up - down) / 2e-5) ** 2
         squares.append(square)
-    found = dann.discrimination(features.requires_grad_(), example)["gradient_penalty"]
+    found = dann.discrimination(features.requires_grad_(), example, generator())["gradient_penalty"]
     assert found.item() == pytest.approx(0.25 * sum(squares) / len(squares), 1e-6)
 
 
@@ -137,7 +143,7 @@ def test_the_penalty_has_a_gradient_for_either_side() -> None:
     assert isinstance(weight, Tensor)
 
     def penalty() -> Tensor:
-        return dann.discrimination(features, example)["gradient_penalty"]
+        return dann.discrimination(features, example, generator())["gradient_penalty"]
 
     gradients = torch.autograd.grad(penalty(), [weight, features])
     for tensor, gradient in zip((weight, features), gradients, strict=True):
@@ -155,7 +161,7 @@ def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -
     parameters = list(dann.adversary())
     (turn,) = dann.turns(example, generator())
     found = torch.autograd.grad(total(turn.terms), parameters)
-    whole = dann.discrimination(dann.features(example.images, generator()), example)
+    whole = dann.discrimination(dann.features(example.images, generator()), example, generator())
     for one, other in zip(found, torch.autograd.grad(total(whole), parameters), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -189,9 +195,3 @@ def test_both_sides_have_an_adam_of_their_own() -> None:
         "head": (0.25, 0.01, (0.3, 0.9)),
         "adversary": (1.0, 0.125, (0.3, 0.9)),
     }
-
-
-def test_the_defaults_are_the_published_ones() -> None:
-    config = DannConfig()
-    assert (config.weight, config.discriminator_steps, config.gradient_penalty) == (1.0, 1, 0.0)
-    assert (config.beta1, config.discriminator_rate, config.discriminator_decay) == (0.5, 1.0, 0.0)

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.contact import spread
+from parse_dg.data.contact_sheets import spread
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
@@ -202,7 +202,8 @@ def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
 
 
 def _from_file(run: OpenedRun, file: Path) -> PipelineImage:
-    pixels = torch.from_numpy(decode(file, run.model.spec.image_size)).permute(2, 0, 1)
+    spec = run.model.spec
+    pixels = torch.from_numpy(decode(file, spec.image_size, resize_to=spec.resize_to)).permute(2, 0, 1)
     return read_pipeline(run.model, pixels, file.name)
 
 
