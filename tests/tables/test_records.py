@@ -22,8 +22,8 @@ from parse_dg.runs.metrics import CheckLine
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import TargetAccuracy
-from parse_dg.tables.records import find_runs, read_comparable, read_run
-from parse_dg.tables.selection import Case, Record, select
+from parse_dg.tables.records import find_runs, read_run, read_runs
+from parse_dg.tables.selection import Case, select
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from tests.runs.helpers import accuracy_of, check_of, result_of
@@ -31,10 +31,6 @@ from tests.runs.helpers import accuracy_of, check_of, result_of
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 
 Accuracies = dict[str, float]
-
-
-def read_runs(folders: Sequence[Path], selection: str) -> list[Record]:
-    return [record for run in read_comparable(folders, selection) for record in run.records]
 
 
 def configured(algorithm: str = "erm", protocol: str = "domainbed", **settings: Any) -> RunConfig:
