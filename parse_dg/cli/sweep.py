@@ -72,12 +72,18 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
     from parse_dg.sweeps.file import read_sweep_file
     from parse_dg.sweeps.presets import preset_sweep
 
-    chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
+    settings = parse_settings(options.set)
+    if options.file:
+        chosen = read_sweep_file(options.file)
+    else:
+        chosen = preset_sweep(options.preset, options.data, defined="data.definitions" in settings)
     if options.out is not None:
         chosen = replace(chosen, out=options.out)
+    if options.recipe is not None:
+        chosen = replace(chosen, recipe=options.recipe)
     if options.seeds is not None:
         chosen = replace(chosen, seeds=parse_seeds(options.seeds))
-    return override(chosen, parse_settings(options.set))
+    return override(chosen, settings)
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -261,6 +267,11 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--preset", metavar="NAME", help="a table of the paper; --list names them")
     command.add_argument("--list", action="store_true", help="list the presets and exit")
     command.add_argument("--data", metavar="DATA", help="what a preset runs on (default: the paper's data sets)")
+    command.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="instead of that of the file or preset (presets: paper, but on blueprints)",
+    )
     command.add_argument("--seeds", metavar="N,N", help="instead of those of the file or preset, such as 0,1,2")
     command.add_argument(
         "--set",
