@@ -202,6 +202,7 @@ def show_results(
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
     from parse_dg.sweeps.presets import find_preset
+    from parse_dg.tables.published import find_name
 
     view = find_preset(options.preset).view if options.preset else "main"
     folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
@@ -213,8 +214,10 @@ def show_results(
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
     plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
     by = () if options.preset else row_fields(chosen)
+    known = options.preset and any(find_name(data.name) for data in chosen.data)
+    compare = "paper" if known else None
     try:
-        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
+        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot, compare=compare)
     except InputError as error:  # all runs are done, whatever can be said of them together
         console.print(f"no table: {error}", markup=False, soft_wrap=True)
 
