@@ -91,7 +91,7 @@ def download(name: str, progress: Progress | None = None) -> Manifest:
     make_folder(folder, "PARSE_DG_DATA")
     try:
         for a in data_set.addresses:
-            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, md5=a.md5, progress=progress)
+            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, progress=progress)
     except InputError as error:
         raise InputError(f"{error}. By hand: {data_set.by_hand}") from error
     finally:
