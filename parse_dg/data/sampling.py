@@ -79,7 +79,6 @@ class Sampler:
         """How many sentences each image has, where one is wanted."""
 
     def plan(self) -> Plan:
-        """The next batch."""
         taken = (self._take(number) for number in range(len(self._pools)))
         pooled = zip(self._pools, taken, strict=True)
         positions = tuple(part for pool, some in pooled for part in _by_source(pool, some))

@@ -225,7 +225,7 @@ TOGETHER: dict[str, tuple[dict[str, object], str]] = {
     ),
     "single images in whole batches": (
         {"augment.per_image": True, "augment.randaugment_ops": 2},
-        "augment.randaugment_ops must be 0 with augment.per_image=true, as RandAugment works on whole batches",
+        "augment.randaugment_ops must be 0 with augment.per_image=true, as they work on whole batches",
     ),
 }
 
