@@ -29,7 +29,6 @@ class Address(NamedTuple):
     """Its name on this machine."""
     bytes: int | None = None
     sha256: str | None = None
-    md5: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
