@@ -72,12 +72,18 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
     from parse_dg.sweeps.file import read_sweep_file
     from parse_dg.sweeps.presets import preset_sweep
 
-    chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
+    settings = parse_settings(options.set)
+    if options.file:
+        chosen = read_sweep_file(options.file)
+    else:
+        chosen = preset_sweep(options.preset, options.data, defined="data.definitions" in settings)
     if options.out is not None:
         chosen = replace(chosen, out=options.out)
+    if options.recipe is not None:
+        chosen = replace(chosen, recipe=options.recipe)
     if options.seeds is not None:
         chosen = replace(chosen, seeds=parse_seeds(options.seeds))
-    return override(chosen, parse_settings(options.set))
+    return override(chosen, settings)
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -196,6 +202,7 @@ def show_results(
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
     from parse_dg.sweeps.presets import find_preset
+    from parse_dg.tables.published import find_name
 
     view = find_preset(options.preset).view if options.preset else "main"
     folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
@@ -207,8 +214,10 @@ def show_results(
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
     plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
     by = () if options.preset else row_fields(chosen)
+    known = options.preset and any(find_name(data.name) for data in chosen.data)
+    compare = "paper" if known else None
     try:
-        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
+        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot, compare=compare)
     except InputError as error:  # all runs are done, whatever can be said of them together
         console.print(f"no table: {error}", markup=False, soft_wrap=True)
 
@@ -261,6 +270,11 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--preset", metavar="NAME", help="a table of the paper; --list names them")
     command.add_argument("--list", action="store_true", help="list the presets and exit")
     command.add_argument("--data", metavar="DATA", help="what a preset runs on (default: the paper's data sets)")
+    command.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="instead of that of the file or preset (presets: paper, but on blueprints)",
+    )
     command.add_argument("--seeds", metavar="N,N", help="instead of those of the file or preset, such as 0,1,2")
     command.add_argument(
         "--set",

@@ -69,11 +69,11 @@ def show_runs(
 
     known = find_published(compare) if compare else None
     if view == "compaction":
-        if known or by or plot:
-            raise InputError(
-                "--view compaction goes without --compare, --by and --plot: its tables are not of accuracy"
-            )
-        found = compaction_tables(folders)
+        if by or plot:
+            raise InputError("--view compaction goes without --by and --plot: its tables are not of accuracy")
+        if known and style == "csv":
+            raise InputError("--view compaction has our own figures alone in csv: leave --compare out")
+        found = compaction_tables(folders, known)
         show(console, style, found.tables, lambda: found.csv)
         return
     if plot and view != "k":
@@ -134,7 +134,7 @@ def show_published(options: argparse.Namespace, known: "Published", console: "Co
 
 def show(console: "Console", style: str, tables: Sequence["TextTable"], as_csv: Callable[[], str]) -> None:
     """Tables in the form that was asked for."""
-    from parse_dg.tables.html_table import html_page
+    from parse_dg.tables.text_table import html_page
 
     match style:
         case "markdown":

@@ -90,12 +90,9 @@ class PrimitiveBottleneck(nn.Module):
         self.config = config
         self.projection = nn.Conv2d(channels, config.count, kernel_size=1)
         nn.init.normal_(self.projection.weight, std=channels**-0.5, generator=generator)
-        nn.init.constant_(self._bias(), config.presence_bias)
-        self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
-
-    def _bias(self) -> Tensor:
         assert self.projection.bias is not None
-        return self.projection.bias
+        nn.init.constant_(self.projection.bias, config.presence_bias)
+        self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
         """Feature map F → descriptors of the K primitives."""

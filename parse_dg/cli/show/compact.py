@@ -1,13 +1,14 @@
 """The paper's compaction tables: a row for every run, with the mean of each data set; or by data set and target."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from statistics import mean
 from typing import Any
 
 from parse_dg.runs.compact import CompactionReport
-from parse_dg.tables.table import csv_table, markdown_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.runs.folder import TrainingTime
+from parse_dg.tables.published import Published, PublishedCompaction, find_domain, find_name
+from parse_dg.tables.text_table import TextTable, csv_table, markdown_table
 from parse_dg.wording import percent, plural
 
 
@@ -35,6 +36,9 @@ class CompactionRow:
     target_images: float
     target_accuracy_before: float
     target_accuracy_after: float
+    seconds_a_step: float | None = None
+    """Of training, checks included."""
+    seconds_an_epoch: float | None = None
 
 
 NAMES = ("data", "target", "seed")
@@ -55,6 +59,21 @@ CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
 }
 """Heading → what stands below it."""
+TIMES: dict[str, Callable[[CompactionRow], str]] = {
+    "s a step": lambda row: _seconds(row.seconds_a_step),
+    "s an epoch": lambda row: _seconds(row.seconds_an_epoch),
+}
+"""The same, where the runs themselves are looked at."""
+PUBLISHED_AS = {
+    "parameters": ("parameters",),
+    "parameters of Λ": ("Λ before", "Λ after"),
+    "reduction of Λ": ("reduction",),
+    "applications": ("applications before", "applications after"),
+    "GFLOPs": ("GFLOPs before", "GFLOPs after"),
+    "s a step": ("seconds a step",),
+    "s an epoch": ("seconds an epoch",),
+}
+"""What published figures stand below a heading."""
 FOOTNOTE = (
     "parameters of the whole model, and of Λ alone; in use at the start: applications that some class used before "
     "training; GFLOPs of one image; same prediction: images of all domains on which the predicted class is the "
@@ -88,39 +107,60 @@ def as_csv(rows: Sequence[CompactionRow]) -> str:
     return csv_table([field.name for field in fields(CompactionRow)], [astuple(row) for row in rows])
 
 
-def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTable, ...]:
-    """The means of each data set, and those of each target."""
+def view_tables(
+    rows: Sequence[CompactionRow], threshold: float, known: Published | None = None
+) -> tuple[TextTable, ...]:
+    """The means of each data set, and those of each target; published figures of the same below."""
     lossless = " (lossless)" if threshold == 0 else ""
-    note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}."
+    seconds = "s: seconds of training, checks included"
+    note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}; {seconds}."
     by_data: dict[tuple[str, float], list[CompactionRow]] = {}
     by_target: dict[tuple[str, float, str], list[CompactionRow]] = {}
     for row in rows:  # what had another vocabulary has a row of its own
         by_data.setdefault((row.data, row.applications_before), []).append(row)
         by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
-    numbers = [name for name in CELLS if name not in NAMES]
+    numbers = {name: cell for name, cell in (CELLS | TIMES).items() if name not in NAMES}
 
     def text(group: Sequence[CompactionRow], *names: str) -> tuple[str, ...]:
         mean_of = _mean(group)
-        return (*names, *(CELLS[name](mean_of) for name in numbers), str(len(group)))
+        return (*names, *(cell(mean_of) for cell in numbers.values()), str(len(group)))
 
+    theirs = known.compaction if known else ()
+    sets = {find_name(data) for data, _ in by_data}
+    targets = {(name, find_domain(name, target)) for data, _, target in by_target if (name := find_name(data))}
+    whole = [row for row in theirs if row.target is None and row.data_set in sets]
+    single = [row for row in theirs if row.target is not None and (row.data_set, row.target) in targets]
+    notes = tuple(f"{source.name}: {source.cite}." for source in dict.fromkeys(row.source for row in theirs))
     return (
         TextTable(
             "compaction by data set",
             ("data", *numbers, "runs"),
-            tuple(text(group, data) for (data, _), group in by_data.items()),
-            (f"{plural(len(rows), 'run')}. {note}",),
+            (
+                *(text(group, data) for (data, _), group in by_data.items()),
+                *((f"{row.data_set} ({row.source.name}, {row.table})", *_printed(row, numbers)) for row in whole),
+            ),
+            (f"{plural(len(rows), 'run')}. {note}", *notes),
         ),
         TextTable(
             "compaction by target",
             ("data", "target", *numbers, "runs"),
-            tuple(text(group, data, target) for (data, _, target), group in by_target.items()),
-            (f"{plural(len(rows), 'run')}. {note}",),
+            (
+                *(text(group, data, target) for (data, _, target), group in by_target.items()),
+                *((row.data_set, f"{row.target} ({row.source.name})", *_printed(row, numbers)) for row in single),
+            ),
+            (f"{plural(len(rows), 'run')}. {note}", *notes),
             names=2,
         ),
     )
 
 
-def table_row(report: CompactionReport) -> CompactionRow:
+def _printed(row: PublishedCompaction, headings: Iterable[str]) -> tuple[str, ...]:
+    """Published figures as they are printed, below our headings; and no number of runs."""
+    found = ([row.figures[part] for part in PUBLISHED_AS.get(name, ()) if part in row.figures] for name in headings)
+    return (*(" → ".join(parts) or UNKNOWN for parts in found), "")
+
+
+def table_row(report: CompactionReport, time: TrainingTime | None = None) -> CompactionRow:
     """One run."""
     target = report.domains[report.target]
     return CompactionRow(
@@ -142,6 +182,8 @@ def table_row(report: CompactionReport) -> CompactionRow:
         target_images=target.images,
         target_accuracy_before=target.accuracy.before,
         target_accuracy_after=target.accuracy.after,
+        seconds_a_step=None if time is None else time.per_step,
+        seconds_an_epoch=None if time is None else time.per_epoch,
     )
 
 
@@ -161,6 +203,10 @@ def _count(number: float) -> str:
 
 def _count_or_unknown(number: float | None) -> str:
     return UNKNOWN if number is None else _count(number)
+
+
+def _seconds(number: float | None) -> str:
+    return UNKNOWN if number is None else f"{number:.3g}"
 
 
 def _gflops(number: float) -> str:

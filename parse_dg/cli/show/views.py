@@ -12,7 +12,7 @@ from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import read_compaction
-from parse_dg.runs.folder import read_config, read_result
+from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread
@@ -69,7 +69,7 @@ def view_tables(
 
 def compared(view: str, known: Published) -> Published:
     """The published figures that belong beside a view."""
-    return Published(known.sources, tuple(row for row in known.rows if VIEWS[view].published(row)))
+    return replace(known, rows=tuple(row for row in known.rows if VIEWS[view].published(row)))
 
 
 def curve(seen: ViewedRuns, path: Path) -> None:
@@ -115,8 +115,10 @@ def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None
     return None
 
 
-def compaction_tables(folders: Sequence[Path]) -> Compactions:
-    """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them."""
+def compaction_tables(folders: Sequence[Path], known: Published | None = None) -> Compactions:
+    """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them, with published
+    figures of the same data sets below.
+    """
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
         if not read_config(folder).algorithm.explains:
@@ -137,8 +139,8 @@ def compaction_tables(folders: Sequence[Path]) -> Compactions:
     if len(thresholds) > 1:
         given = ", ".join(f"{report.threshold:g} ({folder})" for folder, report in found.items())
         raise InputError(f"one table is of one threshold, found {given}: compact the runs again with the same")
-    rows = [table_row(report) for report in found.values()]
-    tables = compact_tables(rows, thresholds.pop())
+    rows = [table_row(report, training_time(folder)) for folder, report in found.items()]
+    tables = compact_tables(rows, thresholds.pop(), known)
     if missing:
         note = f"Missing: {plural(len(missing), 'run')} of parse without compact.json, {some(missing)}."
         *above, last = tables
