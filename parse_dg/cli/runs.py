@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def evaluate(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg evaluate`."""
     from parse_dg.cli.show.display import print_accuracies
-    from parse_dg.runs.evaluate import evaluate_run
+    from parse_dg.runs.opened import evaluate_run
 
     print_accuracies(console, evaluate_run(opened(options), options.domain))
 

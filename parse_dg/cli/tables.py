@@ -134,7 +134,7 @@ def show_published(options: argparse.Namespace, known: "Published", console: "Co
 
 def show(console: "Console", style: str, tables: Sequence["TextTable"], as_csv: Callable[[], str]) -> None:
     """Tables in the form that was asked for."""
-    from parse_dg.tables.html_table import html_page
+    from parse_dg.tables.text_table import html_page
 
     match style:
         case "markdown":

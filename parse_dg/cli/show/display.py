@@ -16,9 +16,9 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.runs.compact import CompactionOutcome, CompactionReport, compact_runs
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.evaluate import NamedAccuracy
 from parse_dg.runs.folder import read_finished
 from parse_dg.runs.keeper import EVERY
+from parse_dg.runs.opened import NamedAccuracy
 from parse_dg.runs.result import RunResult, ScoredWeights
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.training.team import ALONE, Team

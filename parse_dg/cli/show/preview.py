@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parse_dg.runs.preview import RunPreview
+from parse_dg.runs.train import RunPreview
 from parse_dg.sweeps.cost import SweepCost, duration
 from parse_dg.wording import plural
 

@@ -13,9 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from parse_dg.sweeps.jobs import Job
+from parse_dg.sweeps.jobs import Job, read_progress, read_seconds, read_state
 from parse_dg.sweeps.loop import Event, SweepObserver, SweepReport, SweepStatus
-from parse_dg.sweeps.state import read_progress, read_seconds, read_state
 from parse_dg.wording import plural
 
 ROWS = 16
