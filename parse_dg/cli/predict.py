@@ -1,21 +1,20 @@
 """`parse-dg predict`: the classes of images, by a trained model of any method."""
 
-import argparse
 import os
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model, opened
+from parse_dg.cli.options import Commands, Console, add_command, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
     from parse_dg.cli.show.predictions import PredictedImage
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from parse_dg.deploy.model_file import Model
     from parse_dg.deploy.predictor import Prediction, Predictor
 
-FORMATS = ("table", "jsonl", "csv")
 RELATIONS = 5
 """How many of an image's relations are said."""
 EXIT_UNREADABLE = 1
@@ -42,8 +40,18 @@ class Tally:
         print(f"parse-dg: {error}", file=sys.stderr)
 
 
-def predict(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg predict`."""
+def predict(options: Namespace, console: Console) -> None:
+    """Print the class that a trained model gives each image, with its probability. Images may be
+    of any size; they are resized as in training and evaluation.
+
+    An image that cannot be read is named on standard error, the others are predicted, and the exit code is
+    1. Standard output has the answers alone, in the order of the images, as they come.
+
+    For example:
+      parse-dg predict runs/blueprints/parse/sketch/seed0 drawing.png --explain
+      parse-dg predict RUN photos --format csv > classes.csv
+      find photos -name '*.jpg' | parse-dg predict RUN - --format jsonl
+    """
     require(options.top >= 1, "--top", options.top, "at least 1")
     require(options.batch >= 1, "--batch", options.batch, "at least 1")
     predictor = opened(options).predictor
@@ -66,7 +74,7 @@ def predict(options: argparse.Namespace, console: "Console") -> None:
         raise InputError("no image was given: expected files, folders, or - and a path a line on standard input")
 
 
-def _write(options: argparse.Namespace, predictor: "Predictor", tally: Tally, console: "Console") -> None:
+def _write(options: Namespace, predictor: "Predictor", tally: Tally, console: Console) -> None:
     """Predict and print image after image."""
     from parse_dg.cli.show.predictions import OutputFields, write_csv, write_jsonl, write_tables
 
@@ -86,7 +94,7 @@ def _write(options: argparse.Namespace, predictor: "Predictor", tally: Tally, co
                 write_tables(answers, shown, predictor, console)
 
 
-def _answers(options: argparse.Namespace, predictor: "Predictor", tally: Tally) -> Iterator["PredictedImage"]:
+def _answers(options: Namespace, predictor: "Predictor", tally: Tally) -> Iterator["PredictedImage"]:
     from parse_dg.cli.show.predictions import PredictedImage
     from parse_dg.deploy.image_batches import load_batches
 
@@ -115,7 +123,7 @@ def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
 
 
 def _explained(
-    model: "Model", image: "LoadedImage", prediction: "Prediction", options: argparse.Namespace
+    model: "Model", image: "LoadedImage", prediction: "Prediction", options: Namespace
 ) -> "PredictedImage":
     import torch
 
@@ -149,7 +157,7 @@ def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
         raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
 
 
-def _counter(console: "Console") -> "Progress":
+def _counter(console: Console) -> "Progress":
     """A count on standard error, unless the answers themselves are seen there."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -168,38 +176,13 @@ def _counter(console: "Console") -> "Progress":
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "predict",
-        help="the classes of images, by a trained model",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Print the class that a trained model gives each image, with its probability. Images may be\n"
-        "of any size; they are resized as in training and evaluation.\n\n"
-        "An image that cannot be read is named on standard error, the others are predicted, and the exit code is\n"
-        "1. Standard output has the answers alone, in the order of the images, as they come.",
-        epilog="examples:\n"
-        "  parse-dg predict runs/blueprints/parse/sketch/seed0 drawing.png --explain\n"
-        "  parse-dg predict RUN photos --format csv > classes.csv\n"
-        "  find photos -name '*.jpg' | parse-dg predict RUN - --format jsonl",
-    )
-    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder, or a model file")
-    command.add_argument(
-        "images",
-        nargs="+",
-        metavar="IMAGE",
-        help="an image file, a folder (with all below it, by name), or - for a path a line on standard input",
-    )
-    command.add_argument(
-        "--top", type=int, default=3, metavar="K", help="how many classes to name (default: %(default)s)"
-    )
-    command.add_argument("--format", choices=FORMATS, default="table", help="default: table")
-    command.add_argument(
-        "--explain", action="store_true", help="add the strongest relations in words (models of PARSE)"
-    )
-    command.add_argument(
-        "--pictures", type=Path, metavar="FOLDER", help="draw an explanation of each image there (models of PARSE)"
-    )
-    add_model(command)
-    command.add_argument(
-        "--batch", type=int, default=128, metavar="N", help="images predicted at once (default: %(default)s)"
-    )
-    command.set_defaults(command=predict)
+    command = add_command(commands, "predict", predict, "the classes of images, by a trained model")
+    command.add_run()
+    words = "an image file, a folder (with all below it, by name), or - for a path a line on standard input"
+    command.add("images IMAGE", words, nargs="+")
+    command.add("--top K", "how many classes to name", 3)
+    command.add("--format", choices=("table", "jsonl", "csv"))
+    command.add("--explain", "add the strongest relations in words (models of PARSE)")
+    command.add("--pictures FOLDER", "draw an explanation of each image there (models of PARSE)")
+    command.add_model()
+    command.add("--batch N", "images predicted at once", 128)

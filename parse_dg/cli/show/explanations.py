@@ -7,6 +7,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from parse_dg.cli.options import say
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
@@ -158,12 +159,6 @@ def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes
 def name_image(domain: str, image: StrongImage) -> str:
     """Its file; an image that has none by its domain and its number there: `sketch:12`."""
     return image.file or f"{domain}:{image.index}"
-
-
-def say(console: Console, *lines: str) -> None:
-    """Lines as they are: a name in them may hold brackets."""
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
 
 
 def _prediction(explanation: Explanation, truth: str | None) -> str:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from parse_dg.cli.options import say
+from parse_dg.cli.show.tables import print_rows
 from parse_dg.runs.preview import RunPreview
 from parse_dg.sweeps.cost import SweepCost, duration
 from parse_dg.wording import plural
@@ -13,22 +13,17 @@ from parse_dg.wording import plural
 
 def print_preview(console: Console, found: RunPreview, folder: Path, cost: SweepCost) -> None:
     """The images of each split, the length and the expected cost; where it would be written."""
-    table = Table("domain", "images are for")
-    table.add_column("images", justify="right")
-    for part in found.parts:
-        table.add_row(escape(part.domain), part.purpose, f"{part.images:,}")
-    console.print(table)
-    for rule in found.rules:
-        console.print(rule, markup=False, soft_wrap=True)
-    console.print(
+    rows = [(part.domain, part.purpose, f"{part.images:,}") for part in found.parts]
+    print_rows(console, ("domain", "images are for", "images"), rows, names=2)
+    done = "the run is there already, and finished" if found.finished else "would be written to"
+    say(
+        console,
+        *found.rules,
         f"{plural(found.classes, 'class')}; {plural(found.steps, 'step')} with batches of {found.batch:,} images "
         f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}",
-        soft_wrap=True,
+        *expected_cost(found, cost),
+        f"nothing was written; {done}: {folder}",
     )
-    for line in expected_cost(found, cost):
-        console.print(line, markup=False, soft_wrap=True)
-    done = "the run is there already, and finished" if found.finished else "would be written to"
-    console.print(f"nothing was written; {done}: {folder}", markup=False, soft_wrap=True)
 
 
 def expected_cost(found: RunPreview, cost: SweepCost) -> list[str]:
