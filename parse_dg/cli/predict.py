@@ -145,7 +145,7 @@ def _explained(
 
 def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
     """Raise before any image is read if pictures cannot be drawn, or have no place."""
-    from parse_dg.explain.figures.explanation import require_matplotlib
+    from parse_dg.explain.figures.page import require_matplotlib
 
     require_matplotlib()
     for each in images:

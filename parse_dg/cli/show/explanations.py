@@ -36,7 +36,7 @@ def print_classes(console: Console, compositions: Iterable[ClassComposition], to
     for composition in compositions:
         families = sorted(composition.families.items(), key=lambda share: -share[1])
         shares = ", ".join(f"{family} {percent(share)}" for family, share in families)
-        count = plural(len(composition.terms), "relation")
+        count = plural(composition.relations, "relation")
         say(console, f"{quoted(composition.name)} is composed of {count}, whose weights sum to 1: {shares}")
         table = _table(*("weight", "relation", "family"))
         for term in composition.terms[:top]:

@@ -14,12 +14,10 @@ from torch import Tensor
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
 from parse_dg.explain.figures.marks import mark_primitive, mark_relation, pixels_of, show, show_heat
-from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file, require_matplotlib
+from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["SHOWN_RELATIONS", "explanation_figure", "primitive_sheet", "require_matplotlib"]
 
 SHOWN_RELATIONS = len(COLOURS)
 SCREEN = 150
@@ -106,11 +104,5 @@ def _write_relations(
     axes.text(0, len(shown) + 0.2, f"and {others} weaker relations: {rest:.3f}", fontsize=8, color=FAINT)
     legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
     if legend:
-        axes.text(
-            0,
-            len(shown) + 0.9,
-            f"what the primitives sit on: {legend}",
-            fontsize=7,
-            color=FAINT,
-            wrap=True,
-        )
+        legend = f"what the primitives sit on: {legend}"
+        axes.text(0, len(shown) + 0.9, legend, fontsize=7, color=FAINT, wrap=True)

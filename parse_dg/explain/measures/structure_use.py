@@ -7,6 +7,10 @@ by the presence of what it binds (`predicates.gate`): relations alone still know
 
 "Geometry swapped" gives every image the centres and extents of another one, drawn at random from the same images
 whatever its class, and leaves it its own presence: what is lost is what the places of primitives are worth.
+
+Beside it stands the *guide*: a PARSE trained with `algorithm.guidance` has a linear classifier on the pooled
+features of its backbone that no score depends on. Where it is right more often than the model itself, the features
+know more than primitives and relations pass on; where it is right as rarely, points are lost before them.
 Letters: N images, n applications in use, C classes, K primitives.
 """
 
@@ -18,7 +22,7 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -76,6 +80,24 @@ def structure_use(
         swapped_deviation=float(spread.std()) if swaps > 1 else 0.0,
         swaps=swaps,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guide(Jsonable):
+    """The guide on the images of one domain."""
+
+    domain: str
+    images: int
+    accuracy: float
+    """The share of the images that the guide alone classifies right."""
+
+
+def guide(located: SubsetPrimitives) -> Guide | None:
+    """None for a model that has no guide: it was trained without, or is compacted."""
+    if located.guided is None:
+        return None
+    right = located.guided == located.labels
+    return Guide(domain=located.domain, images=len(right), accuracy=float(right.double().mean()))
 
 
 @torch.no_grad()

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.explain.report.classes import ClassSummary
+from parse_dg.explain.classes import ClassComposition
+from parse_dg.explain.report.curve import Curve
 from parse_dg.tables.text_table import TextTable
 
 
@@ -37,45 +38,15 @@ class Gallery:
     """As in `explain/viewer_data.py`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """A check of the training."""
-
-    step: int
-    """Of the whole training, both stages where there are two."""
-    loss: float | None
-    """The mean training loss since the check before."""
-    validation: Mapping[str, float]
-    """Accuracy on the held-out images of each source domain."""
-    mean: float | None
-    """Of those."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """The training curve, check by check."""
-
-    points: tuple[CurvePoint, ...]
-    chosen: int
-    """The step whose weights are the model."""
-    images: str
-    """What the accuracies are of, in words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Headline:
-    """The result of the run: one number, and what it is."""
-
-    accuracy: float
-    words: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
     """All that is said of a run. The same run gives the same report: no date, no path of the machine."""
 
     title: str
-    headline: Headline
+    accuracy: float
+    """The result of the run,"""
+    headline: str
+    """and what that number is."""
     facts: tuple[tuple[str, str], ...]
     """Name and value of what one asks first."""
     rules: tuple[str, ...]
@@ -86,7 +57,7 @@ class Report:
     scores: tuple[DomainScore, ...]
     """The target first."""
     galleries: tuple[Gallery, ...]
-    compositions: tuple[ClassSummary, ...]
+    compositions: tuple[ClassComposition, ...]
     """Empty for methods other than PARSE."""
     compaction: tuple[TextTable, ...]
     """Empty for methods other than PARSE."""

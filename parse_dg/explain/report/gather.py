@@ -13,10 +13,10 @@ from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.explain.report.classes import summarise_classes
-from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
+from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.report.curve import training_curve
+from parse_dg.explain.report.data import DomainScore, Gallery, Report
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
-from parse_dg.explain.report.history import training_curve
 from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.compact import Comparison, compare
 from parse_dg.runs.config import RunConfig
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 IMAGES = 12
 """How many images of a kind are shown, unless more or fewer are asked for."""
+TERMS = 8
+"""How many relations of a class are named."""
 
 
 class ImageFindings(NamedTuple):
@@ -67,17 +69,19 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"The result is of the run's own weights; all that follows it is of {run.model_file.name}.")
     curve = _unless_damaged(partial(training_curve, run), notes, "the course of the training")
     environment = _unless_damaged(partial(_environment, run.path), notes, "where it was trained")
-    data = Path(config.data.benchmark).name
+    data, target = Path(config.data.benchmark).name, result.target
     return Report(
         title=f"{config.method} on {data}, {run.target} held out, seed {config.seed}",
-        headline=_headline(result),
+        accuracy=target.accuracy,
+        headline=f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
+        f"({target.part}). This number is the result of the run.",
         facts=tuple(_facts(run)),
         rules=result.protocol.rules,
         notes=tuple(notes),
         classes=run.classes,
         scores=seen.scores or tuple(_recorded(result)),
         galleries=seen.galleries,
-        compositions=summarise_classes(model) if small else (),
+        compositions=describe_classes(model, TERMS) if small else (),
         compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
         curve=curve,
         config={name: as_typed(value) for name, value in flatten(config).items()},
@@ -130,15 +134,6 @@ def _disagreement(result: RunResult, scores: tuple[DomainScore, ...]) -> list[st
         for score in scores
         if score.role == "result" and (score.correct, score.total) != then
     ]
-
-
-def _headline(result: RunResult) -> Headline:
-    target = result.target
-    words = (
-        f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
-        f"({target.part}). This number is the result of the run."
-    )
-    return Headline(accuracy=target.accuracy, words=words)
 
 
 def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
