@@ -87,9 +87,9 @@ def _write(options: Namespace, predictor: "Predictor", tally: Tally, console: Co
         answers = bar.track(_answers(options, predictor, tally))
         match options.format:
             case "jsonl":
-                write_jsonl(answers, shown, sys.stdout)
+                write_jsonl(answers, shown)
             case "csv":
-                write_csv(answers, shown, sys.stdout)
+                write_csv(answers, shown)
             case _:
                 write_tables(answers, shown, predictor, console)
 

@@ -120,36 +120,23 @@ class Budget:
     refusal: str
     used: int = field(default=0, init=False)
 
-    @property
-    def full(self) -> bool:
-        """Whether nothing is left."""
-        return self.used >= self.limit
-
-    def check(self) -> None:
-        """Raise a `RefusedError` if nothing is left."""
-        if self.full:
+    def check(self, more: int = 1) -> None:
+        """Raise a `RefusedError` unless so much is left."""
+        if self.used + more > self.limit:
             raise overloaded(self.refusal)
 
     @contextmanager
-    def holding(self) -> Iterator["BudgetShare"]:
-        """A share, empty at first, that is given back at the end."""
-        share = BudgetShare(self)
+    def holding(self) -> Iterator[Callable[[int], None]]:
+        """Takes more and more, or refuses; what one has taken is given back at the end."""
+        held = 0
+
+        def take(more: int) -> None:
+            nonlocal held
+            self.check(more)
+            self.used += more
+            held += more
+
         try:
-            yield share
+            yield take
         finally:
-            self.used -= share.size
-
-
-@dataclass
-class BudgetShare:
-    """What one request holds of a budget."""
-
-    budget: Budget
-    size: int = 0
-
-    def grow(self, by: int = 1) -> None:
-        """Hold more, or raise a `RefusedError` if so much is not left."""
-        if self.budget.used + by > self.budget.limit:
-            raise overloaded(self.budget.refusal)
-        self.budget.used += by
-        self.size += by
+            self.used -= held

@@ -41,6 +41,13 @@ NAMES = ("data", "target", "seed")
 """The fields that say what a row is of."""
 UNKNOWN = "–"
 
+_count, _gflops = "{:,.0f}".format, "{:.4f}".format
+
+
+def _change(before: float, after: float, say: Callable[[float], str]) -> str:
+    return f"{say(before)} → {say(after)}"
+
+
 CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "data": lambda row: row.data,
     "target": lambda row: row.target,
@@ -49,7 +56,9 @@ CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "parameters of Λ": lambda row: _change(row.lambda_parameters_before, row.lambda_parameters_after, _count),
     "reduction of Λ": lambda row: percent(row.reduction),
     "applications": lambda row: _change(row.applications_before, row.applications_after, _count),
-    "in use at the start": lambda row: _count_or_unknown(row.applications_at_start),
+    "in use at the start": lambda row: (
+        UNKNOWN if row.applications_at_start is None else _count(row.applications_at_start)
+    ),
     "GFLOPs": lambda row: _change(row.gflops_before, row.gflops_after, _gflops),
     "same prediction": lambda row: f"{_count(row.same_prediction)} of {_count(row.images)}",
     "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
@@ -91,57 +100,38 @@ def as_csv(rows: Sequence[CompactionRow]) -> str:
 def view_tables(rows: Sequence[CompactionRow], threshold: float) -> tuple[TextTable, ...]:
     """The means of each data set, and those of each target."""
     lossless = " (lossless)" if threshold == 0 else ""
-    note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}."
-    by_data: dict[tuple[str, float], list[CompactionRow]] = {}
-    by_target: dict[tuple[str, float, str], list[CompactionRow]] = {}
-    for row in rows:  # what had another vocabulary has a row of its own
-        by_data.setdefault((row.data, row.applications_before), []).append(row)
-        by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
+    note = f"{plural(len(rows), 'run')}. Threshold {threshold:g}{lossless}. Means over the runs of a row: "
     numbers = [name for name in CELLS if name not in NAMES]
-
-    def text(group: Sequence[CompactionRow], *names: str) -> tuple[str, ...]:
-        mean_of = _mean(group)
-        return (*names, *(CELLS[name](mean_of) for name in numbers), str(len(group)))
-
-    return (
-        TextTable(
-            "compaction by data set",
-            ("data", *numbers, "runs"),
-            tuple(text(group, data) for (data, _), group in by_data.items()),
-            (f"{plural(len(rows), 'run')}. {note}",),
-        ),
-        TextTable(
-            "compaction by target",
-            ("data", "target", *numbers, "runs"),
-            tuple(text(group, data, target) for (data, _, target), group in by_target.items()),
-            (f"{plural(len(rows), 'run')}. {note}",),
-            names=2,
-        ),
-    )
+    tables = []
+    for kind, names in (("data set", ("data",)), ("target", ("data", "target"))):
+        groups: dict[Any, list[CompactionRow]] = {}
+        for row in rows:  # what had another vocabulary has a row of its own
+            groups.setdefault((row.applications_before, *(getattr(row, n) for n in names)), []).append(row)
+        cells = tuple(
+            (*of, *(CELLS[name](_mean(group)) for name in numbers), str(len(group)))
+            for (_, *of), group in groups.items()
+        )
+        header = (*names, *numbers, "runs")
+        tables.append(TextTable(f"compaction by {kind}", header, cells, (f"{note}{FOOTNOTE}.",), names=len(names)))
+    return tuple(tables)
 
 
 def table_row(report: CompactionReport) -> CompactionRow:
     """One run."""
     target = report.domains[report.target]
+    names = ("model_parameters", "lambda_parameters", "applications", "gflops")
+    pairs = {name: getattr(report, name) for name in names} | {"target_accuracy": target.accuracy}
+    changes = {f"{name}_{when}": getattr(of, when) for name, of in pairs.items() for when in ("before", "after")}
     return CompactionRow(
         data=report.benchmark.name,
         target=report.target,
         seed=str(report.seed),
-        model_parameters_before=report.model_parameters.before,
-        model_parameters_after=report.model_parameters.after,
-        lambda_parameters_before=report.lambda_parameters.before,
-        lambda_parameters_after=report.lambda_parameters.after,
         reduction=report.reduction,
-        applications_before=report.applications.before,
-        applications_after=report.applications.after,
         applications_at_start=report.applications.at_start,
-        gflops_before=report.gflops.before,
-        gflops_after=report.gflops.after,
         images=report.images,
         same_prediction=report.same_prediction,
         target_images=target.images,
-        target_accuracy_before=target.accuracy.before,
-        target_accuracy_after=target.accuracy.after,
+        **changes,
     )
 
 
@@ -149,19 +139,3 @@ def _mean(rows: Sequence[CompactionRow]) -> CompactionRow:
     numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(CompactionRow) if f.name not in NAMES}
     means: dict[str, Any] = {name: None if None in some else mean(some) for name, some in numbers.items()}
     return CompactionRow(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
-
-
-def _change(before: float, after: float, say: Callable[[float], str]) -> str:
-    return f"{say(before)} → {say(after)}"
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _count_or_unknown(number: float | None) -> str:
-    return UNKNOWN if number is None else _count(number)
-
-
-def _gflops(number: float) -> str:
-    return f"{number:.4f}"

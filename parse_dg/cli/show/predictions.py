@@ -5,10 +5,12 @@ They live here and not in `deploy`, as a prediction may be told with the relatio
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -20,14 +22,6 @@ from parse_dg.wording import percent, plural, printable
 
 TABLE_ROWS = 200
 """A longer table is printed in parts, each when it is full: nobody waits for the last image to see the first."""
-
-
-@runtime_checkable
-class Output(Protocol):
-    """Standard output, or anything else that text is written to."""
-
-    def write(self, text: str, /) -> object:
-        """Take some text."""
 
 
 class PredictedImage(NamedTuple):
@@ -57,7 +51,7 @@ class OutputFields:
     """Whether it is told where the explanation was drawn."""
 
 
-def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields, out: Output) -> None:
+def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
     """An object a line."""
     for answer in answers:
         prediction = answer.prediction
@@ -68,23 +62,19 @@ def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields, out: Out
             "top": [{"name": name, "probability": _short(p)} for name, p in prediction.top],
         }
         if shown.relations:
+            numbers = ("contribution", "weight", "satisfaction")
             line["relations"] = [
-                {
-                    "words": each.words,
-                    "contribution": _short(each.contribution),
-                    "weight": _short(each.weight),
-                    "satisfaction": _short(each.satisfaction),
-                }
+                {"words": each.words} | {name: _short(getattr(each, name)) for name in numbers}
                 for each in answer.relations
             ]
         if shown.pictures:
             line["picture"] = str(answer.picture)
-        print(json.dumps(line), file=out)  # in ASCII: valid whatever the terminal's encoding and the file's name
+        print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
 
 
-def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, out: Output) -> None:
+def write_csv(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
     """A row an image, after a heading."""
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     heading = ["file", "predicted", "probability"]
     heading += [name for rank in range(2, shown.classes + 1) for name in (f"name_{rank}", f"probability_{rank}")]
     heading += ["relations"] * bool(shown.relations) + ["picture"] * shown.pictures
@@ -102,14 +92,13 @@ def write_tables(
     answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
 ) -> None:
     """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
-    table, some = _empty_table(shown), False
-    for answer in answers:
-        some = True
-        table.add_row(*(Text(cell) for cell in _cells(answer, shown)))
-        if table.row_count == TABLE_ROWS:
-            console.print(table)
-            table = _empty_table(shown)
-    if table.row_count:
+    rows, some = (_cells(answer, shown) for answer in answers), False
+    while part := list(islice(rows, TABLE_ROWS)):
+        some, table = True, Table()
+        for heading in part[0]:
+            table.add_column(heading, justify="right" if heading == "probability" else "left", overflow="fold")
+        for cells in part:
+            table.add_row(*map(Text, cells.values()))
         console.print(table)
     if some:
         size = predictor.image_size
@@ -122,31 +111,18 @@ def write_tables(
         )
 
 
-def _empty_table(shown: OutputFields) -> Table:
-    table = Table()
-    table.add_column("file", overflow="fold")
-    table.add_column("predicted class", overflow="fold")
-    table.add_column("probability", justify="right")
+def _cells(answer: PredictedImage, shown: OutputFields) -> dict[str, str]:
+    """By their headings."""
+    first, *others = answer.prediction.top
+    cells = {"file": printable(answer.file), "predicted class": printable(first.name)}
+    cells["probability"] = percent(first.probability)
     if shown.classes > 1:
-        table.add_column("next classes", overflow="fold")
+        cells["next classes"] = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
     if shown.relations:
-        table.add_column("strongest relations", overflow="fold")
+        cells["strongest relations"] = "\n".join(f"{r.contribution:.3f} {r.words}" for r in answer.relations)
     if shown.pictures:
-        table.add_column("picture", overflow="fold")
-    return table
-
-
-def _cells(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
-    prediction = answer.prediction
-    yield printable(answer.file)
-    yield printable(prediction.predicted)
-    yield percent(prediction.probability)
-    if shown.classes > 1:
-        yield ", ".join(f"{printable(name)} {percent(p)}" for name, p in prediction.top[1:])
-    if shown.relations:
-        yield "\n".join(f"{each.contribution:.3f} {each.words}" for each in answer.relations)
-    if shown.pictures:
-        yield printable(str(answer.picture))
+        cells["picture"] = printable(str(answer.picture))
+    return cells
 
 
 def _short(value: float) -> float:

@@ -11,6 +11,9 @@ from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.report.curve import Curve
 from parse_dg.tables.text_table import TextTable
 
+Role = Literal["result", "target", "source"]
+"""The result of the run is of these images, or they are others of the target domain, or of a source domain."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DomainScore:
@@ -19,8 +22,7 @@ class DomainScore:
     domain: str
     images: str
     """Which images of the domain, in words."""
-    role: Literal["result", "target", "source"]
-    """The result of the run is of these, or they are others of the target domain, or of a source domain."""
+    role: Role
     correct: int
     total: int
     confusion: Int[np.ndarray, "C C"] | None = None
