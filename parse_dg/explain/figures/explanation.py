@@ -26,10 +26,7 @@ SCREEN = 150
 
 @torch.no_grad()
 def primitive_sheet(
-    model: Model,
-    images: Mapping[str, UInt8[Tensor, "n 3 H W"]],
-    path: Path,
-    names: Mapping[int, str] | None = None,
+    model: Model, images: Mapping[str, UInt8[Tensor, "n 3 H W"]], path: Path, names: Mapping[int, str] | None = None
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
     network = model.parse_network()
@@ -81,11 +78,7 @@ def explanation_figure(
 
 
 def _write_relations(
-    axes: "Axes",
-    explanation: Explanation,
-    shown: Sequence[Relation],
-    used: Sequence[int],
-    names: Mapping[int, str],
+    axes: "Axes", explanation: Explanation, shown: Sequence[Relation], used: Sequence[int], names: Mapping[int, str]
 ) -> None:
     score = explanation.scores[explanation.explained]
     rest = score - sum(relation.contribution for relation in shown)
