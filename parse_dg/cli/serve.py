@@ -34,7 +34,9 @@ def serve(options: Namespace, console: Console) -> None:
       parse-dg serve RUN --model RUN/compact.safetensors --port 0
       curl -F image=@drawing.png 'http://127.0.0.1:8000/predict?top=1'
     """
-    _require_packages()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
     asked = opened(options)
@@ -53,12 +55,6 @@ def serve(options: Namespace, console: Console) -> None:
 
         run(build_server(predictor, model_name(path), held, limits, ready, options.host), held)
         say(console, "stopped")
-
-
-def _require_packages() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
 
 
 def _limits(options: Namespace, shared: bool) -> ServiceLimits:

@@ -5,6 +5,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def sweep(options: Namespace, console: Console) -> None:
       seeds = [0, 1, 2]
     """
     from parse_dg.cli.show.sweep import print_report, sweep_display
+    from parse_dg.sweeps.launchers.local import local_places
     from parse_dg.sweeps.loop import SweepFailedError, run_sweep
     from parse_dg.sweeps.plan import plan_jobs
 
@@ -59,7 +61,9 @@ def sweep(options: Namespace, console: Console) -> None:
     check_options(options)
     chosen = configure(options)
     jobs = plan_jobs(chosen)
-    places = find_places(options, jobs)
+    places: tuple[DeviceSlot, ...] = ()
+    if options.launcher == "local":
+        places = local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
     show_plan(options, console, jobs, len(places) or options.jobs or 1)
     if options.dry_run:
         return
@@ -120,15 +124,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
-def find_places(options: Namespace, jobs: Sequence["Job"]) -> "tuple[DeviceSlot, ...]":
-    """Where jobs run if they run on this machine."""
-    from parse_dg.sweeps.launchers.local import local_places
-
-    if options.launcher != "local":
-        return ()
-    return local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
-
-
 def show_plan(options: Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
     """What there is to run, what is finished already, what the rest will cost and how that is known."""
     from parse_dg.cli.show.sweep import print_plan
@@ -152,11 +147,12 @@ def build_launcher(
 ) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":
+        from parse_dg.devices import visible_gpus
         from parse_dg.sweeps.launchers.cluster import RayLauncher
 
         gpus = options.gpus_per_run
         if gpus is None:
-            gpus = 1.0 if needs_gpu(jobs) and has_gpu() else 0.0
+            gpus = 1.0 if needs_gpu(jobs) and visible_gpus() else 0.0
         return RayLauncher(
             options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
         )
@@ -195,13 +191,6 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
     return any(job.config.training.device != "cpu" for job in jobs)
 
 
-def has_gpu() -> bool:
-    """Whether this machine has one."""
-    from parse_dg.devices import visible_gpus
-
-    return bool(visible_gpus())
-
-
 def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig") -> None:
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
@@ -215,7 +204,7 @@ def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", ch
             compact_with_display(left, None, 0.0, "auto", console)
     rules = {job.config.protocol.selection for job in jobs}
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
-    plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
+    plot = chosen.out / "k.svg" if view == "k" and find_spec("matplotlib") else None
     by = () if options.preset else row_fields(chosen)
     try:
         show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
@@ -227,12 +216,6 @@ def row_fields(chosen: "SweepConfig") -> list[str]:
     """What the variants of a sweep differ in; not that a run has two results, whose methods tell them apart."""
     fields = {field for variant in chosen.variants for field in variant.settings}
     return sorted(fields - {"averaging.also_plain"})
-
-
-def _can_plot() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("matplotlib") is not None
 
 
 def list_presets(console: Console) -> None:

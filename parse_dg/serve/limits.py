@@ -62,11 +62,6 @@ class RefusedError(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def overloaded(what: str) -> RefusedError:
-    """The refusal of something that would be welcome later."""
-    return RefusedError(503, f"{what}: try again in a moment", retry_after="1")
-
-
 class RateLimiter:
     """A bucket of tokens for each client: an upload takes one, `rate` a second come back, at most a second's worth.
 
@@ -123,7 +118,7 @@ class Budget:
     def check(self, more: int = 1) -> None:
         """Raise a `RefusedError` unless so much is left."""
         if self.used + more > self.limit:
-            raise overloaded(self.refusal)
+            raise RefusedError(503, f"{self.refusal}: try again in a moment", retry_after="1")
 
     @contextmanager
     def holding(self) -> Iterator[Callable[[int], None]]:

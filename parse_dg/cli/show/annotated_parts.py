@@ -11,7 +11,9 @@ def annotated_tables(found: AnnotatedParts, target: str) -> tuple[TextTable, Tex
     """A row a primitive, and a row a part; a column a domain."""
     near = f"within {100 * found.within:g}% of the diagonal of the bird's bounding box"
     columns = (found.sources, *found.domains)
-    headings = tuple(_heading(each, target) for each in columns)
+    names = (f"{each.domain} (target)" if each.domain == target else each.domain for each in columns)
+    counts = (plural(each.images, "image") for each in columns)
+    headings = tuple(f"{name}, {count}" for name, count in zip(names, counts, strict=True))
     return _primitives(columns, headings, near, target), _parts(columns, headings, near, target)
 
 
@@ -52,11 +54,6 @@ def _parts(columns: tuple[PartsOfDomain, ...], headings: tuple[str, ...], near: 
             "photographs; in brackets by chance.",
         ),
     )
-
-
-def _heading(each: PartsOfDomain, target: str) -> str:
-    name = f"{each.domain} (target)" if each.domain == target else each.domain
-    return f"{name}, {plural(each.images, 'image')}"
 
 
 def _beside(share: float | None, by_chance: float | None, before: str = "") -> str:

@@ -11,7 +11,7 @@ from parse_dg.cli.options import say
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
-from parse_dg.explain.primitive_images import PrimitiveImages, StrongImage
+from parse_dg.explain.primitive_images import PrimitiveImages
 from parse_dg.wording import percent, plural, printable
 
 CLASSES = 5
@@ -144,7 +144,7 @@ def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes
             first = (printable(domain.domain), f"{domain.mean_evidence:.2f}")
             for row, image in enumerate(domain.images):
                 place = (_number(image.presence), f"{image.x:+z.2f}", f"{image.y:+z.2f}")
-                names = (printable(name_image(domain.domain, image)), printable(classes[image.label]))
+                names = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
                 _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *names)
             table.add_section()
         console.print(table)
@@ -154,11 +154,6 @@ def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes
         "presence: sigmoid of the evidence, from 0 (absent) to 1",
         "x and y: the centre of the primitive's heat map, from -1 (left, top) to 1 (right, bottom)",
     )
-
-
-def name_image(domain: str, image: StrongImage) -> str:
-    """Its file; an image that has none by its domain and its number there: `sketch:12`."""
-    return image.file or f"{domain}:{image.index}"
 
 
 def _prediction(explanation: Explanation, truth: str | None) -> str:

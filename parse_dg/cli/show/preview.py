@@ -15,22 +15,18 @@ def print_preview(console: Console, found: RunPreview, folder: Path, cost: Sweep
     """The images of each split, the length and the expected cost; where it would be written."""
     rows = [(part.domain, part.purpose, f"{part.images:,}") for part in found.parts]
     print_rows(console, ("domain", "images are for", "images"), rows, names=2)
+    expected = []
+    for estimate in () if found.finished else cost.estimates:
+        how = f"{estimate.how}; `parse-dg sweep FILE --dry-run` times a few steps"
+        if estimate.seconds is not None:
+            how = f"{duration(estimate.seconds)} on one {cost.unit}, {estimate.how}"
+        expected.append(f"expected cost: {how}")
     done = "the run is there already, and finished" if found.finished else "would be written to"
     say(
         console,
         *found.rules,
         f"{plural(found.classes, 'class')}; {plural(found.steps, 'step')} with batches of {found.batch:,} images "
         f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}",
-        *expected_cost(found, cost),
+        *expected,
         f"nothing was written; {done}: {folder}",
     )
-
-
-def expected_cost(found: RunPreview, cost: SweepCost) -> list[str]:
-    """How long it will take here, and how that is known."""
-    if found.finished:
-        return []
-    (estimate,) = cost.estimates
-    if estimate.seconds is None:
-        return [f"expected cost: {estimate.how}; `parse-dg sweep FILE --dry-run` times a few steps"]
-    return [f"expected cost: {duration(estimate.seconds)} on one {cost.unit}, {estimate.how}"]

@@ -76,7 +76,8 @@ def sweep_display(console: Console, out: Path) -> Iterator[SweepObserver]:
             view.note(standing, event)
             if event is not None and event.kind in ("failed", "retried"):
                 say(live.console, view.describe(event))
-            if event is None and view.is_due():
+            if event is None and time.monotonic() - view.shown >= REFRESH:
+                view.shown = time.monotonic()
                 live.update(view.render(standing), refresh=True)
 
         yield show
@@ -104,13 +105,6 @@ class SweepView:
             self.side_by_side = max(1, len(standing.running) + len(standing.elsewhere))
         elif event.kind in ("started", "elsewhere"):
             self.started[event.job.folder] = time.monotonic()
-
-    def is_due(self) -> bool:
-        """Whether it is time to show things anew."""
-        due = time.monotonic() - self.shown >= REFRESH
-        if due:
-            self.shown = time.monotonic()
-        return due
 
     def name(self, job: Job) -> str:
         """A job by its folder."""

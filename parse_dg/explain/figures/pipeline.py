@@ -182,7 +182,9 @@ def _list_relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
 def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     explanation = seen.explanation
     ranked = sorted(explanation.scores.items(), key=lambda item: -item[1])
-    _title(sheet, box, "class scores", _verdict(seen))
+    truth = "" if seen.truth is None else " (right)" if seen.truth == explanation.predicted else " (wrong)"
+    probability = explanation.probabilities[explanation.predicted]
+    _title(sheet, box, "class scores", f"{explanation.predicted}{truth}, probability {probability:.2f}")
     step = box[3] / (min(SHOWN_CLASSES, len(ranked)) + 0.5)
     names = 0.36 * box[2]
     bar = box[2] - names - 0.3
@@ -195,10 +197,3 @@ def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
         length = max(bar * score / max(ranked[0][1], 1e-9), 0.01)
         sheet.bar(start, at - 0.3 * step, length, 0.6 * step, colour)
         sheet.text(start + length + 0.03, at, f"{score:.2f}", SMALL)
-
-
-def _verdict(seen: PipelineImage) -> str:
-    explanation = seen.explanation
-    probability = explanation.probabilities[explanation.predicted]
-    truth = "" if seen.truth is None else " (right)" if seen.truth == explanation.predicted else " (wrong)"
-    return f"{explanation.predicted}{truth}, probability {probability:.2f}"

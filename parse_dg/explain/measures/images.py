@@ -130,12 +130,8 @@ def part_annotations(run: OpenedRun, folder: Path) -> list[PartAnnotations]:
             "--parts needs images that have files named as those of CUB-200-2011, as cub-dg has: the images "
             f"of {run.config.data.benchmark} have none"
         )
-    names = [[_photograph(subset.domain.ids[n]) for n in subset.indices] for subset in run.held_out]
+    # What an image shows, class/image, is an id of CUB-DG; ids of other folders begin with the domain.
+    names = [["/".join(s.domain.ids[n].split("/")[-2:]) for n in s.indices] for s in run.held_out]
     found = read_parts(folder, [name for some in names for name in some])
     ends = list(accumulate(map(len, names), initial=0))
     return [found.some(slice(*ends_of)) for ends_of in pairwise(ends)]
-
-
-def _photograph(image: str) -> str:
-    """What an image shows, class/image. That is an id of CUB-DG; ids of other folders begin with the domain."""
-    return "/".join(image.split("/")[-2:])

@@ -107,13 +107,15 @@ def measure_run(
         for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
+    *sources, target = located
+    pairs = [*combinations(sources, 2), *((source, target) for source in sources)]
     return RunMeasures(
         run=str(run.path),
         target=run.target,
         heat_map_cells=located[0].cells,
         image_size=run.model.spec.image_size,
         domains=domains,
-        consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+        consistency=tuple(consistency(*pair, weights) for pair in pairs),
         selected=_selected(run),
         annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
     )
@@ -153,8 +155,3 @@ def _which(run: OpenedRun, subset: Subset) -> str:
     if subset is run.split.validation_domain:
         return validation_part(config.split, config.protocol)
     return "held-out images"
-
-
-def _pairs(located: list[SubsetPrimitives]) -> list[tuple[SubsetPrimitives, SubsetPrimitives]]:
-    *sources, target = located
-    return [*combinations(sources, 2), *((source, target) for source in sources)]

@@ -17,7 +17,7 @@ Letters: N images, n applications in use, C classes, K primitives.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.config import require
@@ -59,7 +59,9 @@ def structure_use(
     require(swaps >= 1, "swaps", swaps, "at least 1")
     structure = model.parse_network().structure
     active = structure.composition.active()
-    presence = _is_presence(structure, active.applications)
+    parts = structure.vocabulary.applications(active.applications)
+    families = [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence") for part in parts]
+    presence = torch.cat(families).bool()
     masked = [active.weights, active.weights * ~presence, active.weights * presence]
     z, labels = located.descriptors, located.labels
     whole, relations, alone = (_accuracy(p, labels) for p in _predict(structure, z, active.applications, masked))
@@ -114,13 +116,6 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
         share = active.weights.new_zeros(count, structure.vocabulary.primitives)
         shares.append(share.scatter_add_(1, part.primitives.T, share.new_full((count, arity), 1 / arity)))
     return (active.weights @ torch.cat(shares)).cpu()
-
-
-def _is_presence(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> Bool[Tensor, "n"]:
-    parts = structure.vocabulary.applications(columns)
-    return torch.cat(
-        [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence").bool() for part in parts]
-    )
 
 
 def _predict(
