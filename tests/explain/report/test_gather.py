@@ -15,7 +15,7 @@ from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.report.data import Report
-from parse_dg.explain.report.gather import gather_report
+from parse_dg.explain.report.gather import TERMS, gather_report
 from parse_dg.explain.report.page import report_page
 from parse_dg.runs.evaluate import evaluate_run
 from parse_dg.runs.folder import read_config
@@ -78,7 +78,7 @@ def test_galleries_show_right_and_wrong_images_and_say_so(parse_report: Report) 
 
 def test_classes_and_compaction_are_the_models(parse_run: Path, parse_report: Report) -> None:
     model = load_model(parse_run)
-    assert parse_report.compositions == describe_classes(model, gather.TERMS)
+    assert parse_report.compositions == describe_classes(model, TERMS)
     _, expected = compact(model)
     (table,) = parse_report.compaction
     assert table.rows[0] == (
