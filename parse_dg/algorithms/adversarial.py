@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.algorithms.pooled import Pooled, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least
 from parse_dg.model.linear import linear
 
@@ -41,6 +41,8 @@ class AdversarialConfig(PooledConfig):
     """Of the discriminator's hidden layers."""
     depth: Annotated[int, at_least(2)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
+    discriminator_dropout: Fraction = 0.0
+    """Dropout after each of these layers but the last, whoever's turn it is."""
     discriminator_rate: NotNegative = 1.0
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: NotNegative = 0.0
@@ -78,10 +80,12 @@ class Adversarial(Pooled):
         """What backbone and classifier minimise when it is their turn."""
         features = self.features(example.images, generator)
         cross_entropy = self.cross_entropy(self.classifier(features), example.labels)
-        deceived = torch.stack(list(self.discrimination(features, example).values())).sum()
+        deceived = torch.stack(list(self.discrimination(features, example, generator).values())).sum()
         return {"cross_entropy": cross_entropy, "adversary": -self.config.weight * deceived}
 
-    def discrimination(self, features: Float[Tensor, "B D"], example: Minibatch) -> LossTerms:
+    def discrimination(
+        self, features: Float[Tensor, "B D"], example: Minibatch, generator: torch.Generator
+    ) -> LossTerms:
         """L_D: what the discriminator minimises, and what the features are to make large.
 
         In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
@@ -90,7 +94,12 @@ class Adversarial(Pooled):
         with torch.autocast(features.device.type, enabled=False):
             wide = features.to(torch.promote_types(features.dtype, torch.float32))
             seen = self.judged(wide, example.labels)
-            each = F.cross_entropy(self.discriminator(seen), example.domains, reduction="none")
+            guess = seen
+            for layer in self.discriminator:
+                guess = layer(guess)
+                if isinstance(layer, nn.ReLU):
+                    guess = drop(guess, self.config.discriminator_dropout, generator)
+            each = F.cross_entropy(guess, example.domains, reduction="none")
             terms = {"discriminator": self.averaged(each, example.labels)}
             if self.config.gradient_penalty:
                 terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
@@ -107,7 +116,7 @@ class Adversarial(Pooled):
         if self.count % (1 + steps) < steps:
             features = self.features(example.images, generator).detach()  # the backbone waits
             features.requires_grad_(self.config.gradient_penalty > 0)
-            yield Turn(self.discrimination(features, example), ("adversary",))
+            yield Turn(self.discrimination(features, example, generator), ("adversary",))
         else:
             yield Turn(self.losses(example, generator), ("backbone", "head"))
 

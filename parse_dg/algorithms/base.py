@@ -100,6 +100,11 @@ class AlgorithmConfig(Config, ABC):
     """Whether its models have a `parse_network`, and so can be explained and compacted."""
     writes_sentences: ClassVar[bool] = False
     """Whether `Algorithm.sentences` puts images in words."""
+    as_domainbed: ClassVar[bool] = True
+    """Whether its authors freeze BatchNorm statistics and draw batches with replacement, as DomainBed does."""
+
+    compares_domains: ClassVar[bool] = False
+    """Whether it needs as many images of every source domain in a batch."""
 
     @abstractmethod
     def build(self, context: BuildContext) -> "Algorithm":
@@ -114,6 +119,10 @@ class AlgorithmConfig(Config, ABC):
     def head_steps(self) -> int:
         """In how many steps at the beginning the head moves alone."""
         return 0
+
+    def check_interval(self, data_set: str) -> int | None:
+        """Its authors' own number of steps between two checks, where they follow SWAD's protocol otherwise."""
+        return None
 
     @property
     def ablation(self) -> str | None:

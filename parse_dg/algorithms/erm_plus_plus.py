@@ -22,6 +22,7 @@ class ErmPlusPlusConfig(PooledConfig):
 
     name = "erm_plus_plus"
     averaging = "sma"
+    as_domainbed = False
     summary = "ERM with a head start for the head, averaged weights and a second training on all source images"
     reference = "Teterwak et al. 2025, arXiv:2304.01973"
     linear_steps: Whole = 500

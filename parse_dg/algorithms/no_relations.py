@@ -1,6 +1,7 @@
 """The No Relations ablation of the paper: primitive descriptors directly to a linear classifier.
 
-The linear layer sees (c, σ, δ) of all K primitives, 5K numbers; bottleneck and its regulariser are PARSE's.
+The linear layer sees (c, σ, δ) of all K primitives, 5K numbers, or (c, σ), 3K; bottleneck and its regulariser are
+PARSE's.
 """
 
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class NoRelationsConfig(AlgorithmConfig):
     reference = "Nguyen & Nguyen 2026"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
+    extents: bool = True
+    """The linear layer sees δ, too: 5K inputs. False: 3K, as in the authors' earlier code."""
     guidance: NotNegative = 0.0
     """As in PARSE."""
     equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
@@ -50,7 +53,8 @@ class NoRelations(Algorithm):
         self.backbone = context.backbone
         channels, classes, generator = context.backbone.channels, context.classes, context.generator
         self.bottleneck = PrimitiveBottleneck(channels, config.primitives, generator)
-        self.classifier = linear(5 * config.primitives.count, classes, generator)
+        inputs = (5 if config.extents else 3) * config.primitives.count
+        self.classifier = linear(inputs, classes, generator)
         self.guide = linear(channels, classes, generator) if config.guidance else None
         self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
 
@@ -79,5 +83,5 @@ class NoRelations(Algorithm):
         }
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
-        logits: Tensor = self.classifier(z.flat())
+        logits: Tensor = self.classifier(z.flat(self.config.extents))
         return logits

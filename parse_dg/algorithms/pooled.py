@@ -36,8 +36,12 @@ class Pooled(Algorithm):
     def features(self, images: Float[Tensor, "B 3 H W"], generator: torch.Generator) -> Float[Tensor, "B D"]:
         """Pooled features in training: style mixing and dropout draw from `generator`."""
         features: Tensor = self.backbone(images, generator).mean((2, 3))
-        dropout = self.config.dropout
-        if dropout:
-            keep = torch.rand(features.shape, generator=generator) >= dropout
-            features = features * keep.to(features.device) / (1 - dropout)
-        return features
+        return drop(features, self.config.dropout, generator)
+
+
+def drop(values: Float[Tensor, "B D"], share: float, generator: torch.Generator) -> Float[Tensor, "B D"]:
+    """Dropout by draws from a generator on the CPU; none are made where nothing is dropped."""
+    if not share:
+        return values
+    keep = torch.rand(values.shape, generator=generator) >= share
+    return values * keep.to(values.device) / (1 - share)

@@ -77,12 +77,12 @@ def list_all(options: Namespace, console: Console) -> None:
     """List the data sets that are here, and the public ones that could be."""
     from parse_dg.cli.show.tables import print_rows
     from parse_dg.data.intake.library import added, manifest_path
-    from parse_dg.data.intake.manifest_file import read_summary
+    from parse_dg.data.intake.manifest_file import read_header
 
     rows = [("blueprints", "photo, cartoon, sketch, paint", "8", "7,680", "drawn on first use")]
     for name in added():
         try:
-            found = read_summary(manifest_path(name))
+            found = read_header(manifest_path(name))
         except InputError as error:
             rows.append((name, "", "", "", str(error)))
             continue

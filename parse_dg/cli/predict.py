@@ -99,7 +99,9 @@ def _answers(options: Namespace, predictor: "Predictor", tally: Tally) -> Iterat
     from parse_dg.deploy.image_batches import load_batches
 
     images = _files(options.images, tally)
-    for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse):
+    for batch in load_batches(
+        images, predictor.image_size, options.batch, tally.refuse, predictor.model.spec.resize_to
+    ):
         for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)

@@ -12,7 +12,7 @@ import numpy as np
 from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
-from parse_dg.data.domain import Benchmark, DecodedFiles, Domain, Images
+from parse_dg.data.domain import Benchmark, CentreCrops, DecodedFiles, Domain, Images
 from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
@@ -40,6 +40,8 @@ class DataConfig(Config):
     """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
     crop_from: Side | None = None
     """Side of the images training crops are cut from; none: image_size."""
+    evaluation: Literal["resize", "centre"] = "resize"
+    """`resize`: evaluated images are resized to image_size. `centre`: to crop_from, and their middle is cut out."""
     store: Literal["auto", "always", "never"] = "auto"
     """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
     fit (`auto`)."""
@@ -48,6 +50,8 @@ class DataConfig(Config):
     def check(self) -> None:
         larger = self.crop_from is None or self.image_size <= self.crop_from
         self.require(larger, "crop_from", "from data.image_size to 4096, or none")
+        fits = self.evaluation == "resize" or self.crop_from is not None
+        self.require(fits, "crop_from", "a side with data.evaluation=centre")
 
 
 def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = None) -> Benchmark:
@@ -106,29 +110,26 @@ def benchmark_name(name: str) -> str:
 
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:
     size, crop_from = config.image_size, config.crop_from or config.image_size
-    images = _images(manifest, sorted({size, crop_from}), config.store, progress)
-    rows: list[list[int]] = [[] for _ in manifest.domains]
-    for row, image in enumerate(manifest.images):
-        rows[image.domain].append(row)
-    files = image_files(manifest)
-    extras = read_extras(manifest)
-    domains = []
-    for number, name in enumerate(manifest.domains):
-        mine = [manifest.images[row] for row in rows[number]]
-        domains.append(
-            Domain(
-                name,
-                images[size][number],
-                np.array([image.label for image in mine], dtype=np.int64),
-                larger=images[crop_from][number] if crop_from != size else None,
-                files=files[number],
-                ids=tuple(image.id for image in mine),
-                digests=tuple(image.digest for image in mine),
-                captions=extras[number].captions,
-                lists=extras[number].lists,
-            )
+    central = config.evaluation == "centre"
+    images = _images(manifest, sorted({crop_from if central else size, crop_from}), config.store, progress)
+    if central:
+        images[size] = [CentreCrops(each, size) for each in images[crop_from]]
+    files, extras = image_files(manifest), read_extras(manifest)
+    domains = tuple(
+        Domain(
+            name,
+            images[size][number],
+            np.array([image.label for image in mine], dtype=np.int64),
+            larger=images[crop_from][number] if crop_from != size else None,
+            files=files[number],
+            ids=tuple(image.id for image in mine),
+            digests=files[number].digests,
+            captions=extras[number].captions,
+            lists=extras[number].lists,
         )
-    return Benchmark(manifest.name, manifest.classes, tuple(domains), manifest.fingerprint)
+        for number, (name, mine) in enumerate(zip(manifest.domains, manifest.by_domain, strict=True))
+    )
+    return Benchmark(manifest.name, manifest.classes, domains, manifest.fingerprint, crop_from if central else None)
 
 
 def _images(

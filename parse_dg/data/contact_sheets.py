@@ -1,17 +1,37 @@
-"""Contact sheets of a data set: some images of every class, a sheet a domain."""
+"""Contact sheets of a data set, one a domain: some images of every class, to see at a glance what is in it."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.config import require
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
-from parse_dg.data.contact import COLUMNS, contact_sheet, spread
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.listing import Progress
-from parse_dg.files import attempting
+from parse_dg.files import attempting, whole_file
+from parse_dg.wording import plural
+
+ROWS, COLUMNS = 12, 12
+"""Classes on a sheet, and images of a class, at most."""
+LABEL = 230
+"""Pixels that a class name may take, at most."""
+
+_PAPER, _INK, _FAINT, _LINE = "#fbfaf7", "#1f1f1f", "#77736b", "#d8d4ca"
+_MARGIN, _GAP, _HEADER = 36, 8, 104
+
+
+class SheetRow(NamedTuple):
+    """A class on a sheet: how many images it has, and those that are shown."""
+
+    name: str
+    total: int
+    images: Sequence[UInt8[np.ndarray, "S S 3"]]
 
 
 def write_contact_sheets(
@@ -25,16 +45,15 @@ def write_contact_sheets(
     require(16 <= config.image_size <= 512, "--pixels", config.image_size, "from 16 to 512")
     benchmark = open_benchmark(config, progress)
     folder = folder or Path("contact_sheets") / benchmark.name
-    paths = []
+    paths = [folder / f"{name}.png" for name in file_names([domain.name for domain in benchmark.domains])]
     with attempting(f"write contact sheets to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        names = file_names([domain.name for domain in benchmark.domains])
-        for number, (domain, name) in enumerate(zip(benchmark.domains, names, strict=True), 1):
-            path = folder / f"{name}.png"
-            _write(benchmark, domain, path, images, config.image_size)
-            paths.append(path)
+        for number, (domain, path) in enumerate(zip(benchmark.domains, paths, strict=True), 1):
+            rows, title = _rows(benchmark, domain, images), f"{benchmark.name}: {domain.name}"
+            with whole_file(path, shared=True) as temporary:
+                contact_sheet(title, rows, len(benchmark.classes), config.image_size).save(temporary, "PNG")
             if progress:
-                progress("contact sheets", number, len(benchmark.domains))
+                progress("contact sheets", number, len(paths))
     return paths
 
 
@@ -46,15 +65,62 @@ def file_names(domains: Sequence[str]) -> list[str]:
     return [f"{number}_{name}" for number, name in enumerate(plain, 1)]
 
 
-def _write(benchmark: Benchmark, domain: Domain, path: Path, images: int, pixels: int) -> None:
+def spread(count: int, most: int) -> list[int]:
+    """Up to `most` of the numbers 0 to count - 1, the first and the last among them, evenly spread."""
+    return list(range(count)) if count <= most else np.linspace(0, count - 1, most).round().astype(int).tolist()
+
+
+def _rows(benchmark: Benchmark, domain: Domain, images: int) -> list[SheetRow]:
     """Only the classes and images that are shown are read."""
-    chosen = spread(len(benchmark.classes))
-    rows, counts = [], []
-    for label in chosen:
+    rows = []
+    for label in spread(len(benchmark.classes), ROWS):
         members = np.flatnonzero(domain.labels == label)
-        shown = members[list(spread(len(members), images))]
-        rows.append(list(domain.images[shown]))
-        counts.append(len(members))
-    names = [benchmark.classes[label] for label in chosen]
-    title = f"{benchmark.name}: {domain.name}"
-    contact_sheet(title, names, rows, path, counts=counts, of=len(benchmark.classes), cell=pixels)
+        shown = domain.images[members[spread(len(members), images)]]
+        rows.append(SheetRow(benchmark.classes[label], len(members), list(shown)))
+    return rows
+
+
+def contact_sheet(title: str, rows: Sequence[SheetRow], classes: int, cell: int) -> Image.Image:
+    """A row for each class that is shown, of so many `classes`; `cell` is the side of an image on the sheet."""
+    large, medium, small = (ImageFont.load_default(size) for size in (28, 18, 14))
+    heading = _fit(title, large, LABEL + 4 * cell)
+    subtitle = f"{plural(classes, 'class')}, {plural(sum(row.total for row in rows), 'image')}"
+    if len(rows) < classes:
+        subtitle = f"{len(rows)} of {plural(classes, 'class')}"
+    names = [_fit(row.name, medium, LABEL) for row in rows]
+    counts = [plural(row.total, "image") for row in rows]
+    label = int(max(*map(medium.getlength, names), *map(small.getlength, counts)))
+    step, left = cell + _GAP, _MARGIN + label + 24
+    right = left + step * max(len(row.images) for row in rows) - _GAP
+    right = max(right, *(_MARGIN + int(width) for width in (large.getlength(heading), small.getlength(subtitle))))
+    sheet = Image.new("RGB", (right + _MARGIN, _HEADER + step * len(rows) + _MARGIN), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((_MARGIN, 26), heading, _INK, large)
+    draw.text((_MARGIN, 68), subtitle, _FAINT, small)
+    for number, (name, count, row) in enumerate(zip(names, counts, rows, strict=True)):
+        top = _HEADER + number * step
+        middle = top + cell // 2
+        draw.text((_MARGIN, middle), name, _INK, medium, anchor="ld")
+        draw.text((_MARGIN, middle + 3), count, _FAINT, small, anchor="la")
+        if not row.images:
+            draw.text((left, middle), "no images", _FAINT, small, anchor="lm")
+        for column, image in enumerate(row.images):
+            x = left + column * step
+            picture = Image.fromarray(np.ascontiguousarray(image))
+            sheet.paste(picture.resize((cell, cell), Image.Resampling.LANCZOS), (x, top))
+            draw.rectangle((x - 1, top - 1, x + cell, top + cell), outline=_LINE)  # many sketches are on white
+    return sheet
+
+
+def _fit(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
+    """A name on one line that is not wider than `width` (what is too long ends in three dots), without what cannot
+    be drawn: a file may be called anything. Pillow's own font has no accents, so letters lose theirs.
+    """
+    letters = (letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
+    text = "".join(letter if letter.isprintable() else "?" for letter in letters)
+    if font.getlength(text) <= width:
+        return text
+    kept = text[:200]
+    while kept and font.getlength(kept + "...") > width:
+        kept = kept[:-1]
+    return kept + "..."

@@ -13,7 +13,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from parse_dg.config import require
-from parse_dg.data.images import ImageError, open_bytes, read_file, to_square
+from parse_dg.data.images import ImageError, centre, open_bytes, read_file, to_square
 from parse_dg.errors import unknown
 
 
@@ -74,6 +74,23 @@ class DecodedFiles:
         return result
 
 
+class CentreCrops:
+    """The middle of larger images, cut out when they are read."""
+
+    def __init__(self, images: Images, size: int):
+        self.images, self.size = images, size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self), self.size, self.size, 3)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: Any) -> UInt8[np.ndarray, "*n S S 3"]:
+        return centre(self.images[index], self.size)
+
+
 @dataclass(frozen=True)
 class Domain:
     """The images of one domain and the class of each."""
@@ -109,6 +126,8 @@ class Benchmark:
     domains: tuple[Domain, ...]
     fingerprint: str
     """SHA-256 of every image and label, in order."""
+    resize_to: int | None = None
+    """The side to which images are resized, of which the network sees the middle; none: what it sees."""
 
     @classmethod
     def from_arrays(

@@ -5,7 +5,7 @@ memory and copied on a stream of their own, so that the device waits for neither
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -47,16 +47,15 @@ class Batch(NamedTuple):
     captions: Int[Tensor, "B T"] | None = None
     """A sentence about each image, as the numbers of its words, where captions are wanted."""
 
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with the function of every tensor in place of it."""
+        draws = self.draws and self.draws._replace(uniform=function(self.draws.uniform))
+        captions = None if self.captions is None else function(self.captions)
+        return Batch(function(self.images), function(self.labels), function(self.domains), draws, captions)
+
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device; from page-locked memory without waiting."""
-        draws = self.draws and self.draws._replace(uniform=self.draws.uniform.to(device, non_blocking=True))
-        images, labels, domains = (part.to(device, non_blocking=True) for part in self[:3])
-        captions = None if self.captions is None else self.captions.to(device, non_blocking=True)
-        return Batch(images, labels, domains, draws, captions)
-
-    def _tensors(self) -> tuple[Tensor, ...]:
-        others = (self.draws.uniform if self.draws else None, self.captions)
-        return (*self[:3], *(tensor for tensor in others if tensor is not None))
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
 
 class TrainingBatches:
@@ -72,11 +71,11 @@ class TrainingBatches:
     ):
         """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too.
 
-        `share`: of every domain's images in a batch only these are read; labels, domains and captions are whole.
+        `share`: of the images of a batch only these are read; labels, domains and captions are whole.
         """
         self.sampler, self.image_size, self.device, self.captions = sampler, image_size, device, captions
         self.share = share
-        self._upload = _Upload(device)
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
         self._pending: deque[tuple[Future[_Uploaded], SamplerState]] = deque()
@@ -88,9 +87,9 @@ class TrainingBatches:
     def __next__(self) -> Batch:
         while len(self._pending) < AHEAD:
             plan = self.sampler.plan()
-            self._pending.append((self._pool.submit(self._read, plan), plan.after))
+            self._pending.append((self._pool.submit(self._upload, plan), plan.after))
         future, after = self._pending[0]
-        batch = future.result().take()  # an error or an interruption here: the state stays that of the last batch
+        batch = _taken(*future.result())  # an error or an interruption here: the state stays that of the last batch
         self._pending.popleft()
         self._state = after
         return batch
@@ -105,35 +104,38 @@ class TrainingBatches:
         self._pending.clear()
         self._state = self.sampler.state()
 
-    def _read(self, plan: Plan) -> "_Uploaded":
-        return self._upload(self.read(plan))
+    def _upload(self, plan: Plan) -> "_Uploaded":
+        """The batch of a plan on the device; to CUDA it is copied on a stream of its own."""
+        batch = self.read(plan)
+        if self._stream is None:
+            return batch.to(self.device), None
+        with torch.cuda.stream(self._stream):
+            return batch.to(self.device), self._stream.record_event()
 
     def read(self, plan: Plan) -> Batch:
         """The batch of a plan, on the CPU; in page-locked memory if the device is CUDA."""
-        sources, per_domain = self.sampler.sources, self.sampler.per_domain
+        sources = self.sampler.sources
         chosen = [s.indices[p.numpy()] for s, p in zip(sources, plan.positions, strict=True)]
         per_image = self.sampler.augment.per_image
         size = self.image_size if per_image else training_images(sources[0]).shape[1]
-        read = [indices[self.share] for indices in chosen]
+        counts = torch.tensor([len(indices) for indices in chosen])
+        domains = torch.arange(len(sources)).repeat_interleave(counts)
+        mine = domains[self.share].numpy()
+        which = np.concatenate(chosen)[self.share]
         drawn = plan.draws.of(self.share)
-        images = self._empty((sum(map(len, read)), size, size, 3))
-        for number, (source, indices) in enumerate(zip(sources, read, strict=True)):
-            part = slice(number * len(indices), (number + 1) * len(indices))
+        shape, pin = (len(which), size, size, 3), self.device.type == "cuda"
+        images = torch.empty(shape, dtype=torch.uint8, pin_memory=pin)
+        for number, source in enumerate(sources):
+            part = slice(*np.searchsorted(mine, (number, number + 1)).tolist())  # a domain's images are together
+            indices = which[part]
             if per_image:
                 self._transform(source, indices, drawn, part, images)
             else:
                 read_into(training_images(source), indices, images[part].numpy())
         labels = torch.cat([torch.from_numpy(s.domain.labels[i]) for s, i in zip(sources, chosen, strict=True)])
-        domains = torch.arange(len(sources)).repeat_interleave(per_domain)
-        draws = drawn._replace(uniform=pinned(drawn.uniform, self.device))
         captions = self._read_captions(chosen, plan)
-        return Batch(
-            images.permute(0, 3, 1, 2),
-            pinned(labels, self.device),
-            pinned(domains, self.device),
-            None if per_image else draws,
-            None if captions is None else pinned(captions, self.device),
-        )
+        batch = Batch(images.permute(0, 3, 1, 2), labels, domains, None if per_image else drawn, captions)
+        return batch.each(lambda tensor: pinned(tensor, self.device))
 
     def _read_captions(self, chosen: Sequence[Int[np.ndarray, "_"]], plan: Plan) -> Tensor | None:
         if self.captions is None or plan.captions is None:
@@ -158,41 +160,23 @@ class TrainingBatches:
 
         list(self._per_image.map(transform, range(part.start, part.stop), indices.tolist()))
 
-    def _empty(self, shape: tuple[int, ...]) -> Tensor:
-        return torch.empty(shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+
+_Uploaded = tuple[Batch, torch.cuda.Event | None]
+"""A batch on its device, or on its way there, and what says that it has arrived."""
 
 
-class _Uploaded(NamedTuple):
-    """A batch on its device, or on its way there."""
+def _taken(batch: Batch, arrived: torch.cuda.Event | None) -> Batch:
+    """The batch, for use on the current stream from now on."""
+    if arrived is None:
+        return batch
+    current = torch.cuda.current_stream(batch.images.device)
+    current.wait_event(arrived)
 
-    batch: Batch
-    arrived: torch.cuda.Event | None
+    def used_here(tensor: Tensor) -> Tensor:
+        tensor.record_stream(current)
+        return tensor
 
-    def take(self) -> Batch:
-        """The batch, for use on the current stream from now on."""
-        if self.arrived is not None:
-            current = torch.cuda.current_stream(self.batch.images.device)
-            current.wait_event(self.arrived)
-            for tensor in self.batch._tensors():
-                tensor.record_stream(current)
-        return self.batch
-
-
-class _Upload:
-    """Copies batches to a device; to a CUDA device on a stream of its own."""
-
-    def __init__(self, device: torch.device):
-        self.device = device
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-
-    def __call__(self, batch: Batch) -> _Uploaded:
-        if self.stream is None:
-            return _Uploaded(batch.to(self.device), None)
-        with torch.cuda.stream(self.stream):
-            moved = batch.to(self.device)
-            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            arrived.record(self.stream)
-        return _Uploaded(moved, arrived)
+    return batch.each(used_here)
 
 
 def training_images(source: Subset) -> Images:

@@ -2,21 +2,18 @@
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from parse_dg.data.images import ImageError, open_bytes, read_file
 from parse_dg.data.listing import ListedImage, Listing, Problem, Progress
-from parse_dg.data.parallel import map_ahead
+from parse_dg.data.parallel import S, T, map_ahead
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
-
-Item = TypeVar("Item")
-T = TypeVar("T")
 
 
 class ManifestImage(NamedTuple):
@@ -67,17 +64,18 @@ class Manifest:
         rows = (f"{image.path}\0{image.domain}\0{image.label}\0{image.digest}\n" for image in self.images)
         return _hash(self.domains, self.classes, rows)
 
+    @cached_property
+    def by_domain(self) -> tuple[tuple[ManifestImage, ...], ...]:
+        """The images of every domain."""
+        domains: list[list[ManifestImage]] = [[] for _ in self.domains]
+        for image in self.images:
+            domains[image.domain].append(image)
+        return tuple(map(tuple, domains))
+
     @property
     def counts(self) -> dict[str, int]:
         """How many images each domain has."""
-        found = Counter(image.domain for image in self.images)
-        return {name: found[number] for number, name in enumerate(self.domains)}
-
-    @property
-    def class_counts(self) -> dict[str, int]:
-        """How many images each class has, in all domains."""
-        found = Counter(image.label for image in self.images)
-        return {name: found[number] for number, name in enumerate(self.classes)}
+        return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property
     def duplicates(self) -> tuple[DuplicateGroup, ...]:
@@ -125,39 +123,28 @@ def index(
         return ManifestImage(*listed, width, height, len(data), hashlib.sha256(data).hexdigest())
 
     found = _each(look, listing.images, f"reading {name}", progress, workers)
-    manifest = Manifest(
-        name,
-        listing.root.absolute(),
-        listing.layout,
-        listing.domains,
-        listing.classes,
-        tuple(image for image in found if isinstance(image, ManifestImage)),
-        tuple(dict.fromkeys(problem for problem in found if isinstance(problem, Problem))),
-        listing.skipped,
-        listing.notes,
-        keep_truncated,
-    )
-    _require_images(manifest, listing)
+    images = tuple(image for image in found if isinstance(image, ManifestImage))
+    unreadable = {problem.path: problem for problem in found if isinstance(problem, Problem)}
+    root, problems = listing.root.absolute(), tuple(unreadable.values())
+    about = (listing.layout, listing.domains, listing.classes)
+    manifest = Manifest(name, root, *about, images, problems, listing.skipped, listing.notes, keep_truncated)
+    empty = [number for number, count in enumerate(manifest.counts.values()) if not count]
+    if empty or not images:
+        whose = f"domain {listing.domains[empty[0]]!r} of {name}" if images else name
+        lost = (unreadable[image.path] for image in listing.images if image.domain in empty)
+        raise _no_images(whose, root, next(lost, None))
     return manifest
 
 
-def _require_images(manifest: Manifest, listing: Listing) -> None:
-    """Refuses a data set of which nothing, or a whole domain, can be read."""
-    empty = [number for number, count in enumerate(manifest.counts.values()) if not count]
-    if not empty and manifest.images:
-        return
-    whose = f"domain {manifest.domains[empty[0]]!r} of {manifest.name}" if manifest.images else manifest.name
-    unreadable = dict(manifest.unreadable)
-    lost = [image for image in listing.images if image.path in unreadable and image.domain in empty]
-    if not lost:
-        raise InputError(f"{whose} has no images in {printable(str(manifest.root))}")
-    path = printable(str(manifest.root / lost[0].path))
-    raise InputError(f"no image of {whose} can be read, the first is {path}: {unreadable[lost[0].path]}")
+def _no_images(whose: str, root: Path, first: Problem | None) -> InputError:
+    """The error for a data set of which nothing, or a whole domain, can be read."""
+    if first is None:
+        return InputError(f"{whose} has no images in {printable(str(root))}")
+    path = printable(str(root / first.path))
+    return InputError(f"no image of {whose} can be read, the first is {path}: {first.reason}")
 
 
-def verify(
-    manifest: Manifest, progress: Progress | None = None, *, workers: int | None = None
-) -> tuple[Problem, ...]:
+def verify(manifest: Manifest, progress: Progress | None = None) -> tuple[Problem, ...]:
     """The files that are no longer what they were when they were indexed; reads every file once."""
 
     def check(image: ManifestImage) -> Problem | None:
@@ -172,7 +159,7 @@ def verify(
         return None
 
     files = tuple({image.path: image for image in manifest.images}.values())
-    found = _each(check, files, f"checking {manifest.name}", progress, workers)
+    found = _each(check, files, f"checking {manifest.name}", progress)
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -182,9 +169,10 @@ def signature(listing: Listing) -> str:
     def row(image: ListedImage) -> str:
         try:
             status = (listing.root / image.path).stat()
+            now: tuple[object, ...] = (status.st_size, status.st_mtime_ns)
         except (OSError, ValueError):
-            return "\0".join(map(str, image)) + "\0missing\n"
-        return "\0".join(map(str, (*image, status.st_size, status.st_mtime_ns))) + "\n"
+            now = ("missing",)
+        return "\0".join(map(str, (*image, *now))) + "\n"
 
     return _hash(listing.domains, listing.classes, map(row, listing.images))
 
@@ -197,11 +185,7 @@ def _hash(domains: Sequence[str], classes: Sequence[str], rows: Iterable[str]) -
 
 
 def _each(
-    function: Callable[[Item], T],
-    items: Sequence[Item],
-    what: str,
-    progress: Progress | None,
-    workers: int | None,
+    function: Callable[[S], T], items: Sequence[S], what: str, progress: Progress | None, workers: int | None = None
 ) -> list[T]:
     """The function of every item, in order, by threads: Pillow and the hash let each other run."""
     results: list[T] = []

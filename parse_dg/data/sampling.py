@@ -24,7 +24,7 @@ SamplerState = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig(Config):
-    """How the images of a source domain are drawn; every batch has as many of each domain."""
+    """How the images of a source domain are drawn, or of all of them, where `training.batch` joins them."""
 
     replacement: bool = False
     """False: every image once a pass, in a new order each time. True: each draw is from all, as in DomainBed."""
@@ -46,34 +46,49 @@ class Plan(NamedTuple):
 
 
 class Sampler:
-    """Plans endless batches with the same number of images of every source domain, each on its own clock."""
+    """Plans endless batches with the same number of images of every source domain, each on its own clock; or of all
+    domains joined, where a batch has as many of each as chance gives it.
+    """
 
     def __init__(
         self,
         sources: Sequence[Subset],
-        per_domain: int,
+        count: int,
         sampling: SamplingConfig,
         augment: AugmentConfig,
         *,
         order: torch.Generator,
         draws: torch.Generator,
         captions: bool = False,
+        joined: bool = False,
     ):
-        """`captions`: one of the sentences about every image is drawn with it, from `draws`."""
+        """`count`: images of each domain in a batch, or in all if the domains are `joined`.
+
+        `captions`: one of the sentences about every image is drawn with it, from `draws`.
+        """
         for source in sources:
             found = len(source.indices)
             require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
-        self.sources, self.per_domain, self.augment = tuple(sources), per_domain, augment
-        self._order, self._draws = order, draws
-        self._passes = [_make_pass(source, sampling, per_domain) for source in sources]
-        self._queues = [torch.empty(0, dtype=torch.long) for _ in sources]
-        self._captions = [_count_captions(source) for source in sources] if captions else None
+        self.sources, self.augment = tuple(sources), augment
+        self._count, self._order, self._draws = count, order, draws
+        self._pools = [self.sources] if joined else [(source,) for source in self.sources]
+        self._passes = [_make_pass(pool, sampling, count) for pool in self._pools]
+        self._queues = [torch.empty(0, dtype=torch.long) for _ in self._pools]
+        counts = (torch.tensor(list(map(len, captions_of(source)))) for source in sources if captions)
+        self._captions = list(counts)
+        """How many sentences each image has, where one is wanted."""
 
     def plan(self) -> Plan:
         """The next batch."""
-        positions = tuple(self._take(number) for number in range(len(self.sources)))
-        draws = draw_augment(self.augment, self.per_domain * len(positions), self._draws)
-        captions = self._choose_captions(self._captions, positions) if self._captions else None
+        taken = (self._take(number) for number in range(len(self._pools)))
+        pooled = zip(self._pools, taken, strict=True)
+        positions = tuple(part for pool, some in pooled for part in _by_source(pool, some))
+        draws = draw_augment(self.augment, self._count * len(self._pools), self._draws)
+        captions = None
+        if self._captions:
+            uniform = torch.rand(self._count * len(self._pools), generator=self._draws)
+            each = zip(torch.split(uniform, list(map(len, positions))), self._captions, positions, strict=True)
+            captions = tuple((u * count[p]).long() for u, count, p in each)
         return Plan(positions, draws, self._views(), captions)
 
     def state(self) -> SamplerState:
@@ -87,41 +102,34 @@ class Sampler:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a state of a sampler over the same sources."""
-        expected = {*(f"queue.{number}" for number in range(len(self.sources))), "order", "draws"}
+        expected = {*(f"queue.{number}" for number in range(len(self._pools))), "order", "draws"}
         if set(state) != expected:
             raise InputError(f"the order of images has the parts {sorted(state)}: expected {sorted(expected)}")
-        for number, source in enumerate(self.sources):
-            _check_queue(source, state[f"queue.{number}"])
+        for number, pool in enumerate(self._pools):
+            _check_queue(pool, state[f"queue.{number}"])
         for part in ("order", "draws"):
             _check_generator(part, state[part])
-        self._queues = [state[f"queue.{number}"].clone() for number in range(len(self.sources))]
+        self._queues = [state[f"queue.{number}"].clone() for number in range(len(self._pools))]
         self._order.set_state(state["order"])
         self._draws.set_state(state["draws"])
 
     def _take(self, number: int) -> Tensor:
         queue = self._queues[number]
-        while len(queue) < self.per_domain:
+        while len(queue) < self._count:
             queue = torch.cat((queue, self._passes[number](self._order)))
-        self._queues[number] = queue[self.per_domain :]
-        return queue[: self.per_domain]
-
-    def _choose_captions(self, counts: Sequence[Tensor], positions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        uniform = torch.rand(len(positions), self.per_domain, generator=self._draws)
-        return tuple((u * count[p]).long() for u, count, p in zip(uniform, counts, positions, strict=True))
+        self._queues[number] = queue[self._count :]
+        return queue[: self._count]
 
 
 def captions_of(source: Subset) -> list[tuple[str, ...]]:
     """The sentences about each image of a source; every image has to have some."""
-    captions, name, count = source.domain.captions, source.domain.name, len(source.indices)
-    found = [captions[index] if captions else () for index in source.indices.tolist()]
-    missing = sum(not sentences for sentences in found)
-    if missing:
-        raise InputError(
-            f"this method needs a sentence about every training image, and {missing:,} of the {count:,} of domain "
-            f"{name} have none: data sets with captions are blueprints, and cub-dg with its descriptions.json or "
-            "text_c10"
-        )
-    return found
+    captions = source.domain.captions
+    sentences = [captions[index] if captions else () for index in source.indices.tolist()]
+    if missing := sentences.count(()):
+        found = f"{missing:,} of the {len(sentences):,} of domain {source.domain.name} have none"
+        valid = "data sets with captions are blueprints, and cub-dg with its descriptions.json or text_c10"
+        raise InputError(f"this method needs a sentence about every training image, and {found}: {valid}")
+    return sentences
 
 
 def copied(state: SamplerState) -> SamplerState:
@@ -129,22 +137,25 @@ def copied(state: SamplerState) -> SamplerState:
     return {name: part.clone() for name, part in state.items()}
 
 
-def _count_captions(source: Subset) -> Tensor:
-    return torch.tensor([len(sentences) for sentences in captions_of(source)])
+def _by_source(pool: Sequence[Subset], positions: Tensor) -> list[Tensor]:
+    """Positions among the images of a pool → those of each source, in the order they were drawn."""
+    found, first = [], 0
+    for source in pool:
+        mine = positions[(positions >= first) & (positions < first + len(source.indices))]
+        found.append(mine - first)
+        first += len(source.indices)
+    return found
 
 
-def _check_queue(source: Subset, queue: Tensor) -> None:
-    name, count = source.domain.name, len(source.indices)
+def _check_queue(pool: Sequence[Subset], queue: Tensor) -> None:
+    name, count = " and ".join(source.domain.name for source in pool), _count_images(pool)
     if queue.ndim != 1 or queue.dtype != torch.long:
-        raise InputError(
-            f"the saved order of {name} is damaged: expected a row of int64, found {queue.dtype} of shape "
-            f"{tuple(queue.shape)}"
-        )
+        found = f"expected a row of int64, found {queue.dtype} of shape {tuple(queue.shape)}"
+        raise InputError(f"the saved order of {name} is damaged: {found}")
     outside = queue[(queue < 0) | (queue >= count)]
     if len(outside):
-        raise InputError(
-            f"the saved order of {name} is of other images: expected positions below {count}, found {outside[0]}"
-        )
+        found = f"expected positions below {count}, found {outside[0]}"
+        raise InputError(f"the saved order of {name} is of other images: {found}")
 
 
 def _check_generator(part: str, state: Tensor) -> None:
@@ -154,17 +165,21 @@ def _check_generator(part: str, state: Tensor) -> None:
         raise InputError(f"the saved generator {part!r} is damaged: {first_line(error)}") from error
 
 
-def _make_pass(source: Subset, sampling: SamplingConfig, per_domain: int) -> Callable[[torch.Generator], Tensor]:
-    """What draws the next positions of a domain: a whole pass, or with replacement as many as a batch takes."""
-    count = len(source.indices)
+def _count_images(pool: Sequence[Subset]) -> int:
+    return sum(len(source.indices) for source in pool)
+
+
+def _make_pass(pool: Sequence[Subset], sampling: SamplingConfig, taken: int) -> Callable[[torch.Generator], Tensor]:
+    """What draws the next positions of a pool: a whole pass, or with replacement as many as a batch takes."""
+    count = _count_images(pool)
     if sampling.balance == "images":
         if sampling.replacement:
-            return lambda generator: torch.randint(count, (per_domain,), generator=generator)
+            return lambda generator: torch.randint(count, (taken,), generator=generator)
         return lambda generator: torch.randperm(count, generator=generator)
-    labels = source.domain.labels[source.indices]
+    labels = np.concatenate([source.domain.labels[source.indices] for source in pool])
     members = [torch.from_numpy((labels == label).nonzero()[0]) for label in np.unique(labels)]
     if sampling.replacement:
-        return lambda generator: _draw_balanced(members, per_domain, generator)
+        return lambda generator: _draw_balanced(members, taken, generator)
     return lambda generator: _shuffle_balanced(members, generator)
 
 

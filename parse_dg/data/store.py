@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 
 from parse_dg.data.domain import ImageFiles
 from parse_dg.data.listing import Progress
-from parse_dg.data.manifest import Manifest, ManifestImage
+from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 from parse_dg.files import cache_folder, cannot_write, free_bytes, locked, make_folder, whole_file, write_json
@@ -51,9 +51,6 @@ def store_folder(manifest: Manifest, size: int) -> Path:
 
 def image_files(manifest: Manifest) -> list[ImageFiles]:
     """The files of every domain, in the manifest's order."""
-    by_domain: list[list[ManifestImage]] = [[] for _ in manifest.domains]
-    for image in manifest.images:
-        by_domain[image.domain].append(image)
     return [
         ImageFiles(
             manifest.root,
@@ -61,7 +58,7 @@ def image_files(manifest: Manifest) -> list[ImageFiles]:
             manifest.keep_truncated,
             tuple(image.digest for image in images),
         )
-        for images in by_domain
+        for images in manifest.by_domain
     ]
 
 
@@ -92,11 +89,14 @@ def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int,
     missing = [(n, each) for n, each in enumerate(files) if not (folder / f"{n}.npy").exists()]
     for leftover in folder.glob("*.writing"):  # of an interrupted build
         leftover.unlink(missing_ok=True)
-    _require_room(folder, store_bytes(sum(len(each.paths) for _, each in missing), size))
-    total, done = len(manifest.images), len(manifest.images) - sum(len(each.paths) for _, each in missing)
+    total, waiting = len(manifest.images), sum(len(each.paths) for _, each in missing)
+    needed, free = store_bytes(waiting, size), free_bytes(folder)
+    if needed > max(0, free - RESERVE):  # nothing needs no room
+        found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
+        raise NoRoomError(folder.parent, needed, found)
     for number, each in missing:
-        _write_domain(folder / f"{number}.npy", each, size, progress, done, total)
-        done += len(each.paths)
+        _write_domain(folder / f"{number}.npy", each, size, progress, total - waiting, total)
+        waiting -= len(each.paths)
     index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
     index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
     write_json(folder / "index.json", index)
@@ -126,10 +126,3 @@ def _map(path: Path, count: int, size: int) -> Stored:
         raise InputError(f"{path} is damaged: expected uint8 {expected}, found {found}: remove {path.parent}")
     stored: Stored = array
     return stored
-
-
-def _require_room(folder: Path, needed: int) -> None:
-    free = free_bytes(folder)
-    if needed > max(0, free - RESERVE):  # nothing needs no room
-        found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
-        raise NoRoomError(folder.parent, needed, found)

@@ -46,12 +46,14 @@ class LoadedImage(NamedTuple):
     pixels: UInt8[np.ndarray, "S S 3"]
 
 
-def load_batches(images: ImageInput, size: int, batch: int, unreadable: Unreadable) -> Iterator[list[LoadedImage]]:
-    """The images at size × size, in the order given, `batch` at a time; without those that cannot be read."""
+def load_batches(
+    images: ImageInput, size: int, batch: int, unreadable: Unreadable, resize_to: int | None = None
+) -> Iterator[list[LoadedImage]]:
+    """The images `to_square`, in the order given, `batch` at a time; without those that cannot be read."""
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
         try:
-            return load_image(*numbered, size)
+            return load_image(*numbered, size, resize_to)
         except ImageError as error:
             return error
 
@@ -77,13 +79,13 @@ def each_image(images: ImageInput) -> Iterable[object]:
     return images
 
 
-def load_image(position: int, image: object, size: int) -> LoadedImage:
-    """One image of any form at size × size; `ImageError` if it is damaged, `InputError` if of no known form."""
+def load_image(position: int, image: object, size: int, resize_to: int | None = None) -> LoadedImage:
+    """One image of any form `to_square`; `ImageError` if it is damaged, `InputError` if of no known form."""
     if isinstance(image, str | os.PathLike):
         file = Path(image)
-        return LoadedImage(position, file, decode(file, size))
+        return LoadedImage(position, file, decode(file, size, resize_to=resize_to))
     if isinstance(image, Image.Image):
-        return LoadedImage(position, None, to_square(_upright(position, image), size))
+        return LoadedImage(position, None, to_square(_upright(position, image), size, resize_to))
     if isinstance(image, Tensor) and image.ndim == 3:
         plain = image.detach().cpu().permute(1, 2, 0)
         values = plain.double().numpy() if plain.is_floating_point() else plain.numpy()
@@ -101,7 +103,8 @@ def load_image(position: int, image: object, size: int) -> LoadedImage:
             f"image {position} is {image.dtype} of shape {tuple(image.shape)}: expected RGB of shape {expected}, "
             "uint8 from 0 to 255 or floats from 0 to 1"
         )
-    return LoadedImage(position, None, to_square(Image.fromarray(_levels(position, values)), size))
+    pixels = to_square(Image.fromarray(_levels(position, values)), size, resize_to)
+    return LoadedImage(position, None, pixels)
 
 
 def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:

@@ -38,6 +38,8 @@ class ModelSpec(Config):
     classes: tuple[str, ...]
     image_size: int
     """Side of the images it was trained on, in pixels; RGB."""
+    resize_to: int | None = None
+    """The side to which an image is resized, of which it sees the middle; none: image_size."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     """What is taken off red, green and blue, which lie in [0, 1], before the network sees them."""
     std: tuple[Positive, Positive, Positive] = IMAGENET_STD

@@ -4,7 +4,7 @@ Letters: B images, K primitives, C channels, H W cells of the feature map.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -33,9 +33,10 @@ class PrimitiveDescriptors(NamedTuple):
     heatmap: Heatmap
     """H̃, of which the centre is the mean: each map is positive and sums to one."""
 
-    def flat(self) -> Float[Tensor, "B D"]:
-        """(c, σ, δ) of all primitives in a row: D = 5K numbers."""
-        return torch.cat((self.centre.flatten(1), self.presence, self.extent.flatten(1)), 1)
+    def flat(self, extents: bool = True) -> Float[Tensor, "B D"]:
+        """(c, σ, δ) of all primitives in a row: D = 5K numbers; without `extents`, (c, σ): 3K."""
+        parts = (self.centre.flatten(1), self.presence, *((self.extent.flatten(1),) if extents else ()))
+        return torch.cat(parts, 1)
 
     def halves(self) -> tuple["PrimitiveDescriptors", "PrimitiveDescriptors"]:
         """Those of the first half of the batch, and of the second."""
@@ -54,11 +55,18 @@ class PrimitivesConfig(Config):
     carries no information."""
     temperature: Positive = 1.0
     """Start of T, the learnable temperature of the spatial softmax."""
+    temperature_rule: Literal["divides", "multiplies"] = "divides"
+    """`divides`: H̃ = softmax(H/T), as in the paper. `multiplies`: softmax(T·H), but extents under softmax(H/T), as
+    in the authors' earlier code."""
     window: Annotated[float, at_least(MIN_WINDOW)] | None = None
     """An addition: the radius, in cells at the end of training, of the window around a map's peak under which its
     mean is taken. None: the mean of the whole map, as in the paper."""
     window_from: Fraction = 0.5
     """The share of training after which the window begins to close in; half of the rest later it has."""
+
+    def check(self) -> None:
+        fits = self.window is None or self.temperature_rule == "divides"
+        self.require(fits, "temperature_rule", "divides with a window, which is measured by it")
 
     def focus(self, progress: float) -> float:
         """The focus when this share of training is done: 0, then linear, then 1/(2r²) for a window of radius r."""
@@ -136,7 +144,13 @@ class PrimitiveBottleneck(nn.Module):
             temperature = self.log_temperature.exp()
             if self.config.window is not None:
                 evidence = focused(evidence, temperature, self.focus)
-            return to_descriptors(evidence, temperature)
+            return self._describe(evidence, temperature)
+
+    def _describe(self, evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
+        divided = to_descriptors(evidence, temperature)
+        if self.config.temperature_rule == "divides":
+            return divided
+        return to_descriptors(evidence, 1 / temperature)._replace(extent=divided.extent)
 
     def advance(self, progress: float) -> None:
         """Close the window in as far as belongs to the share of training, from 0 to 1, that is done."""
@@ -147,7 +161,7 @@ class PrimitiveBottleneck(nn.Module):
         """softmax(H/T), as if there were no window."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
-            return to_descriptors(evidence, self.log_temperature.exp()).heatmap
+            return self._describe(evidence, self.log_temperature.exp()).heatmap
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

@@ -45,6 +45,9 @@ class RunConfig(Config):
         fits = self.averaging.kind != "swad" or selection != "oracle"
         expected = "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
         self.require(fits, "protocol.selection", expected)
+        fits = self.training.batch is None or not self.algorithm.compares_domains
+        expected = f"none with {self.algorithm.name}, which needs as many images of every domain (batch_per_domain)"
+        self.require(fits, "training.batch", expected)
         if self.algorithm.trains_twice:
             self._check_two_stages()
 

@@ -47,7 +47,7 @@ def describe_files(run: OpenedRun, files: Sequence[Path], argued: str | None = N
     found: list[Description] = []
     for start in range(0, len(files), BATCH):
         names = files[start : start + BATCH]
-        pixels = np.stack([decode(file, writer.image_size) for file in names])
+        pixels = np.stack([decode(file, writer.spec.image_size, resize_to=writer.spec.resize_to) for file in names])
         written = writer.write(torch.from_numpy(pixels).permute(0, 3, 1, 2))
         found += [replace(words, file=str(file)) for file, words in zip(names, written, strict=True)]
     return found
@@ -90,7 +90,7 @@ class _Writer:
                 "with `parse-dg train --algorithm gvrt`"
             )
         self.model, self.algorithm = run.model, run.model.algorithm
-        self.classes, self.image_size = run.classes, run.model.spec.image_size
+        self.classes, self.spec = run.classes, run.model.spec
         self.argued = None if argued is None else _number(argued, self.classes)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:

@@ -53,7 +53,7 @@ def preview_run(config: RunConfig, folder: Path) -> RunPreview:
     if split.target_held_out:
         counted.append(("target: held out, for the oracle", (split.target_held_out,)))
     parts = [PartCount(one.domain.name, purpose, len(one.indices)) for purpose, some in counted for one in some]
-    steps, batch = count_steps(config, split), config.training.batch_per_domain * len(split.training)
+    steps, batch = count_steps(config, split), config.training.batch_size(len(split.training))
     rules = protocol_sentences(config.protocol, config.split)
     if config.algorithm.trains_twice:
         rules.append("It is trained twice: how long is found on the training images, then on all of the sources.")

@@ -1,7 +1,8 @@
 """Named protocols: the rules of one paper or another, laid over a recipe (docs/protocol.md).
 
 A protocol says how long, how often checked, on which images, chosen how. Rates and the algorithm's own settings
-belong to the recipe.
+belong to the recipe. Where a method's authors leave DomainBed's ways (`AlgorithmConfig.as_domainbed`,
+`check_interval`), so does its protocol.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ def domainbed(config: RunConfig) -> RunConfig:
 def swad(config: RunConfig) -> RunConfig:
     """SWAD's: as DomainBed's, but validation is not augmented, 15,001 steps on DomainNet, only the split seeded."""
     data = config.data.benchmark
-    every = {"vlcs": 50, "domainnet": 500}.get(data, 100)
+    every = config.algorithm.check_interval(data) or {"vlcs": 50, "domainnet": 500}.get(data, 100)
     config = _classic(config, steps=15001 if data == "domainnet" else 5001, check_every=every)
     config = replace(config, split=replace(config.split, seed=config.seed), seed=0)
     return replace(config, protocol=ProtocolConfig(name="swad", checks="target"))
@@ -43,15 +44,21 @@ def swad(config: RunConfig) -> RunConfig:
 def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
     """What DomainBed and SWAD share."""
     training = replace(
-        config.training, steps=steps, epochs=None, check_every=check_every, check_from=1, batch_per_domain=32
+        config.training,
+        steps=steps,
+        epochs=None,
+        check_every=check_every,
+        check_from=1,
+        batch_per_domain=32,
+        batch=None,
     )
     return replace(
         config,
         data=replace(config.data, image_size=224, crop_from=256),
         split=replace(config.split, target_images="in"),
-        sampling=SamplingConfig(replacement=True),
+        sampling=SamplingConfig(replacement=config.algorithm.as_domainbed),
         augment=AugmentConfig(),
-        backbone=replace(config.backbone, freeze_batchnorm=True),
+        backbone=replace(config.backbone, freeze_batchnorm=config.algorithm.as_domainbed),
         training=training,
     )
 

@@ -82,7 +82,8 @@ def paper(algorithm: str) -> RunConfig:
     if algorithm == "no_relations":
         return replace(base, algorithm=NoRelationsConfig(primitives=primitives))
     if algorithm != "parse":
-        return replace(base, algorithm=_default(algorithm))
+        averaging = AveragingConfig(kind="sma" if algorithm == "erm_plus_plus" else "none")
+        return replace(base, algorithm=_default(algorithm), averaging=averaging)
     literal = ParseConfig(
         vocabulary=VocabularyConfig(enumeration="paper"),
         predicates=PredicatesConfig(
@@ -139,13 +140,13 @@ def fine_grained(algorithm: str) -> RunConfig:
 def domainbed(algorithm: str) -> RunConfig:
     """The same backbone trained as DomainBed's code trains it: 5e-5, constant, no style mixing, nothing smoothed.
 
-    PARSE and No Relations, which DomainBed does not have, mix styles and have 1e-3 for their heads.
+    GVRT has 5e-4 for everything but the backbone, as in its authors' code. PARSE and No Relations, which DomainBed
+    does not have, mix styles and have 1e-3 for their heads.
     """
-    slow = OptimizerConfig(backbone_rate=5e-5, head_rate=5e-5)
-    base = RunConfig(backbone=PHOTOGRAPHS, optimizer=slow, training=LENGTH)
-    if algorithm == "parse":
-        return _on_photographs(replace(base, optimizer=replace(slow, head_rate=1e-3)), algorithm)
-    if algorithm != "no_relations":
+    head_rate = {"parse": 1e-3, "gvrt": 5e-4}.get(algorithm, 5e-5)
+    optimizer = OptimizerConfig(backbone_rate=5e-5, head_rate=head_rate)
+    base = RunConfig(backbone=PHOTOGRAPHS, optimizer=optimizer, training=LENGTH)
+    if algorithm not in ("parse", "no_relations"):
         base = replace(base, mixstyle=MixStyleConfig(stages=()))
     return _on_photographs(base, algorithm)
 
@@ -196,11 +197,21 @@ def build_config(recipe: str, algorithm: str, data: str = "blueprints") -> RunCo
     if recipe not in RECIPES:
         raise unknown("recipe", recipe, RECIPES)
     config = RECIPES[recipe](algorithm)
+    if algorithm == "gvrt" and recipe != "blueprints":
+        config = replace(config, algorithm=_gvrt(data, as_published=recipe == "domainbed"))
     if recipe == "paper" and data != "blueprints":
         return replace(config, backbone=PHOTOGRAPHS)
     if recipe in ("pretrained", "domainbed") and algorithm == "miro" and data in MIRO_TUNED:
         return _tuned(config, MIRO_TUNED[data])
     return config
+
+
+def _gvrt(data: str, *, as_published: bool) -> GvrtConfig:
+    """GVRT as its authors set it: for captions of images, or for DomainBed's data sets and their definitions."""
+    if data not in MIRO_TUNED:
+        return GvrtConfig(repeat_end=as_published)
+    length = 64 if data == "domainnet" else 32
+    return GvrtConfig(tokens=0.1, reinforce=0.1, caption_length=length, repeat_end=as_published)
 
 
 def _tuned(config: RunConfig, found: TunedSettings) -> RunConfig:

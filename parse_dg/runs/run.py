@@ -76,7 +76,8 @@ def execute(
     if finished is not None:
         return finished
     benchmark, split = prepare(config, benchmark)
-    team.require_divisible(config.training.batch_per_domain)
+    joined = config.training.batch
+    team.require_divisible(joined or config.training.batch_per_domain, "batch" if joined else "batch_per_domain")
     device = team.device or pick_device(config.training.device)
     trainer = build_trainer(config, benchmark, split, device, team=team)
     with hold(folder) if team.first else nullcontext(), Tracking() as following:
@@ -109,6 +110,7 @@ def _execute(
         algorithm=config.algorithm,
         classes=benchmark.classes,
         image_size=benchmark.image_size,
+        resize_to=benchmark.resize_to,
         domains=len(split.training),
     )
     team.wait()  # all have read what was saved
@@ -154,12 +156,13 @@ def build_trainer(
     algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
     sampler = Sampler(
         split.training,
-        config.training.batch_per_domain,
+        config.training.batch or config.training.batch_per_domain,
         config.sampling,
         config.augment,
         order=order,
         draws=augment,
         captions=vocabulary is not None,
+        joined=config.training.batch is not None,
     )
     return Trainer(
         algorithm,

@@ -27,7 +27,9 @@ class DecodedImage(NamedTuple):
     """The same square with more pixels, to be looked at, where that was asked for."""
 
 
-def decode_upload(data: bytes, size: int, max_pixels: int, *, shown: bool = False) -> DecodedImage:
+def decode_upload(
+    data: bytes, size: int, max_pixels: int, resize_to: int | None = None, *, shown: bool = False
+) -> DecodedImage:
     """Decode a file, or raise a `RefusedError`: 413 too many pixels, 415 no image, 400 a damaged one."""
     if data.startswith(_JPEG) and data.count(_SCAN) > SCANS:
         raise RefusedError(400, f"the image cannot be read: it has more than {SCANS} scans")
@@ -38,4 +40,5 @@ def decode_upload(data: bytes, size: int, max_pixels: int, *, shown: bool = Fals
         status = 413 if isinstance(error, TooManyPixelsError) else status
         raise RefusedError(status, f"the image cannot be read: {error.reason}") from error
     side = max(size, min(SHOWN, max(image.size)))  # never more pixels than there are
-    return DecodedImage(to_square(image, size), to_square(image, side) if shown else None)
+    larger = None if resize_to is None else round(resize_to * side / size)
+    return DecodedImage(to_square(image, size, resize_to), to_square(image, side, larger) if shown else None)

@@ -121,9 +121,10 @@ class Service:
             with self.memory.holding() as hold:
                 upload: Upload = await read_upload(request, self.limits, hold)
                 take_place(1)
-                size, pixels = self.predictor.image_size, self.limits.max_pixels
+                spec = self.predictor.model.spec
+                how = (upload.data, spec.image_size, self.limits.max_pixels, spec.resize_to)
                 with self.batcher.coming():
-                    decoded = await self._in_thread(partial(decode_upload, shown=shown), upload.data, size, pixels)
+                    decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
             found = await self.batcher.predict(decoded.pixels, relations=relations)
             return PredictedUpload(upload.name, decoded, found)
 

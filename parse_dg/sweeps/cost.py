@@ -211,7 +211,7 @@ def _keys(config: RunConfig, device: str) -> tuple[Key, Key]:
         protocol=replace(config.protocol, selection="training-domain"),
         data=replace(config.data, target=""),
         optimizer=OptimizerConfig(),
-        training=replace(config.training, steps=1, epochs=None, batch_per_domain=1),
+        training=replace(config.training, steps=1, epochs=None, batch_per_domain=1, batch=None),
     )
     return (device, kind), (device, config.data.benchmark, config.method)
 
@@ -240,7 +240,9 @@ def _scale(config: RunConfig, run: RunTime) -> float | None:
     mine, other = config.training, run.config.training
     if mine.epochs is not None:
         return None if other.epochs is None else mine.epochs / other.epochs
-    return mine.steps * mine.batch_per_domain / (run.steps * other.batch_per_domain)
+    if (mine.batch is None) != (other.batch is None):
+        return None
+    return mine.steps * mine.batch_size(1) / (run.steps * other.batch_size(1))
 
 
 def _device(name: str) -> str:

@@ -91,13 +91,13 @@ class DomainBedSearch(Config):
     draws: int
     """How many, the defaults among them."""
     ignore: tuple[str, ...] = ()
-    """Hyper-parameters that are left as they are here, as our networks lack them."""
+    """Hyper-parameters that are left as they are here."""
 
     def check(self) -> None:
         require(self.draws >= 1, "[domainbed] draws", self.draws, "at least 1")
         for name in self.ignore:
-            if name not in OURS_ARE:
-                raise unknown("hyper-parameter of [domainbed] ignore", name, OURS_ARE)
+            if name not in IGNORABLE:
+                raise unknown("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
 
     def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
@@ -135,6 +135,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "beta1": ("algorithm.beta1",),
     "mlp_width": ("algorithm.width",),
     "mlp_depth": ("algorithm.depth",),
+    "mlp_dropout": ("algorithm.discriminator_dropout",),
     "weight_decay_d": ("algorithm.discriminator_decay",),
     "lr_g": ("optimizer.backbone_rate", "optimizer.head_rate"),
     "weight_decay_g": ("optimizer.weight_decay",),
@@ -146,9 +147,11 @@ OURS_ARE: Mapping[str, object] = {
     "resnet18": False,
     "class_balanced": False,
     "nonlinear_classifier": False,
-    "mlp_dropout": 0.0,
 }
 """Hyper-parameters without a field, and the one value that our networks have."""
+
+IGNORABLE = (*OURS_ARE, "mlp_dropout")
+"""What a sweep may leave as it is here; discriminators had no dropout once."""
 
 
 def domainbed_name(algorithm: str) -> str:
@@ -165,8 +168,10 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
     settings: dict[str, Any] = {}
     players = "lr_d" in drawn
     for name, value in drawn.items():
+        if name in ignore:
+            continue
         if name in OURS_ARE:
-            if value != OURS_ARE[name] and name not in ignore:
+            if value != OURS_ARE[name]:
                 raise InputError(
                     f"{name}={value} has no field here, where it is always {OURS_ARE[name]}: "
                     f'[domainbed] ignore = ["{name}"] leaves it at that'

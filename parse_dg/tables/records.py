@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from parse_dg.runs.result import RunResult
 from parse_dg.tables.selection import Record, find_selection
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.averaging import AveragingConfig
+from parse_dg.training.check import Check
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +237,9 @@ def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep])
     if not checks:
         raise InputError("metrics.jsonl is empty")
     for check in checks:
-        found = replace(base, step=check.step, in_part=_in(config, check), out_part=_out(config, check))
+        loss = Check(check.step, {}, dict(check.validation), {}).mean_loss
+        loss = loss if math.isfinite(loss) else math.inf
+        found = replace(base, step=check.step, in_part=_in(config, check), out_part=_out(config, check), loss=loss)
         if not unseen and target not in found.in_part:
             raise InputError(f"step {found.step} has no score of {target}")
         yield found

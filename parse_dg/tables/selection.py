@@ -1,8 +1,9 @@
 """Model selection over the checks of finished runs: which step of which hyper-parameters is the one to report.
 
 The three ways are those of DomainBed (Gulrajani & Lopez-Paz 2021, arXiv:2007.01434), with its treatment of equals:
-between the checks of a run the first wins, between hyper-parameters the last. The order is that of the records, so
-whoever reads them lists the hyper-parameters in the order in which they were drawn.
+between the checks of a run the first wins, between hyper-parameters the last. Only where a validation loss is
+recorded, as in our runs, that decides first: so a run chooses among its own checks (`Check.better_than`). The order
+is that of the records, so whoever reads them lists the hyper-parameters in the order in which they were drawn.
 
 Every domain has two parts: `in`, on which a source trains, and `out`, which is held out. What is reported is always
 the accuracy on the target's `in` part: the larger one, and of a target no part is trained on.
@@ -39,6 +40,8 @@ class Record:
     out_part: Mapping[str, float]
     settings: Mapping[str, object] = field(default_factory=dict)
     """The values of the hyper-parameters, to be shown."""
+    loss: float = 0.0
+    """The mean over the sources' `out` parts, which decides between checks of one accuracy; 0 if not recorded."""
     share: float = 0.8
     """Of the target's images, the fraction in its `in` part."""
 
@@ -129,8 +132,9 @@ def _by_case(records: Iterable[Record]) -> dict[Case, dict[str, list[Record]]]:
 
 
 def _training_domain(records: Sequence[Record], target: str) -> SelectedModel | None:
-    checks = [_selected(record, target, _source_accuracy(record)) for record in _alone(records)]
-    return max(checks, key=lambda check: check.score, default=None)
+    ranked = [(_source_accuracy(record), -record.loss, record) for record in _alone(records)]
+    best = max(ranked, key=lambda check: check[:2], default=None)
+    return best and _selected(best[2], target, best[0])
 
 
 def _leave_one_domain_out(records: Sequence[Record], target: str) -> SelectedModel | None:

@@ -25,6 +25,8 @@ class OptimizerConfig(Config):
     moves by this times the gradient of the mean over the images of its class, in scores."""
     weight_decay: NotNegative = 0.0
     """ℓ2, on backbone and head; Λ has its own penalty."""
+    composition_decay: NotNegative = 0.0
+    """ℓ2 on Λ, beside its own penalty."""
     schedule: Literal["constant", "cosine"] = "constant"
     """`cosine` falls towards zero, which it would reach one step after the last."""
     warmup_steps: Whole = 0
@@ -72,7 +74,7 @@ def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> Descent:
         if parameters:
             settings = asked.get(name, GroupSettings())
             rate = rates[name] * settings.rate_factor
-            decay = 0.0 if name == "composition" else config.weight_decay
+            decay = config.composition_decay if name == "composition" else config.weight_decay
             groups.append(
                 {
                     "params": parameters,

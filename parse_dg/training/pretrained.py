@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -18,13 +19,48 @@ from torch import Tensor, nn
 
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter
+from parse_dg.model.backbones.resnet import StrideAt
 from parse_dg.wording import first_line
 
-PUBLISHED = {
-    "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
-    "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
-}
-"""torchvision's IMAGENET1K_V1 files; the end of a name is the start of the file's SHA-256."""
+
+class PublishedWeights(NamedTuple):
+    """A file of weights that somebody has published, for one backbone."""
+
+    name: str
+    """What `backbone.weights` calls it."""
+    backbone: str
+    address: str
+    """Its name ends in the first eight hexadecimal digits of the file's SHA-256, which a download is checked by."""
+    summary: str
+    accuracy: float | None = None
+    """On ImageNet's validation images, in per cent, as torchvision says of its own."""
+    stride_at: StrideAt = "3x3"
+
+    @property
+    def digest(self) -> str:
+        """The start of the file's SHA-256."""
+        return self.address.rpartition("-")[2].removesuffix(".pth")
+
+
+TORCHVISION = "https://download.pytorch.org/models"
+PUBLISHED = (
+    PublishedWeights(
+        "imagenet-v1", "resnet18", f"{TORCHVISION}/resnet18-f37072fd.pth", "torchvision's IMAGENET1K_V1", 69.758
+    ),
+    PublishedWeights(
+        "imagenet-v1", "resnet50", f"{TORCHVISION}/resnet50-0676ba61.pth", "torchvision's IMAGENET1K_V1", 76.130
+    ),
+    PublishedWeights(
+        "imagenet-v2", "resnet50", f"{TORCHVISION}/resnet50-11ad3fa6.pth", "torchvision's IMAGENET1K_V2", 80.858
+    ),
+    PublishedWeights(
+        *("augmix", "resnet50"),
+        "https://github.com/huggingface/pytorch-image-models/releases/download/v0.1-weights/resnet50_ram-a26f946b.pth",
+        "timm's resnet50.ram_in1k (RandAugment, AugMix)",
+    ),
+)
+"""Every file that has a name. All expect RGB in [0, 1], normalised with ImageNet's statistics."""
+FORMER_NAMES = {"imagenet": "imagenet-v1"}
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
 NESTED = ("state_dict", "model")
@@ -41,8 +77,8 @@ def load_pretrained(backbone: Backbone, config: BackboneConfig) -> None:
     """Load the weights that `config` names, if any, into a backbone that was built from it."""
     if config.weights is None:
         return
-    if config.weights == "imagenet":
-        state = download_weights(config.name)
+    if names_weights(config.weights):
+        state = download_weights(find_weights(config))
     else:
         state = read_weights(Path(config.weights).expanduser())
     load_weights(
@@ -79,25 +115,42 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _tensors(content, str(path))
 
 
-def download_weights(name: str) -> dict[str, Tensor]:
-    """Torchvision's published ImageNet weights of the network `name`, from PyTorch's cache or the internet.
+def names_weights(weights: str) -> bool:
+    """Whether this is the name of published weights, not a file."""
+    return FORMER_NAMES.get(weights, weights) in {known.name for known in PUBLISHED}
 
-    The published ResNet-50 was trained with the stride at the 3x3 convolution (v1.5).
-    """
-    if name not in PUBLISHED:
+
+def find_weights(config: BackboneConfig) -> PublishedWeights:
+    """The published file that `config` names, for its backbone with its strides."""
+    assert config.weights is not None
+    name = FORMER_NAMES.get(config.weights, config.weights)
+    files = {known.backbone: known for known in PUBLISHED if known.name == name}
+    if config.name not in files:
         raise InputError(
-            f"weights 'imagenet' are published for {', '.join(PUBLISHED)}, not for {name}: pass a local file"
+            f"weights {config.weights!r} are published for {', '.join(files)}, not for {config.name}: pass a file, "
+            "as in --set backbone.weights=FILE"
         )
-    url = PUBLISHED[name]
-    log.info("ImageNet weights of %s: %s", name, url)
+    found = files[config.name]
+    if config.name == "resnet50" and config.stride_at != found.stride_at:
+        raise InputError(
+            f"weights {config.weights!r} were trained with backbone.stride_at={found.stride_at}, "
+            f"found {config.stride_at}"
+        )
+    return found
+
+
+def download_weights(published: PublishedWeights) -> dict[str, Tensor]:
+    """The tensors of a published file, from PyTorch's cache or the internet, its digest checked."""
+    url = published.address
+    log.info("weights %s of %s: %s", published.name, published.backbone, url)
     try:
         content = torch.hub.load_state_dict_from_url(
             url, map_location="cpu", progress=False, check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise InputError(
-            f"cannot download {url} ({first_line(error)}): "
-            "fetch it where there is a network and pass the local file as weights"
+            f"cannot download {url} ({first_line(error)}): fetch that file where there is a network, then "
+            f"--set backbone.weights=FILE"
         ) from error
     return _tensors(content, url)
 

@@ -1,7 +1,7 @@
 """Data-parallel training: each process takes a share of every batch; the result is as if one had trained on it all.
 
 All processes draw the same batches and the same random numbers. Process r of N reads images r, r + N, … of every
-domain and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
+batch and passes them through the backbone; its features are then exchanged, so that head and loss are computed of
 the whole batch by every process, exactly: losses that couple images across domains need no care, and the gradient
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
@@ -45,12 +45,12 @@ class Team:
         """Which of anything that is shared out is this process's."""
         return slice(self.rank, None, self.size)
 
-    def require_divisible(self, per_domain: int) -> None:
-        """Raise unless every process gets as many images of every domain."""
-        if per_domain % self.size:
+    def require_divisible(self, images: int, field: str = "batch_per_domain") -> None:
+        """Raise unless every process gets as many images, of every domain or in all."""
+        if images % self.size:
             raise InputError(
-                f"training.batch_per_domain must be a multiple of the {self.size} processes, found {per_domain}: "
-                f"{per_domain // self.size * self.size or self.size} would do"
+                f"training.{field} must be a multiple of the {self.size} processes, found {images}: "
+                f"{images // self.size * self.size or self.size} would do"
             )
 
     def adopt(self, algorithm: Algorithm) -> None:

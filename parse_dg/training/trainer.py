@@ -39,6 +39,8 @@ class TrainingConfig(Config):
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
     batch_per_domain: Count = 32
     """Images of each source domain in a batch."""
+    batch: Count | None = None
+    """If given, replaces `batch_per_domain`: images in a batch, drawn from all source domains joined into one."""
     check_every: Count = 50
     """Steps between two checks on the held-out images of the source domains."""
     check_from: Whole = 0
@@ -57,11 +59,15 @@ class TrainingConfig(Config):
         """Whether a check is due after a step."""
         return step >= self.check_from and (step - self.check_from) % self.check_every == 0
 
+    def batch_size(self, domains: int) -> int:
+        """How many images a batch has, of so many source domains."""
+        return self.batch_per_domain * domains if self.batch is None else self.batch
+
     def total_steps(self, source_images: int, domains: int) -> int:
         """How many steps the run has, on sources of this many training images."""
         if self.epochs is None:
             return self.steps
-        return max(1, math.ceil(self.epochs * source_images / (self.batch_per_domain * domains)))
+        return max(1, math.ceil(self.epochs * source_images / self.batch_size(domains)))
 
 
 class PendingLoss(NamedTuple):

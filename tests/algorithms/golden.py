@@ -1,9 +1,9 @@
 """Recorded steps of the methods as their authors' code makes them, to hold ours against.
 
 `NAME.npz` and `NAME.json` hold a few steps of a method on a small network: the start and the end of its parameters,
-every batch, every random draw, and what was logged and predicted after each step. The folder is `tests/golden`, or
-the one that the environment variable PARSE_DG_GOLDEN names. How many steps, domains, classes and features there are
-is read from the files.
+every batch, every random draw, and what was logged and predicted after each step. They are in the folder that the
+environment variable PARSE_DG_GOLDEN names, those that it lacks in `tests/golden`. How many steps, domains, classes
+and features there are is read from the files. All tests that read any have the mark `golden`.
 """
 
 import json
@@ -33,21 +33,23 @@ TOLERANCE = 1e-4
 State = dict[str, Tensor]
 
 
-def folder() -> Path:
-    """Where the recordings are."""
+def find(file: str) -> Path:
+    """Where a recording is."""
     here = Path(__file__).parent.parent / "golden"
-    return Path(os.environ.get("PARSE_DG_GOLDEN") or here)
+    named = Path(os.environ.get("PARSE_DG_GOLDEN") or here)
+    assert named.is_dir(), f"PARSE_DG_GOLDEN must name a folder, found {named}"
+    return named / file if (named / file).exists() else here / file
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
     """The arrays of `NAME.npz`."""
-    with np.load(folder() / f"{name}.npz", allow_pickle=False) as file:
+    with np.load(find(f"{name}.npz"), allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
 
 
 def records(name: str) -> Any:
     """What `NAME.json` holds."""
-    return json.loads((folder() / f"{name}.json").read_text())
+    return json.loads(find(f"{name}.json").read_text())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def test_the_discriminators_loss(penalty: float) -> None:
     seen = (features + cdann.class_embeddings(example.labels)).detach().requires_grad_()
     logs = cdann.discriminator(seen).log_softmax(1)
     each = torch.stack([-row[domain] for row, domain in zip(logs, example.domains.tolist(), strict=True)])
-    found = cdann.discrimination(features, example)
+    found = cdann.discrimination(features, example, generator())
     assert found["discriminator"].item() == pytest.approx(slow_average(each, example.labels), 1e-5)
     (gradient,) = torch.autograd.grad(each.sum(), seen)  # every image alike, whatever its class
     if penalty:

@@ -40,10 +40,11 @@ def cross_entropy(scores: Tensor, label: int) -> float:
     return math.log(sum(math.exp(value) for value in values)) - values[label]
 
 
-def scores(dann: Dann, features: Tensor) -> Tensor:
-    """The discriminator, layer by layer."""
-    for layer in dann.discriminator[:-1:2]:
-        features = (layer.weight @ features + layer.bias).clamp(min=0)  # type: ignore[operator,union-attr]
+def scores(dann: Dann, features: Tensor, kept: list[Tensor] | None = None) -> Tensor:
+    """The discriminator, layer by layer; `kept` is what dropout multiplies each hidden layer with."""
+    for number, layer in enumerate(dann.discriminator[:-1:2]):
+        features = layer.weight @ features + layer.bias  # type: ignore[operator,union-attr]
+        features = (features * kept[number] if kept else features).clamp(min=0)
     last = dann.discriminator[-1]
     return last.weight @ features + last.bias  # type: ignore[operator,union-attr]
 
@@ -101,6 +102,22 @@ def test_the_discriminator_minimises_the_cross_entropy_of_the_domain() -> None:
     assert list(turn.terms) == ["discriminator"]
 
 
+def test_dropout_reaches_the_discriminator_on_both_turns() -> None:
+    """Each hidden unit of each image is dropped by a draw of its own, layer after layer; the others are scaled."""
+    dann, example = build(discriminator_dropout=0.5, depth=4).double(), double(batch())
+    features = dann.features(example.images, generator())
+    for player in ("adversary", "discriminator"):  # the network begins
+        (turn,) = dann.turns(example, generator(3))
+        draws = generator(3)
+        kept = [(torch.rand(len(features), 8, generator=draws) >= 0.5).double() / 0.5 for _ in range(3)]
+        expected = [
+            cross_entropy(scores(dann, z, [layer[row] for layer in kept]), int(example.domains[row]))
+            for row, z in enumerate(features)
+        ]
+        sign = -1 if player == "adversary" else 1
+        assert turn.terms[player].item() == pytest.approx(sign * sum(expected) / len(expected), 1e-9)
+
+
 @pytest.mark.parametrize("weight", [0.0, 0.1, 3.0])
 def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight: float) -> None:
     dann, example = build(weight=weight, gradient_penalty=0.2).double(), double(batch())
@@ -108,7 +125,7 @@ def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight:
     features = dann.features(example.images, generator())
     logits = dann.classifier(features)
     classes = [cross_entropy(each, int(label)) for each, label in zip(logits, example.labels, strict=True)]
-    theirs = total(dann.discrimination(features, example)).item()
+    theirs = total(dann.discrimination(features, example, generator())).item()
     assert turn.terms["cross_entropy"].item() == pytest.approx(sum(classes) / len(classes), 1e-9)
     assert turn.terms["adversary"].item() == pytest.approx(-weight * theirs, 1e-9)
 
@@ -126,7 +143,7 @@ def test_the_penalty_is_on_the_gradient_by_the_features() -> None:
             up, down = (cross_entropy(scores(dann, z + sign * nudge), domain) for sign in (1, -1))
             square += ((up - down) / 2e-5) ** 2
         squares.append(square)
-    found = dann.discrimination(features.requires_grad_(), example)["gradient_penalty"]
+    found = dann.discrimination(features.requires_grad_(), example, generator())["gradient_penalty"]
     assert found.item() == pytest.approx(0.25 * sum(squares) / len(squares), 1e-6)
 
 
@@ -137,7 +154,7 @@ def test_the_penalty_has_a_gradient_for_either_side() -> None:
     assert isinstance(weight, Tensor)
 
     def penalty() -> Tensor:
-        return dann.discrimination(features, example)["gradient_penalty"]
+        return dann.discrimination(features, example, generator())["gradient_penalty"]
 
     gradients = torch.autograd.grad(penalty(), [weight, features])
     for tensor, gradient in zip((weight, features), gradients, strict=True):
@@ -155,7 +172,7 @@ def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -
     parameters = list(dann.adversary())
     (turn,) = dann.turns(example, generator())
     found = torch.autograd.grad(total(turn.terms), parameters)
-    whole = dann.discrimination(dann.features(example.images, generator()), example)
+    whole = dann.discrimination(dann.features(example.images, generator()), example, generator())
     for one, other in zip(found, torch.autograd.grad(total(whole), parameters), strict=True):
         torch.testing.assert_close(one, other)
 

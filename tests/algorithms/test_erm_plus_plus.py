@@ -41,6 +41,7 @@ def names(network: str) -> dict[str, str]:
     return {f"{network}.0.": "backbone.", f"{network}.1.": "classifier."}
 
 
+@pytest.mark.golden
 def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     settings = trace.hparams
     config = ErmPlusPlusConfig(linear_steps=settings["linear_steps"])

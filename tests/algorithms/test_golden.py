@@ -1,6 +1,7 @@
 """Our methods, step by step beside the code of their authors: losses, predictions, parameters.
 
-ERM++, SWAD and MIRO have recordings too; they are read where those methods are tested.
+ERM++, SWAD, MIRO, MixStyle and DomainBed's sweep have recordings too, read where those are tested: `-k golden` runs
+all.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.algorithms import golden
 from tests.algorithms.golden import State, Trace
+
+pytestmark = pytest.mark.golden
 
 POOLED = {"featurizer.": "backbone.", "classifier.": "classifier."}
 
@@ -67,7 +70,7 @@ def test_erm() -> None:
 
 def adversarial_settings(trace: Trace) -> dict[str, Any]:
     hparams = trace.hparams
-    assert hparams.get("mlp_dropout", 0) == 0
+    assert hparams.get("mlp_dropout", 0) == 0  # the draws of dropout are not recorded
     return {
         "weight": hparams["lambda"],
         "discriminator_steps": hparams["d_steps_per_g_step"],

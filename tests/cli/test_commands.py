@@ -27,7 +27,20 @@ from tests.cli.conftest import Run, result_of, shown, snapshot, table
 
 COMMANDS = (
     *("train", "config", "evaluate", "compact", "demo", "info", "algorithms"),
-    *("sweep", "data", "table", "describe", "predict", "explain", "figure", "measure", "report", "serve", "export"),
+    *(
+        "sweep",
+        "data",
+        "weights",
+        "table",
+        "describe",
+        "predict",
+        "explain",
+        "figure",
+        "measure",
+        "report",
+        "serve",
+    ),
+    "export",
 )
 
 

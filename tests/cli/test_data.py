@@ -227,7 +227,7 @@ def test_a_download_goes_on_where_it_stopped(
     publish(monkeypatch, Address(server.url("PACS.zip"), "PACS.zip", sha256=hashlib.sha256(archive).hexdigest()))
     server.answers = [good(archive, upto=1000), fixed(b"", 404)]
     said = run("data", "download", "pacs")
-    assert_refused(said, "the server answered 404", "By hand: Open the address in a browser, save PACS.zip")
+    assert_refused(said, "the server answered 404", "By hand: open the address in a browser, save the archive")
     assert (data / "pacs" / "downloads" / "PACS.zip.part").read_bytes() == archive[:1000]
     assert "pacs" not in [row[0] for row in table(run("data", "list").out) if row[-1] != "not here yet"]
     server.answers = [good(archive)]

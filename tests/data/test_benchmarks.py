@@ -83,6 +83,19 @@ def test_a_folder_opens_by_its_path(folder: str, kept: str) -> None:
         assert isinstance(domain.larger, DecodedFiles if kept == "never" else np.memmap)
 
 
+@pytest.mark.parametrize("kept", ["always", "never"])
+def test_the_middle_of_larger_images_is_evaluated(folder: str, kept: str) -> None:
+    benchmark = open_benchmark(small(folder, store=kept, evaluation="centre"))
+    assert (benchmark.image_size, benchmark.resize_to) == (16, 20)
+    for domain in benchmark.domains:
+        assert domain.files is not None
+        larger = np.stack([decode(domain.files.root / path, 20) for path in domain.files.paths])
+        assert np.array_equal(domain.images[:], larger[:, 2:18, 2:18])
+        assert np.array_equal(domain.images[np.array([3, 1])], larger[[3, 1], 2:18, 2:18])
+        again = decode(domain.files.root / domain.files.paths[0], 16, resize_to=20)  # as in a prediction
+        assert np.array_equal(again, domain.images[0])
+
+
 @pytest.mark.parametrize("crop_from", [None, 16])
 def test_without_another_size_for_crops_there_are_no_larger_images(
     folder: str, cache_of_its_own: Path, crop_from: int | None

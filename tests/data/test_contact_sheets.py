@@ -1,25 +1,115 @@
-"""A contact sheet for every domain: each under a name of its own, whatever the domains are called."""
+"""Contact sheets: one a domain, every image where its class is, and no name can break them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from parse_dg.data import contact
+from parse_dg.data import contact_sheets
 from parse_dg.data.benchmarks import DataConfig
-from parse_dg.data.contact_sheets import write_contact_sheets
+from parse_dg.data.contact_sheets import LABEL, ROWS, SheetRow, contact_sheet, spread, write_contact_sheets
 from parse_dg.data.images import read_file
 from parse_dg.errors import InputError
 from tests.data.intake.test_library import plant
 
-COLOURS = ("red", "lime", "blue", "magenta")
+COLOURS = ("red", "lime", "blue", "magenta", "cyan", "orange")
 
 
 @pytest.fixture(autouse=True)
 def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "kept"))
     monkeypatch.chdir(tmp_path)
+
+
+def sheet_row(name: str, count: int, *colours: str) -> SheetRow:
+    return SheetRow(name, count, [np.array(Image.new("RGB", (8, 8), colour)) for colour in colours])
+
+
+def draw(title: str, rows: Sequence[SheetRow]) -> np.ndarray:
+    return np.array(contact_sheet(title, rows, len(rows), 40))
+
+
+def where(sheet: np.ndarray, colour: str) -> tuple[int, int, int, int]:
+    """The box of a colour (left, top, right, bottom), which it must fill."""
+    found = (sheet == np.array(Image.new("RGB", (1, 1), colour))[0, 0]).all(2)
+    rows, columns = found.any(1).nonzero()[0], found.any(0).nonzero()[0]
+    box = int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    assert found[box[1] : box[3], box[0] : box[2]].all()
+    return box
+
+
+def ink(sheet: np.ndarray, right: int, top: int, bottom: int) -> int:
+    """How many dark pixels there are left of `right`, between two heights: text."""
+    return int((sheet[top:bottom, :right].max(2) < 140).sum())
+
+
+def test_a_row_a_class_and_a_column_an_image() -> None:
+    sheet = draw("photo", [sheet_row("dog", 189, *COLOURS[:3]), sheet_row("cat", 70, *COLOURS[3:5])])
+    boxes = [[where(sheet, c) for c in COLOURS[:3]], [where(sheet, c) for c in COLOURS[3:5]]]
+    for row in boxes:
+        assert all(right - left == bottom - top == 40 for left, top, right, bottom in row)
+        assert len({top for _, top, _, _ in row}) == 1
+        assert [left for left, *_ in row] == sorted(left for left, *_ in row)
+        left, top, _, bottom = row[0]
+        assert ink(sheet, left - 5, top, bottom) > 30  # its name
+    assert boxes[0][0][0] == boxes[1][0][0]
+    assert boxes[0][0][3] < boxes[1][0][1]
+    assert ink(sheet, 300, 0, boxes[0][0][1] - 5) > 50  # the title
+
+
+def test_an_image_is_the_right_way_round() -> None:
+    image = np.array(Image.new("RGB", (40, 40), "red"))
+    image[:10, 20:] = (0, 255, 0)  # upper right
+    sheet = draw("photo", [SheetRow("dog", 1, [image])])
+    box = where(sheet, "lime")
+    assert (box[2] - box[0], box[3] - box[1]) == (20, 10)
+    assert (sheet[box[1] + 30, box[0] - 10] == (255, 0, 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "expected"),
+    [
+        (0, 12, []),
+        (3, 12, [0, 1, 2]),
+        (12, 12, list(range(12))),
+        (13, 4, [0, 4, 8, 12]),
+        (345, 12, [0, 31, 63, 94, 125, 156, 188, 219, 250, 281, 313, 344]),
+    ],
+)
+def test_a_choice_is_spread_evenly(count: int, most: int, expected: list[int]) -> None:
+    assert spread(count, most) == expected
+
+
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is written on the sheets that follow."""
+    written: list[str] = []
+    original = contact_sheets.ImageDraw.ImageDraw.text
+
+    def text(self: object, place: object, words: str, *rest: object, **settings: object) -> None:
+        written.append(words)
+        original(self, place, words, *rest, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(contact_sheets.ImageDraw.ImageDraw, "text", text)
+    return written
+
+
+def test_many_classes_are_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = texts(monkeypatch)
+    root = plant(tmp_path / "own", ["a", "b"], [f"class {n:02d}" for n in range(30)], images=3)
+    write_contact_sheets(config(root), tmp_path / "sheets", 2)
+    assert written.count("12 of 30 classes") == 2
+    chosen = [f"class {n:02d}" for n in spread(30, ROWS)]
+    assert [word for word in written if word.startswith("class ")] == 2 * chosen
+    assert written.count("3 images") == 2 * ROWS
+
+
+@pytest.mark.parametrize("name", ["", "žirafa ñandú", "猫", "a\nb\tc", "\x00\x1b[2J", "\udce9", "x" * 10_000])
+def test_no_name_breaks_a_sheet(name: str) -> None:
+    sheet = draw(name, [sheet_row(name, 1, "red"), sheet_row("dog", 2, "lime")])
+    assert where(sheet, "red")[0] == where(sheet, "lime")[0] < LABEL + 100
+    assert sheet.shape[1] < 800
 
 
 def coloured(root: Path, domains: list[str]) -> Path:
@@ -74,7 +164,7 @@ def test_only_what_is_shown_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("parse_dg.data.domain.read_file", note)
     write_contact_sheets(config(root), tmp_path / "sheets", 2)
-    assert len(read) == 2 * contact.ROWS * 2
+    assert len(read) == 2 * ROWS * 2
 
 
 @pytest.mark.parametrize(

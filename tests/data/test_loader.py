@@ -120,6 +120,23 @@ def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
         assert (batch.images == batch.labels[:, None, None, None]).all()
 
 
+def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
+    def joined(share: slice) -> Batch:
+        draws = {"order": generator(), "draws": generator(1)}
+        sampler = Sampler(sources, 8, SamplingConfig(), AugmentConfig(), joined=True, **draws)
+        return next(TrainingBatches(sampler, 8, share=share))
+
+    batch = joined(slice(None))
+    assert (batch.images == batch.labels[:, None, None, None]).all()
+    assert batch.domains.tolist() == sorted(batch.domains.tolist())
+    for rank in range(3):
+        part = joined(slice(rank, None, 3))
+        assert torch.equal(part.images, batch.images[rank::3])
+        assert part.labels.tolist() == batch.labels.tolist()
+        assert part.draws is not None
+        assert torch.equal(part.draws.uniform, batch.draws.uniform[rank::3])
+
+
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
     order = of_domain(list(islice(training([subset], 2, generator()), 9)), 0)

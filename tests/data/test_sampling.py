@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,6 +194,34 @@ def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, ran
     for other in (sampler, build(sampling, seed=77, augment=augment)):  # back again, and a new one
         other.restore(state)
         assert all(same_plan(plan, other.plan()) for plan in expected)
+
+
+@pytest.mark.parametrize("balance", ["images", "classes"])
+def test_joined_domains_are_one(balance: Any) -> None:
+    sampling = SamplingConfig(balance=balance)
+    sources = [whole(domain(name, counts)) for name, counts in (("photo", (5, 3)), ("sketch", (2, 12)))]
+
+    def joined() -> Sampler:
+        draws = {"order": generator(4), "draws": generator(5)}
+        return Sampler(sources, 7, sampling, AugmentConfig(), joined=True, **draws)
+
+    one = Subset(
+        Domain("all", np.zeros((22, 2, 2, 3), np.uint8), np.concatenate([s.domain.labels for s in sources])),
+        np.arange(22),
+    )
+    alone = Sampler([one], 7, sampling, AugmentConfig(), order=generator(4), draws=generator(5))
+    sampler, sizes = joined(), set()
+    for _ in range(9):
+        plan, (expected,) = sampler.plan(), alone.plan().positions
+        photo, sketch = plan.positions
+        assert expected[expected < 8].tolist() == photo.tolist()
+        assert (expected[expected >= 8] - 8).tolist() == sketch.tolist()
+        assert plan.draws.uniform.shape == (7, 10)
+        sizes.add(len(photo))
+    assert len(sizes) > 1
+    other = joined()
+    other.restore(sampler.state())
+    assert same_plan(sampler.plan(), other.plan())
 
 
 WRONG: dict[str, tuple[Callable[[SamplerState], object], str]] = {

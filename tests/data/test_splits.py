@@ -20,17 +20,20 @@ def benchmark(numbered: Numbered) -> Benchmark:
     return Benchmark("four", ("only",), domains, fingerprint="none")
 
 
+@pytest.mark.golden
 def test_seeds_are_those_of_domainbed() -> None:
     expected = [894182419, 1514274641, 1325548499, 1796103049, 1773288162, 1833038383]
     assert [seed_hash(0, number) for number in range(6)] == expected
 
 
+@pytest.mark.golden
 def test_the_order_of_ten_is_that_of_domainbed() -> None:
     kept, held = hold_out(10, 0.2, seed_hash(0, 0))
     assert held.tolist() == [2, 3]
     assert kept.tolist() == [8, 1, 4, 5, 0, 9, 6, 7]
 
 
+@pytest.mark.golden
 def test_the_hold_out_of_pacs_art_is_that_of_domainbed() -> None:
     kept, held = hold_out(2048, 0.2, seed_hash(0, 0))
     assert len(held) == 409

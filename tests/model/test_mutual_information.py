@@ -2,10 +2,7 @@
 
 import copy
 import math
-import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,8 +15,8 @@ from parse_dg.model.mutual_information import (
     variance,
 )
 from parse_dg.training.recording import Recording, find_backbone
+from tests.algorithms import golden
 
-GOLDEN = Path(os.environ.get("PARSE_DG_GOLDEN", Path(__file__).parents[1] / "golden")) / "MIRO.npz"
 ALIKE = 5 * 0.5 * math.log(0.1)
 """Of five taps at which student and teacher agree, at the start: -5.75646."""
 MIXED = MixStyleConfig(stages=(1, 2), probability=1.0)
@@ -41,10 +38,9 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
-@pytest.mark.skipif(not GOLDEN.is_file(), reason="golden figures not here")
+@pytest.mark.golden
 def test_official_figures() -> None:
-    with np.load(GOLDEN) as golden:
-        record = {key: torch.from_numpy(golden[key]) for key in golden.files}
+    record = {key: torch.from_numpy(value) for key, value in golden.arrays("MIRO").items()}
     taps = sorted({key.split("/")[0] for key in record} - {"total"})
     assert taps
     found = []

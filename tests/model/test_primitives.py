@@ -1,5 +1,7 @@
 """The bottleneck: heat maps become locations, presence and extents as section 3.2 says."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -73,8 +75,10 @@ def test_gradient_of_the_whole_bottleneck_is_right() -> None:
     assert torch.autograd.gradcheck(run, (features, *values))
 
 
-def test_bottleneck_is_a_1x1_convolution_followed_by_the_slow_loop() -> None:
-    bottleneck = PrimitiveBottleneck(3, PrimitivesConfig(count=2, temperature=0.7)).double()
+@pytest.mark.parametrize("rule", ["divides", "multiplies"])
+def test_bottleneck_is_a_1x1_convolution_followed_by_the_slow_loop(rule: Any) -> None:
+    config = PrimitivesConfig(count=2, temperature=0.7, temperature_rule=rule)
+    bottleneck = PrimitiveBottleneck(3, config).double()
     features = random_evidence(1, 3, 3, 4, seed=5)
     weight, bias = bottleneck.projection.weight.tolist(), bottleneck.projection.bias.tolist()
     z = bottleneck(features)
@@ -83,7 +87,10 @@ def test_bottleneck_is_a_1x1_convolution_followed_by_the_slow_loop() -> None:
             [bias[k] + sum(weight[k][c][0][0] * features[0, c, h, w].item() for c in range(3)) for w in range(4)]
             for h in range(3)
         ]
-        centre, presence, extent, _ = reference.describe(evidence, bottleneck.log_temperature.exp().item())
+        temperature = bottleneck.log_temperature.exp().item()
+        centre, presence, extent, _ = reference.describe(evidence, temperature)
+        if rule == "multiplies":  # the centre, not the extent
+            centre, _, _, _ = reference.describe(evidence, 1 / temperature)
         assert z.centre[0, k].tolist() == pytest.approx(centre, abs=1e-12)
         assert z.presence[0, k].item() == pytest.approx(presence, abs=1e-12)
         assert z.extent[0, k].tolist() == pytest.approx(extent, abs=1e-12)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change, field_paths, from_dict, to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
@@ -17,6 +18,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "data.benchmark": (" ", "a name or a path"),
     "data.image_size": (4097, "from 1 to 4096"),
     "data.crop_from": (223, "from data.image_size to 4096, or none"),
+    "data.evaluation": ("both", "one of resize, centre"),
     "data.store": ("sometimes", "one of auto, always, never"),
     "data.blueprints.seed": (2**32, "from 0 to 4294967295"),
     "data.blueprints.images_per_class": COUNT,
@@ -26,13 +28,14 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "split.target_images": ("out", "one of all, in"),
     "sampling.replacement": ("maybe", "true or false"),
     "sampling.balance": ("domains", "one of images, classes"),
+    "augment.crop": ("random", "one of resized, fixed"),
     "augment.crop_scale": ((0.9, 0.5), "two shares that ascend, above 0 and at most 1"),
     "augment.flip": PROBABILITY,
     "augment.jitter": PROBABILITY,
     "augment.grayscale": PROBABILITY,
     "augment.randaugment_ops": WHOLE,
     "augment.randaugment_magnitude": (31, "from 0 to 30"),
-    "backbone.weights": ("", "a file or imagenet, or none"),
+    "backbone.weights": ("", "a file or a name, or none"),
     "backbone.stride_at": ("1x1", "one of 3x3, first_1x1"),
     "backbone.last_stride": (3, "one of 1, 2"),
     "mixstyle.stages": ((1, 1), "different stages out of 1 to 4"),
@@ -43,6 +46,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "optimizer.head_rate": NOT_NEGATIVE,
     "optimizer.composition_rate": NOT_NEGATIVE,
     "optimizer.weight_decay": NOT_NEGATIVE,
+    "optimizer.composition_decay": NOT_NEGATIVE,
     "optimizer.schedule": ("linear", "one of constant, cosine"),
     "optimizer.warmup_steps": WHOLE,
     "optimizer.composition_warmup_steps": WHOLE,
@@ -50,6 +54,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "training.steps": COUNT,
     "training.epochs": (0.0, "positive, or none"),
     "training.batch_per_domain": COUNT,
+    "training.batch": (0, "at least 1, or none"),
     "training.check_every": COUNT,
     "training.check_from": WHOLE,
     "training.label_smoothing": SHARE,
@@ -77,11 +82,13 @@ ADVERSARIAL: dict[str, tuple[object, str]] = {
     "depth": (1, "at least 2"),
     "discriminator_rate": NOT_NEGATIVE,
     "discriminator_decay": NOT_NEGATIVE,
+    "discriminator_dropout": SHARE,
     "dropout": SHARE,
 }
 PRIMITIVES: dict[str, tuple[object, str]] = {
     "primitives.count": COUNT,
     "primitives.temperature": POSITIVE,
+    "primitives.temperature_rule": ("adds", "one of divides, multiplies"),
     "primitives.window": (1e-30, "at least 0.01, or none"),
     "primitives.window_from": SHARE,
     "bottleneck.weight": NOT_NEGATIVE,
@@ -207,6 +214,14 @@ TOGETHER: dict[str, tuple[dict[str, object], str]] = {
         {"protocol.selection": "oracle", "split.target_images": "in", "averaging.kind": "swad"},
         "protocol.selection must be training-domain or leave-one-domain-out, as averaging.kind=swad chooses its",
     ),
+    "no larger images to cut the middle of": (
+        {"data.evaluation": "centre"},
+        "data.crop_from must be a side with data.evaluation=centre, found None",
+    ),
+    "a window is measured by what divides": (
+        {"algorithm.primitives.window": 1.0, "algorithm.primitives.temperature_rule": "multiplies"},
+        "algorithm.primitives.temperature_rule must be divides with a window",
+    ),
     "single images in whole batches": (
         {"augment.per_image": True, "augment.randaugment_ops": 2},
         "augment.randaugment_ops must be 0 with augment.per_image=true, as RandAugment works on whole batches",
@@ -220,6 +235,16 @@ def test_what_does_not_go_together(case: str) -> None:
     with pytest.raises(InputError) as error:
         change(RunConfig(), settings)
     assert str(error.value).startswith(expected)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_domains_are_joined_unless_a_method_compares_them(algorithm: str) -> None:
+    config = build_config("domainbed", algorithm)
+    if algorithm not in ("group_dro", "mixup", "coral", "gvrt"):
+        assert change(config, {"training.batch": 32}).training.batch_size(3) == 32
+        return
+    with pytest.raises(InputError, match=rf"^training.batch must be none with {algorithm}, which needs as many"):
+        change(config, {"training.batch": 32})
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ from parse_dg.runs.recipes import RECIPES, build_config
 EVERY = (*DATA_SETS, "blueprints", "a/folder/of/mine")
 
 
-def under(protocol: str, data: str = "pacs", recipe: str = "pretrained", **settings: Any) -> RunConfig:
-    config = change(build_config(recipe, "erm", data), {"data.benchmark": data, **settings})
+def under(
+    protocol: str, data: str = "pacs", recipe: str = "pretrained", algorithm: str = "erm", **settings: Any
+) -> RunConfig:
+    config = change(build_config(recipe, algorithm, data), {"data.benchmark": data, **settings})
     return apply_protocol(protocol, config)
 
 
@@ -57,6 +59,23 @@ def test_swad_checks_when_swad_does(data: str) -> None:
     config = under("swad", data)
     assert config.training.steps == (steps // often) * often + 1
     assert checked(config) == list(range(1, steps + 2, often))
+
+
+def test_miro_checks_as_rarely_under_swad_as_its_authors() -> None:
+    often = {"pacs": 200, "vlcs": 200, "officehome": 200, "terraincognita": 200, "domainnet": 1000, "cub-dg": 100}
+    for data, every in often.items():
+        config = under("swad", data, algorithm="miro")
+        assert checked(config) == list(range(1, config.training.steps + 1, every))
+        assert config.training.steps == (15001 if data == "domainnet" else 5001)
+
+
+@pytest.mark.parametrize("name", ["domainbed", "swad"])
+def test_erm_plus_plus_draws_and_normalises_as_its_authors(name: str) -> None:
+    mine, others = under(name, recipe="domainbed", algorithm="erm_plus_plus"), under(name, recipe="domainbed")
+    assert (mine.sampling.replacement, mine.backbone.freeze_batchnorm) == (False, False)
+    assert mine.averaging.kind == "sma"
+    same = replace(mine, averaging=others.averaging, algorithm=others.algorithm, sampling=others.sampling)
+    assert replace(same, backbone=others.backbone) == others
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -1,10 +1,12 @@
 """Recipes: complete for every method, and what each promises."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from parse_dg.algorithms import ALGORITHMS
+from parse_dg.algorithms.gvrt.method import GvrtConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import from_dict, to_dict
 from parse_dg.errors import InputError
@@ -99,6 +101,19 @@ def test_domainbeds_recipe_is_its_codes() -> None:
     assert (optimizer.backbone_rate, optimizer.head_rate, optimizer.schedule) == (5e-5, 5e-5, "constant")
     assert (config.training.label_smoothing, config.augment.randaugment_ops, config.mixstyle.stages) == (0, 0, ())
     assert (config.augment.crop_scale, config.augment.jitter, config.augment.grayscale) == ((0.7, 1.0), 0.3, 0.1)
+
+
+def test_authors_settings_of_gvrt_and_erm_plus_plus() -> None:
+    """GVRT: all but the backbone ten times as fast; 0.1 and shorter texts on DomainBed's data sets."""
+    for data, weight, length in (("cub-dg", 1.0, 64), ("pacs", 0.1, 32), ("domainnet", 0.1, 64)):
+        config = build_config("domainbed", "gvrt", data)
+        assert (config.optimizer.backbone_rate, config.optimizer.head_rate) == (5e-5, 5e-4)
+        for recipe in ("domainbed", "paper"):
+            gvrt = build_config(recipe, "gvrt", data).algorithm
+            theirs = GvrtConfig(tokens=weight, reinforce=weight, caption_length=length)
+            assert gvrt == replace(theirs, repeat_end=recipe == "domainbed")
+    for recipe in RECIPES:
+        assert build_config(recipe, "erm_plus_plus", "pacs").averaging.kind == "sma"
 
 
 def test_every_data_set_gets_the_recipe_that_fits_it() -> None:

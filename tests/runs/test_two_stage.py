@@ -1,5 +1,6 @@
 """ERM++'s two stages: when rates fall, what the second training is of, and what the run's folder says of it."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,83 +16,113 @@ from parse_dg.errors import InputError
 from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
 from parse_dg.runs.two_stage import (
-    Plateau,
-    StageSchedule,
     Steering,
     all_of_sources,
+    describe_stages,
     name_whole,
 )
 from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.check import Best, Check, Observer
-from parse_dg.training.trainer import Trainer
+from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.conftest import Numbered, Tiny
 from tests.runs.helpers import CPU, checks, quiet, read
 
 
-@pytest.mark.parametrize("patience", [0, 1, 3])
-def test_a_plateau_is_where_the_plateau_schedule_of_pytorch_lowers_the_rate(patience: int) -> None:
-    random = np.random.default_rng(patience)
-    for _ in range(50):
-        losses = (np.exp(-np.arange(30) / 8) + random.normal(0, 0.1, 30) + 0.2).round(2).clip(0.01)
-        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(()))], lr=1.0)
-        official = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", 0.1, patience, eps=0.0)
-        plateau = Plateau(patience)
-        for loss in losses.tolist():
-            before = optimizer.param_groups[0]["lr"]
-            official.step(loss)
-            assert plateau.reached(loss) == (optimizer.param_groups[0]["lr"] < before)
-
-
 class FakeTrainer(Trainer):
-    """Makes checks with the losses it is given, one every second step, and writes down what is done to it."""
+    """Makes checks with the losses it is given, where DomainBed makes them, and writes down every step's rate."""
 
-    def __init__(self, losses: list[float]):
-        self.losses, self.step, self.stopped = losses, 0, False
-        self.lowered: list[tuple[int, float]] = []
+    def __init__(self, losses: list[float], steps: int, every: int):
+        self.losses, self.steps, self.stopped = iter(losses), steps, False
+        self.training = TrainingConfig(steps=steps, check_every=every, check_from=1)
+        self.rate, self.rates = 1.0, list[float]()
 
     def lower_rates(self, factor: float) -> None:
-        self.lowered.append((self.step, factor))
+        self.rate *= factor
 
     def fit(self, observe: Observer) -> Best:
-        for loss in self.losses:
-            check = Check(self.step + 2, {}, {"photo": Accuracy(1, 2, loss)}, {})
-            for now in (None, check):
-                self.step += 1
-                observe(self.step, now)
+        for step in range(1, self.steps + 1):
+            self.rates.append(self.rate)
+            check = None
+            if self.training.checks_at(step) or step == self.steps:
+                check = Check(step, {}, {"photo": Accuracy(1, 2, next(self.losses))}, {})
+            observe(step, check)
             if self.stopped:
                 break
+        assert check is not None
         return Best(check, {})
 
 
-def stages(losses: list[float], linear_steps: int) -> tuple[StageSchedule, FakeTrainer, FakeTrainer]:
-    first, second = FakeTrainer(losses), FakeTrainer([1.0] * len(losses))
-    order: list[int] = []
+def literal_rates(
+    losses: list[float], steps: int, every: int, linear_steps: int
+) -> tuple[list[float], list[float]]:
+    """The rate of every step of both stages, in the words of the authors: steps are counted from 0, rates are
+    PyTorch's, stage 2 takes those that stage 1 wrote down from the front of the list, and ends where 0 comes next.
+    """
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(()))], lr=1.0)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", 0.1, 1)
+    written: list[float] = []
+    first: list[float] = []
+    second: list[float] = []
+    found = iter(losses)
+    for step in range(steps):
+        first.append(optimizer.param_groups[0]["lr"])
+        if step % every == 0 or step == steps - 1:
+            loss = next(found)
+            if step + 1 > linear_steps:
+                plateau.step(loss)
+                written.append(optimizer.param_groups[0]["lr"])
+                if sum(a != b for a, b in pairwise(written)) == 3:
+                    written[-1] = 0.0
+                    break
+    rate = 1.0
+    for step in range(steps):
+        second.append(rate)
+        if (step % every == 0 or step == steps - 1) and step + 1 > linear_steps:
+            rate = written.pop(0)
+        if written[:1] == [0.0]:
+            break
+    return first, second
 
-    steering = Steering(linear_steps)
 
-    def fit(trainer: Trainer, observe: Observer) -> Best:
-        order.append(steering.stage)
-        return trainer.fit(observe)
-
-    found = steering.train(first, lambda: second, fit)
-    assert order == [1, 2]
-    assert found.first.step == found.second.check.step == found.schedule.length
-    return found.schedule, first, second
+def stages(losses: list[float], steps: int, every: int, linear_steps: int) -> tuple[FakeTrainer, FakeTrainer, Any]:
+    first, second = FakeTrainer(losses, steps, every), FakeTrainer([1.0] * len(losses), steps, every)
+    found = Steering(linear_steps).train(first, lambda: second, lambda trainer, observe: trainer.fit(observe))
+    assert found.first.step == found.second.check.step == found.schedule.length == len(second.rates)
+    return first, second, describe_stages(found)
 
 
-def test_rates_fall_after_two_checks_without_progress_and_the_third_time_ends_the_stage() -> None:
-    losses = [5.0, 4.0, 4.0, 4.0, 3.0, 3.5, 3.5, 3.5, 3.0, 2.0, 2.0]
-    schedule, first, second = stages(losses, linear_steps=0)
-    assert schedule == StageSchedule((8, 14, 18), 18)
-    assert first.lowered == second.lowered == [(8, 0.1), (14, 0.1), (18, 0.1)]
-    assert first.step == second.step == 18
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    ("steps", "every", "linear_steps"), [(5001, 300, 500), (5001, 100, 500), (47, 4, 9), (30, 1, 0)]
+)
+def test_both_stages_are_as_long_and_at_the_rates_of_the_authors_program(
+    steps: int, every: int, linear_steps: int
+) -> None:
+    random = np.random.default_rng(steps)
+    lengths = set()
+    for falling in range(40):
+        noise = random.normal(0, 0.1, 60)
+        losses = (np.exp(-np.arange(60) / (1 + falling / 4)) + noise + 0.5).round(2).clip(0.01).tolist()
+        one, two = literal_rates(losses, steps, every, linear_steps)
+        first, second, reports = stages(losses, steps, every, linear_steps)
+        assert first.rates == pytest.approx(one)
+        assert second.rates == pytest.approx(two)
+        assert [report.steps for report in reports] == [len(one), len(two)]
+        falls = [step for step, (a, b) in enumerate(pairwise(two), start=1) if a != b]
+        for report in reports:
+            assert [step for step in report.rates_fall_after if step < report.steps] == falls
+        lengths.add(len(two))
+    assert len(lengths) > 3
 
 
-def test_checks_of_the_heads_own_phase_do_not_count() -> None:
-    losses = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]
-    assert stages(losses, linear_steps=5)[0] == StageSchedule((10,), 14)  # checks after steps 6, 8 and 10
-    assert stages(losses, linear_steps=6)[0] == StageSchedule((12,), 14)
-    assert stages(losses, linear_steps=99)[0] == StageSchedule((), 14)
+def test_a_loss_that_stands_still_ends_stage_1_after_2401_steps_and_stage_2_after_2101() -> None:
+    first, second, reports = stages([1.0] * 20, 5001, 300, 500)
+    assert (len(first.rates), len(second.rates)) == (2401, 2101)
+    assert [report.rates_fall_after for report in reports] == [(1201, 1801)] * 2
+    assert reports[1].ended_by == "up to the last check of stage 1 but one"
+    falling, again, reports = stages(list(np.linspace(2, 1, 20)), 5001, 300, 500)
+    assert len(falling.rates) == len(again.rates) == 5001
+    assert [report.ended_by for report in reports] == ["the limit of steps", "as long as stage 1"]
 
 
 def test_stage_2_has_every_image_of_the_sources_once(numbered: Numbered) -> None:
@@ -184,11 +215,12 @@ def test_rates_that_fall_in_stage_1_fall_in_stage_2(
     monkeypatch.setattr(Trainer, "lower_rates", count)
     seen: list[int] = []
     result = execute(config, tmp_path / "run", lambda step, check: seen.append(step))
-    assert lowered == [(1, 0.1)] * 3 + [(2, 0.1)] * 3
+    assert lowered == [(1, 0.1)] * 2 + [(2, 0.1)] * 2
     assert result.stages is not None
-    assert result.stages[0].rates_fall_after == (4, 6, 8)  # the first check that counts is of step 2
+    assert result.stages[0].rates_fall_after == (4, 6)  # the first check that counts is of step 2
     assert result.stages[0].ended_by.startswith("rates would have fallen a third time")
-    assert seen == [*range(1, 9)] * 2
+    assert seen == [*range(1, 9), *range(1, 8)]
+    assert result.selected_step == 7
     sizes = [[len(subset.indices) for subset in trainer.batches.sampler.sources] for trainer in built]  # type: ignore[attr-defined]
     assert sizes == [[32, 32, 32], [40, 40, 40]]
     assert [trainer.steps for trainer in built] == [40, 40]

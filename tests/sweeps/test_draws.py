@@ -2,17 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parse_dg.errors import InputError
 from parse_dg.sweeps.draws import ALGORITHMS, default_hparams, job_seed, random_hparams
+from tests.algorithms import golden
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-DRAWS: list[dict[str, Any]] = json.loads((GOLDEN / "domainbed_draws.json").read_text())
-SWEEP = (GOLDEN / "domainbed_sweep.jsonl").read_text()
+DRAWS: list[dict[str, Any]] = golden.records("domainbed_draws")
+SWEEP = golden.find("domainbed_sweep.jsonl").read_text()
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in SWEEP.splitlines()]
 
 
@@ -20,6 +19,7 @@ def name(draw: dict[str, Any]) -> str:
     return f"{draw['algorithm']}-{draw['data_set']}-{draw['hparams_seed']}-{draw['trial_seed']}"
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("draw", DRAWS, ids=name)
 def test_every_draw_is_that_of_domainbed(draw: dict[str, Any]) -> None:
     found = random_hparams(draw["algorithm"], draw["data_set"], draw["hparams_seed"], draw["trial_seed"])
@@ -29,6 +29,7 @@ def test_every_draw_is_that_of_domainbed(draw: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["run"][:8])
 def test_hyper_parameters_and_seed_are_those_of_the_sweep(run: dict[str, Any]) -> None:
     args = run["args"]

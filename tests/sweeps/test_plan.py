@@ -20,13 +20,13 @@ from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
 from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection import select
+from tests.algorithms import golden
 from tests.conftest import TINY
 from tests.runs.helpers import quiet
 
 OUT = Path("runs/sweep")
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 RATE = "optimizer.head_rate"
-GOLDEN = Path(__file__).parent.parent / "golden" / "domainbed_sweep.jsonl"
 
 Own = Callable[..., Path]
 
@@ -231,8 +231,9 @@ def test_draws_of_domainbed_have_its_values_and_seeds() -> None:
             assert config.seed == job_seed("blueprints", "CORAL", numbers, draw, 2)
 
 
+@pytest.mark.golden
 def test_a_sweep_of_domainbed_is_planned_as_it_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+    known = [json.loads(line) for line in golden.find("domainbed_sweep.jsonl").read_text().splitlines()]
     args = next(
         run["args"] for run in known if run["args"]["algorithm"] == "ERM" and len(run["args"]["test_envs"]) == 1
     )

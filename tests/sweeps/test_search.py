@@ -121,17 +121,19 @@ def test_every_hyper_parameter_has_a_place(algorithm: str) -> None:
     for number in range(8):
         drawn = random_hparams(DOMAINBED[algorithm], "PACS", number, 1)
         assert set(drawn) <= {*FIELDS, *OURS_ARE, "lr_d"}
-        settings = map_hyperparameters(drawn, ignore=["mlp_dropout"])
+        settings = map_hyperparameters(drawn)
         config = change(base, settings)  # every field exists and takes the value
         assert config.training.batch_per_domain == drawn["batch_size"]
         assert config.optimizer.backbone_rate == config.optimizer.head_rate == drawn.get("lr_g", drawn["lr"])
         assert config.optimizer.weight_decay == drawn.get("weight_decay_g", drawn["weight_decay"])
         assert config.algorithm.dropout == drawn["resnet_dropout"]  # type: ignore[union-attr]
+        if "mlp_dropout" in drawn:
+            assert config.algorithm.discriminator_dropout == drawn["mlp_dropout"]  # type: ignore[union-attr]
 
 
 def test_the_two_players_of_dann_keep_their_rates() -> None:
     drawn = random_hparams("DANN", "PACS", 3, 0)
-    settings = map_hyperparameters(drawn, ["mlp_dropout"])
+    settings = map_hyperparameters(drawn)
     rate = settings["algorithm.discriminator_rate"] * settings["optimizer.head_rate"]
     assert rate == pytest.approx(drawn["lr_d"], rel=1e-12)
     assert settings["algorithm.discriminator_decay"] == drawn["weight_decay_d"]
@@ -140,9 +142,12 @@ def test_the_two_players_of_dann_keep_their_rates() -> None:
 
 
 def test_what_our_networks_lack_is_said_and_can_be_ignored() -> None:
-    with pytest.raises(InputError, match=r"draw \d of dann, seed 0: mlp_dropout=0.\d has no field here.*ignore"):
-        list(DomainBedSearch(draws=9).points("dann", "PACS", 0))
-    assert len(list(DomainBedSearch(draws=9, ignore=("mlp_dropout",)).points("dann", "PACS", 0))) == 9
+    drawn = [
+        list(DomainBedSearch(draws=9, ignore=names).points("dann", "PACS", 0)) for names in ((), ("mlp_dropout",))
+    ]
+    shares = {point.settings["algorithm.discriminator_dropout"] for point in drawn[0]}
+    assert shares == {0.0, 0.1, 0.5}
+    assert all("algorithm.discriminator_dropout" not in point.settings for point in drawn[1])
     with pytest.raises(InputError, match="resnet18=True has no field here, where it is always False"):
         map_hyperparameters({"resnet18": True})
 

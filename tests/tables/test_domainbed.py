@@ -12,8 +12,8 @@ import pytest
 from parse_dg.errors import InputError
 from parse_dg.tables.domainbed import domainbed_tables, find_runs, read_sweep
 from parse_dg.tables.selection import SELECTIONS
+from tests.algorithms import golden
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "domainbed_sweep.jsonl"
 EXPECTED = {
     "training-domain": ["98.0 ± 0.2", "64.2 ± 0.8", "74.1 ± 0.4", "77.1 ± 0.2", "78.3"],
     "leave-one-domain-out": ["96.9 ± 1.0", "64.4 ± 0.9", "70.5 ± 0.5", "76.7 ± 0.1", "77.1"],
@@ -45,9 +45,12 @@ def line(test_envs: list[int] | None = None, step: int = 0, **other: Any) -> Lin
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_golden(tmp_path_factory.mktemp("sweep"))
+
+
+def write_golden(folder: Path) -> Path:
     """The golden sweep as DomainBed leaves it, a folder for every run."""
-    folder = tmp_path_factory.mktemp("sweep")
-    for text in GOLDEN.read_text().splitlines():
+    for text in golden.find("domainbed_sweep.jsonl").read_text().splitlines():
         run = json.loads(text)
         lines = [{"args": run["args"], "hparams": run["hparams"], **check} for check in run["checks"]]
         write(folder / run["run"] / "results.jsonl", lines)
@@ -55,6 +58,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_sweep_of_domainbed_gives_its_own_table(sweep: Path, name: str) -> None:
     records = read_sweep(sweep)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parse_dg.config import change, to_dict
@@ -23,6 +24,8 @@ from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import TargetAccuracy
 from parse_dg.tables.records import find_runs, read_run, read_runs
 from parse_dg.tables.selection import Case, select
+from parse_dg.training.accuracy import Accuracy
+from parse_dg.training.check import Check
 from tests.runs.helpers import accuracy_of, check_of, result_of
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
@@ -102,6 +105,27 @@ def test_every_check_that_scored_the_target_is_a_record(tmp_path: Path) -> None:
         assert record.in_part == {"photo": 0.0, "cartoon": 0.2, "sketch": 0.4, "paint": 0.6}
         assert record.out_part == {"photo": 0.1, "cartoon": 0.3, "sketch": 0.5, "paint": 0.7}
         assert record.share == 0.8
+
+
+def test_a_table_chooses_the_check_that_the_run_itself_keeps(tmp_path: Path) -> None:
+    """Few images and rounded losses: many checks are alike in one or both."""
+    random = np.random.default_rng(0)
+    config = configured()
+    for number in range(30):
+        lines, kept = [], None
+        for step in range(1, 9):
+            right, losses = random.integers(2, 4, 3), random.integers(1, 4, 3) / 4
+            found = {
+                name: Accuracy(int(correct), 4, float(loss))
+                for name, correct, loss in zip(sources(config), right, losses, strict=True)
+            }
+            check = Check(step, {}, found, {})
+            kept = check if check.better_than(kept) else kept
+            lines.append(replace(scored(config, step), validation=found))
+        records = read_runs([write(tmp_path / str(number), config, lines)], "training-domain")
+        (chosen,) = select(records, "training-domain").values()
+        assert kept is not None
+        assert (chosen.step, chosen.score) == (kept.step, pytest.approx(kept.mean_accuracy))
 
 
 def test_of_a_run_with_two_domains_held_out_the_second_is_in_part(tmp_path: Path) -> None:

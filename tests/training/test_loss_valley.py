@@ -23,6 +23,7 @@ def run(losses: list[float], *settings: Any, every: int = 100, first: int = 0) -
     return valley, left
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("record", RECORDS, ids=range(len(RECORDS)))
 def test_the_decisions_are_those_of_the_authors(record: dict[str, Any]) -> None:
     settings = (record[name] for name in ("n_converge", "n_tolerance", "tolerance_ratio"))

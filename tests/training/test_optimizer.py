@@ -1,6 +1,7 @@
-"""The optimiser: a rate for each group, no decay on Λ, and rates by formula."""
+"""The optimiser: a rate for each group, decay on Λ where it is asked for, and rates by formula."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,16 +54,19 @@ def test_every_group_has_its_rate(parse: Algorithm) -> None:
         assert [id(p) for p in groups[name]["params"]] == [id(p) for p in parameters]
 
 
-def test_decay_shrinks_what_it_should_and_nothing_else() -> None:
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_decay_shrinks_what_it_should_and_nothing_else(decay: float) -> None:
     algorithm = build("parse")
-    optimizer = build_optimizer(algorithm, RATES)
+    optimizer = build_optimizer(algorithm, replace(RATES, composition_decay=decay))
     before = {name: parameter.detach().clone() for name, parameter in algorithm.named_parameters()}
     for parameter in algorithm.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     after = dict(algorithm.named_parameters())
     composition, projection = "network.structure.composition.weight", "network.bottleneck.projection.weight"
-    assert torch.equal(after[composition], before[composition])
+    # Adam's first step is its rate, against the sign of the gradient, which is decay times the entry alone
+    moved = before[composition] - 3e-2 * before[composition].sign() if decay else before[composition]
+    torch.testing.assert_close(after[composition], moved, rtol=0, atol=1e-6)
     assert (after[projection].abs() < before[projection].abs()).float().mean() > 0.99
 
 

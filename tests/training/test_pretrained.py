@@ -1,10 +1,15 @@
 """Weights files: every format read, whatever does not fit named, nothing in them run."""
 
+import hashlib
 import os
 import pickle
+import shutil
+import threading
 import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.error import URLError
 
 import pytest
 import torch
@@ -12,6 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from parse_dg.errors import InputError
+from parse_dg.training import pretrained
+from parse_dg.training.pretrained import PublishedWeights
 from tests.model.backbones.backbone_helpers import build, pictures, same
 
 
@@ -128,27 +135,57 @@ def test_other_content_and_suffix(tmp_path: Path) -> None:
             build(weights=str(tmp_path / "a.pth"))
 
 
-def test_published_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder behind a server on this machine, where all published files of ResNet-18 are said to be."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *said: None)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    torch.save(
+        state("resnet18") | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, folder / "a"
+    )
+    digest = hashlib.sha256((folder / "a").read_bytes()).hexdigest()[:8]
+    (folder / "a").rename(folder / f"resnet18-{digest}.pth")
+    address = f"http://127.0.0.1:{server.server_port}/resnet18-{digest}.pth"
+    known = PublishedWeights("imagenet-v1", "resnet18", address, "a random start")
+    monkeypatch.setattr(pretrained, "PUBLISHED", (known, known._replace(name="augmix", backbone="resnet50")))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    yield folder
+    server.shutdown()
+    server.server_close()
 
-    def download(url: str, **options: object) -> dict[str, Tensor]:
-        asked.append((url, options["check_hash"], options["weights_only"]))
-        return state("resnet18") | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
 
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
-    assert same(build(name="resnet18", weights="imagenet"), build(name="resnet18", seed=9))
-    assert asked == [("https://download.pytorch.org/models/resnet18-f37072fd.pth", True, True)]
-    with pytest.raises(InputError, match="published for resnet18, resnet50, not for small: pass a local file"):
+def test_published_weights_are_downloaded_once_and_checked(published: Path, tmp_path: Path) -> None:
+    (file,) = published.iterdir()
+    expected = build(name="resnet18", seed=9)
+    assert same(build(name="resnet18", weights="imagenet-v1"), expected)
+    whole = file.read_bytes()
+    file.unlink()
+    assert same(build(name="resnet18", weights="imagenet"), expected)  # from the cache, by its former name
+    shutil.rmtree(tmp_path / "home")
+    how = rf"cannot download http://127.*{file.name} \(.*404.*\): .* --set backbone.weights=FILE$"
+    with pytest.raises(InputError, match=how):
+        build(name="resnet18", weights="imagenet-v1")
+    file.write_bytes(whole[:-1] + b"?")
+    with pytest.raises(InputError, match="invalid hash value"):
+        build(name="resnet18", weights="imagenet-v1")
+    with pytest.raises(InputError, match="published for resnet18, not for small: pass a file, as in --set"):
         build(weights="imagenet")
+    with pytest.raises(InputError, match=r"trained with backbone.stride_at=3x3, found first_1x1"):
+        build(name="resnet50", weights="augmix", stride_at="first_1x1")
 
 
-def test_published_weights_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(url: str, **options: object) -> dict[str, Tensor]:
-        raise URLError("no route to host")
-
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", download)
-    with pytest.raises(InputError, match=r"resnet50-0676ba61.pth .*no route.* pass the local file as weights"):
-        build(name="resnet50", weights="imagenet")
+def test_addresses_end_in_the_start_of_a_digest() -> None:
+    assert {(known.name, known.backbone): known.digest for known in pretrained.PUBLISHED} == {
+        ("imagenet-v1", "resnet18"): "f37072fd",
+        ("imagenet-v1", "resnet50"): "0676ba61",
+        ("imagenet-v2", "resnet50"): "11ad3fa6",
+        ("augmix", "resnet50"): "a26f946b",
+    }
+    assert all(known.address.startswith("https://") for known in pretrained.PUBLISHED)
 
 
 def real_weights() -> Path:

@@ -52,6 +52,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "algorithm__equivariance__weight": 2.0,
         },
     ),
+    "parse, joined domains": ("parse", {"training__batch": 10}),
     "no_relations, second views": ("no_relations", {"algorithm__equivariance__weight": 2.0}),
     "parse, selection": (
         "parse",

@@ -104,8 +104,9 @@ class Discriminator(nn.Module):
         self.classifier = linear(width, classes, generator)
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B C"]:
-        states: Tensor = self.reader(self.embedding(tokens))[0]
-        logits: Tensor = self.classifier(at_last(states, tokens != PAD))
+        words = tokens[:, 1:]  # `BEGIN` is not read
+        states: Tensor = self.reader(self.embedding(words))[0]
+        logits: Tensor = self.classifier(at_last(states, words != PAD))
         return logits
 
 

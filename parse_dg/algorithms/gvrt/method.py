@@ -1,6 +1,6 @@
 """GVRT, grounding visual representations with texts (Min et al. 2022, ECCV, arXiv:2207.10285).
 
-Every training image comes with a sentence. The image's features are pulled towards the sentence's vector in a joint
+Every training image comes with a sentence. The image's features are pulled towards a sentence's vector in a joint
 space, and must suffice to write the sentence: word by word as it stands, and, for sentences the explainer makes up,
 so that a discriminator recognises the image's class in them (REINFORCE). Predicting takes the image alone.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods
 from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
-from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
+from parse_dg.algorithms.gvrt.text import END, PAD, Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import Count, NotNegative, at_least
 from parse_dg.data.sampling import captions_of
@@ -34,8 +34,10 @@ class GvrtConfig(PooledConfig):
     writes_sentences = True
     summary = "features grounded in the images' captions"
     reference = "Min et al. 2022, arXiv:2207.10285"
+    compares_domains = True
     encoder: EncoderName = "trained"
-    """What turns a sentence into a vector: the explainer's own reader, or a CLIP text encoder."""
+    """What an image is aligned with: `trained`, the state of the explainer's reader after the sentence it made up
+    about the image (the authors' self-trained encoder), or the vector a CLIP text encoder gives of the caption."""
     width: Count = 128
     """Of the joint space, the word embeddings and the LSTMs."""
     align: NotNegative = 1.0
@@ -50,6 +52,9 @@ class GvrtConfig(PooledConfig):
     """How often a word must occur in the training captions to be known."""
     caption_length: Annotated[int, at_least(3)] = 64
     """How many words of a caption are read, its beginning and end included."""
+    repeat_end: bool = False
+    """Every caption is filled up with ends to `caption_length`, which are written and read like words, as in the
+    authors' program; false: a caption ends once."""
     sample_length: Count = 80
     """How many words a made-up sentence has at most."""
 
@@ -109,10 +114,15 @@ class Gvrt(Pooled):
     ) -> LossTerms:
         """The terms that know the captions."""
         config = self.config
+        if config.repeat_end:
+            captions = F.pad(captions, (0, config.caption_length - captions.shape[1]), value=PAD)
+            captions = captions.masked_fill(captions == PAD, END)
         image = self.visual(features)
         about = self.explainer.about(image, labels)
         states = self.explainer.read(captions[:, :-1])
-        sentence = self.textual(self.encoder(captions, states))
+        made_up = self.explainer.sample(about, config.sample_length, generator)
+        made_up_states = self.explainer.read(made_up[:, :-1])
+        sentence = self.textual(self.encoder(captions, made_up, made_up_states))
         terms = {
             "align": config.align * F.mse_loss(image, sentence),
             "align_class": config.align * self.cross_entropy(self.joint_classifier(image), labels),
@@ -120,7 +130,8 @@ class Gvrt(Pooled):
             "discriminator": config.discriminator * self.cross_entropy(self.discriminator(captions), labels),
         }
         if config.reinforce:
-            terms["reinforce"] = config.reinforce * self._reinforce(about, labels, generator)
+            spoken = self.explainer.speak(made_up, made_up_states, about)
+            terms["reinforce"] = config.reinforce * self._reinforce(made_up, spoken, labels)
         return terms
 
     def _per_word(self, spoken: WordLikelihoods) -> Float[Tensor, ""]:
@@ -129,16 +140,14 @@ class Gvrt(Pooled):
         return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()
 
     def _reinforce(
-        self, about: Float[Tensor, "B E"], labels: Int[Tensor, "B"], generator: torch.Generator
+        self, made_up: Int[Tensor, "B T1"], spoken: WordLikelihoods, labels: Int[Tensor, "B"]
     ) -> Float[Tensor, ""]:
         """-log p of made-up sentences, each times its reward: how sure the discriminator is of the right class.
 
-        The sentences are made without a gradient, and their probability is then computed like that of captions.
+        The sentences were made without a gradient, and their probability was then computed like that of captions.
         """
-        made_up = self.explainer.sample(about, self.config.sample_length, generator)
         with torch.no_grad():
             reward = self.discriminator(made_up).softmax(1).gather(1, labels[:, None])[:, 0]
-        spoken = self.explainer.speak(made_up, self.explainer.read(made_up[:, :-1]), about)
         rewarded: Tensor = -(spoken.log_probability.sum(1) * reward).mean()
         return rewarded
 

@@ -1,4 +1,4 @@
-"""What turns a caption into a vector: the explainer's own reader, trained with it, or CLIP's text encoder, frozen.
+"""What turns a sentence into a vector: the explainer's own reader, trained with it, or CLIP's text encoder, frozen.
 
 CLIP needs `transformers`, which comes with `sentence-transformers`, and weights that are on this machine already:
 nothing is downloaded, and only `.safetensors` files are read, which cannot execute anything.
@@ -46,24 +46,30 @@ CLIP: dict[str, ClipText] = {
 
 @runtime_checkable
 class SentenceEncoder(Protocol):
-    """Captions → vectors."""
+    """Sentences → vectors."""
 
     @property
     def width(self) -> int:
         """How long a vector is."""
 
-    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B E"]:
-        """The vector of each caption; `states` are those of the explainer's reader on all tokens but the last."""
+    def __call__(
+        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
+    ) -> Float[Tensor, "B E"]:
+        """The vector of each caption, or of each sentence that the explainer made up; `states` are those of its
+        reader on all tokens of these but the last.
+        """
 
 
 class TrainedEncoder:
-    """The explainer's reader after a caption's last word: it learns with the rest."""
+    """The explainer's reader after the last word of what it made up: it learns with the rest."""
 
     def __init__(self, width: int):
         self.width = width
 
-    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        return at_last(states, tokens[:, 1:] != PAD)
+    def __call__(
+        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
+    ) -> Float[Tensor, "B D"]:
+        return at_last(states, made_up[:, 1:] != PAD)
 
 
 class ClipEncoder:
@@ -78,12 +84,14 @@ class ClipEncoder:
         self._parts: tuple[Any, Any] | None = None
         self._known: dict[str, Tensor] = {}
 
-    def __call__(self, tokens: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]) -> Float[Tensor, "B E"]:
-        sentences = self.tokenizer.decode(tokens)
+    def __call__(
+        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
+    ) -> Float[Tensor, "B E"]:
+        sentences = self.tokenizer.decode(captions)
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
         if new:
-            self._known |= zip(new, self._embed(new, tokens.device), strict=True)
-        return torch.stack([self._known[sentence] for sentence in sentences]).to(tokens.device)
+            self._known |= zip(new, self._embed(new, captions.device), strict=True)
+        return torch.stack([self._known[sentence] for sentence in sentences]).to(captions.device)
 
     @torch.no_grad()
     def _embed(self, sentences: Sequence[str], device: torch.device) -> Float[Tensor, "n E"]:

@@ -1,21 +1,21 @@
 """Batched augmentation: a batch of uint8 images → float images in [0, 1], on the device the batch is on.
 
-The order is fixed: RandAugment (off by default), then random resized crop and flip as one resampling, then
-colour jitter, then grayscale, then what was registered and is named in `extra`. Every sample has its own draws,
-made beforehand, on the CPU, by `draw_augment`; `augment` is then a function of images and draws alone, whatever
-the device and whenever it runs. A step switched off still draws, so that the others stay as they were; only
-RandAugment and what was registered, which draw last, do not.
+The order is fixed: RandAugment (off by default), then random resized crop and flip as one resampling (crops of a
+fixed size, which need none, come before RandAugment), then colour jitter, then grayscale, then what was registered
+and is named in `extra`. Every sample has its own draws, made beforehand, on the CPU, by `draw_augment`; `augment`
+is then a function of images and draws alone, whatever the device and whenever it runs. A step switched off still
+draws, so that the others stay as they were; only RandAugment and what was registered, which draw last, do not.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from parse_dg.config import Config, Probability, Rule, Whole, require
@@ -54,8 +54,11 @@ class AugmentConfig(Config):
     shift of hue from [-j, j] turns of the colour circle.
     """
 
+    crop: Literal["resized", "fixed"] = "resized"
+    """`resized`: a box of random area and shape, resized. `fixed`: data.image_size pixels at a random place of an
+    image of data.crop_from, as they are; RandAugment then comes after crop and flip."""
     crop_scale: Annotated[tuple[float, float], AREA] = (0.7, 1.0)
-    """The smallest and the largest share of the area that a crop has; (1, 1): no crop."""
+    """crop=resized: the smallest and the largest share of the area that a crop has; (1, 1): no crop."""
     flip: Probability = 0.5
     """Probability of a horizontal flip."""
     jitter: Probability = 0.3
@@ -74,6 +77,7 @@ class AugmentConfig(Config):
     def check(self) -> None:
         whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
         self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
+        self.require(not (self.per_image and self.crop == "fixed"), "crop", "resized with augment.per_image=true")
         none = "() with augment.per_image=true, as they work on whole batches"
         self.require(not (self.per_image and self.extra), "extra", none)
         for name in self.extra:
@@ -117,6 +121,7 @@ def augment(
 
     The result is size × size pixels, or H × W where size is None.
     """
+    images, config = _cut(images, config, draws, size)
     height, width = _shape(images, size)
     result = torch.empty((len(images), 3, height, width), device=images.device)
     for rows, part in _augmented(images, config, draws, (height, width)):
@@ -134,6 +139,7 @@ def prepare_images(
     """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
     if config.extra:
         return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
+    images, config = _cut(images, config, draws, size)
     height, width = shape = _shape(images, size)
     cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
     if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):
@@ -142,6 +148,42 @@ def prepare_images(
     for rows, part in _augmented(images, config, draws, shape):
         result[rows] = normalise(part)
     return result
+
+
+def _cut(
+    images: Tensor, config: AugmentConfig, draws: AugmentDraws, size: int | None
+) -> tuple[Tensor, AugmentConfig]:
+    """Crops of a fixed size, flipped, pixels as they are; and what is left to do to them."""
+    if config.crop == "resized":
+        return images, config
+    uniform = draws.uniform.to(images.device)
+    box = fixed_box(uniform, images.shape[-2:], _shape(images, size), config.flip)
+    left = replace(config, crop="resized", crop_scale=(1.0, 1.0), flip=0.0)
+    return cut_out(images, *box), left
+
+
+def fixed_box(
+    uniform: Float[Tensor, "B 10"], shape: Sequence[int], cut: tuple[int, int], flip: float
+) -> tuple[Int[Tensor, "B h"], Int[Tensor, "B w"]]:
+    """The rows and columns of a crop of (h, w) pixels at a random place of an image of shape (H, W), every place as
+    likely; columns from right to left where it is flipped.
+    """
+    (height, width), (h, w) = shape, cut
+    fits = h <= height and w <= width
+    require(fits, "data.crop_from", f"images of {height} × {width}", f"at least the {h} × {w} pixels of a crop")
+    top = (uniform[:, 3] * (height - h + 1)).long().clamp(max=height - h)  # a product may be rounded up
+    left = (uniform[:, 2] * (width - w + 1)).long().clamp(max=width - w)
+    rows = top[:, None] + torch.arange(h, device=uniform.device)
+    columns = left[:, None] + torch.arange(w, device=uniform.device)
+    return rows, torch.where(uniform[:, 4:5] < flip, columns.flip(1), columns)
+
+
+def cut_out(
+    images: UInt8[Tensor, "B 3 H W"], rows: Int[Tensor, "B h"], columns: Int[Tensor, "B w"]
+) -> UInt8[Tensor, "B 3 h w"]:
+    """The pixels of some rows and columns of every image."""
+    number = torch.arange(len(images), device=images.device)[:, None, None]
+    return images.permute(0, 2, 3, 1)[number, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
@@ -222,10 +264,7 @@ def crop_box(draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Seq
 
 
 def crop_flip(
-    images: UInt8[Tensor, "B 3 H W"],
-    box: Float[Tensor, "B 4"],
-    flip: Bool[Tensor, "B"],
-    shape: tuple[int, int],
+    images: UInt8[Tensor, "B 3 H W"], box: Float[Tensor, "B 4"], flip: Bool[Tensor, "B"], shape: tuple[int, int]
 ) -> Float[Tensor, "B 3 h w"]:
     """The box of each image, resized to `shape` and flipped where `flip` is set, by one bilinear resampling.
 
@@ -315,9 +354,7 @@ def to_unit(images: UInt8[Tensor, "B 3 H W"], size: int | None = None) -> Float[
 
 
 def normalise(
-    images: Float[Tensor, "B 3 H W"],
-    mean: Sequence[float] = IMAGENET_MEAN,
-    std: Sequence[float] = IMAGENET_STD,
+    images: Float[Tensor, "B 3 H W"], mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> Float[Tensor, "B 3 H W"]:
     """(images - mean) / std, channel by channel; by default with ImageNet's statistics."""
     centre = torch.tensor(mean, dtype=images.dtype, device=images.device)[:, None, None]

@@ -17,11 +17,7 @@ from parse_dg.errors import InputError
 
 
 def transform_image(
-    image: Image.Image,
-    config: AugmentConfig,
-    draws: Float[np.ndarray, "10"],
-    order: Sequence[int],
-    size: int,
+    image: Image.Image, config: AugmentConfig, draws: Float[np.ndarray, "10"], order: Sequence[int], size: int
 ) -> UInt8[np.ndarray, "S S 3"]:
     """One image, augmented and size × size pixels large.
 

@@ -24,19 +24,8 @@ from parse_dg.errors import InputError
 from parse_dg.wording import first_line
 
 CHUNK = 1 << 20
-DAMAGE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    NotImplementedError,
-    ValueError,
-)
+_DAMAGED_FORMAT = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
+DAMAGE = (*_DAMAGED_FORMAT, OverflowError, RecursionError, MemoryError, NotImplementedError, ValueError)
 """What reading damaged or malicious bytes can raise, besides an OSError without a number."""
 
 
@@ -125,14 +114,13 @@ class ArchiveWriter:
             raise self.refuse("is a file where the archive has a folder")
         chunks = self._chunks(source, size, packed)
         self.folder(path.parent)
-        if not path.exists():
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
+        if path.exists():  # parts of one data set may share files
+            with path.open("rb") as file:
+                if not all(file.read(len(chunk)) == chunk for chunk in chunks) or file.read(1):
+                    raise self.refuse("comes twice, with different content")
             return
-        with path.open("rb") as file:  # parts of one data set may share files
-            if not all(file.read(len(chunk)) == chunk for chunk in chunks) or file.read(1):
-                raise self.refuse("comes twice, with different content")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
+            file.writelines(chunks)
 
     def _chunks(self, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> Iterator[bytes]:
         done = 0

@@ -12,8 +12,9 @@ import lzma
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,11 +26,7 @@ from parse_dg.files import attempting, locked, whole_folder
 LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-_COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\0": lzma.open,
-}
+_COMPRESSIONS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 def is_archive(path: Path) -> bool:
@@ -38,11 +35,7 @@ def is_archive(path: Path) -> bool:
 
 
 def extract(
-    archives: Sequence[Path],
-    folder: Path,
-    progress: Progress | None = None,
-    *,
-    limits: ArchiveLimits | None = None,
+    archives: Sequence[Path], folder: Path, progress: Progress | None = None, *, limits: ArchiveLimits | None = None
 ) -> tuple[Problem, ...]:
     """Unpacks one archive, or several that are parts of one data set, into `folder`, which must not exist yet.
 
@@ -53,21 +46,21 @@ def extract(
     folder = folder.resolve()  # a link to another disk: unpack there
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder} exists already: expected a new or an empty folder to unpack into")
-    total = sum(archive.stat().st_size for archive in archives)
-    done = 0
-    with _temporary(folder) as temporary:
-        writer = ArchiveWriter(temporary, limits or ArchiveLimits())
-        writer.expect(sum(_least(archive, kind) for archive, kind in zip(archives, kinds, strict=True)))
-        for archive, kind in zip(archives, kinds, strict=True):
-
-            def report(read: int, what: str = f"unpacking {archive.name}", before: int = done) -> None:
-                if progress:
-                    progress(what, min(before + read, total), total)
-
-            with writer.opened(archive):
-                (_unpack_zip if kind == "zip" else _unpack_tar)(archive, writer, report)
-            report(archive.stat().st_size)
-            done += archive.stat().st_size
+    sizes = [archive.stat().st_size for archive in archives]
+    lock = folder.with_name(f"{folder.name}.unpacking.lock")
+    busy = InputError(f"another process is unpacking into {folder}: wait until it has finished")
+    with attempting(f"write next to {folder}", "choose another folder"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(lock, busy, remove=True), whole_folder(folder) as temporary:
+            writer = ArchiveWriter(temporary, limits or ArchiveLimits())
+            writer.expect(sum(map(_least, archives, kinds)))
+            for number, (archive, kind) in enumerate(zip(archives, kinds, strict=True)):
+                unpack = _unpack_zip if kind == "zip" else _unpack_tar
+                with writer.opened(archive):
+                    for read in chain(unpack(archive, writer), [sizes[number]]):
+                        if progress:
+                            done = sum(sizes[:number]) + min(read, sizes[number])
+                            progress(f"unpacking {archive.name}", done, sum(sizes))
     return tuple(writer.problems)
 
 
@@ -110,17 +103,6 @@ def _least(path: Path, kind: str) -> int:
         return 0  # it will be named when it is unpacked
 
 
-@contextmanager
-def _temporary(folder: Path) -> Iterator[Path]:
-    """An empty folder that becomes `folder` when it is filled; one process at a time."""
-    busy = InputError(f"another process is unpacking into {folder}: wait until it has finished")
-    with attempting(f"write next to {folder}", "choose another folder"):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = folder.with_name(f"{folder.name}.unpacking.lock")
-        with locked(lock, busy, remove=True), whole_folder(folder) as temporary:
-            yield temporary
-
-
 # Reading
 
 
@@ -148,12 +130,13 @@ def _decompressed(path: Path, ahead: int = CHUNK) -> Iterator[tuple[io.FileIO, _
         yield raw, stack.enter_context(closing(_Stream(inner, ahead)))
 
 
-def _unpack_tar(path: Path, writer: ArchiveWriter, report: Callable[[int], None]) -> None:
+def _unpack_tar(path: Path, writer: ArchiveWriter) -> Iterator[int]:
+    """Unpacks member after member; yields how many bytes of the archive have been read."""
     with _decompressed(path) as (raw, stream), tarfile.TarFile(fileobj=stream, errorlevel=2) as tar:
         member = tar.next()
         while member is not None:
             _unpack_member(tar, member, writer, raw)
-            report(raw.tell())
+            yield raw.tell()
             member = _next_member(tar, stream)
         if any(any(chunk) for chunk in iter(lambda: stream.read(CHUNK), b"")):  # read to the end: it has a checksum
             writer.problems.append(Problem(str(path), "what follows the end of the tar was passed over"))
@@ -190,7 +173,8 @@ def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | Non
         raise tarfile.ReadError(f"after this member: {error}") from error
 
 
-def _unpack_zip(path: Path, writer: ArchiveWriter, report: Callable[[int], None]) -> None:
+def _unpack_zip(path: Path, writer: ArchiveWriter) -> Iterator[int]:
+    """As `_unpack_tar`."""
     read = 0
     with zipfile.ZipFile(path) as archive:
         declared = sum(info.file_size for info in archive.infolist())
@@ -201,7 +185,7 @@ def _unpack_zip(path: Path, writer: ArchiveWriter, report: Callable[[int], None]
             read += info.compress_size
             if place is not None:
                 _unpack_info(archive, info, place, writer)
-            report(read)
+            yield read
 
 
 def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, writer: ArchiveWriter) -> None:

@@ -5,17 +5,17 @@ The annotations are in COCO's form: `images` (id, file_name, location), `annotat
 is an image of both, and ids are those of the folders DomainBed would have made.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 from parse_dg.data.intake.folders import Folder, FolderReader
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
 from parse_dg.errors import InputError
+from parse_dg.files import read_json
 
 _IMAGE_FOLDERS = ("eccv_18_all_images_sm", "cct_images")
 _DEPTH = 2
+_MISSING = "annotated, but not on disk"
 
 
 def list_camera_traps(data_set: DataSet, folder: Path) -> Listing | None:
@@ -26,31 +26,24 @@ def list_camera_traps(data_set: DataSet, folder: Path) -> Listing | None:
         return None
     on_disk = set(reader.images(pictures))
     labelled: set[tuple[int, int, str]] = set()
-    for path in annotations:
-        labelled |= _labelled(data_set, path)
-    images, missing, elsewhere = [], [], []
+    for annotation in annotations:
+        labelled |= _labelled(data_set, annotation)
+    images, skipped = [], list(reader.problems)
     place_of: dict[str, int] = {}
     for domain, label, file in sorted(labelled):
-        name = f"{data_set.domains[domain]}/{data_set.classes[label]}/{file}"
+        path, class_folder = f"{pictures.path}/{file}", f"{data_set.domains[domain]}/{data_set.classes[label]}"
         if place_of.setdefault(file, domain) != domain:
-            elsewhere.append(Problem(f"{pictures.path}/{file}", "annotated at a second location"))
+            skipped.append(Problem(path, "annotated at a second location"))
         elif file in on_disk:
-            images.append(ListedImage(f"{pictures.path}/{file}", domain, label, name.rpartition(".")[0]))
+            images.append(ListedImage(path, domain, label, f"{class_folder}/{file}".rpartition(".")[0]))
         else:
-            missing.append(Problem(f"{pictures.path}/{file}", "annotated, but not on disk"))
-    files = ", ".join(path.name for path in annotations)
-    notes = [f"locations and classes are read from {files}"]
-    if missing:
-        notes.append(f"{len(missing):,} annotated images are not on disk")
-    return Listing(
-        layout="the original archive's: one folder of pictures and annotations in JSON",
-        root=folder,
-        domains=data_set.domains,
-        classes=data_set.classes,
-        images=tuple(images),
-        skipped=(*reader.problems, *missing, *elsewhere),
-        notes=tuple(notes),
-    )
+            skipped.append(Problem(path, _MISSING))
+    notes = [f"locations and classes are read from {', '.join(file.name for file in annotations)}"]
+    if missing := sum(problem.reason == _MISSING for problem in skipped):
+        notes.append(f"{missing:,} annotated images are not on disk")
+    layout = "the original archive's: one folder of pictures and annotations in JSON"
+    domains, classes = data_set.domains, data_set.classes
+    return Listing(layout, folder, domains, classes, tuple(images), tuple(skipped), tuple(notes))
 
 
 def _find(reader: FolderReader) -> tuple[Folder | None, list[Path]]:
@@ -61,13 +54,10 @@ def _find(reader: FolderReader) -> tuple[Folder | None, list[Path]]:
     for _ in range(_DEPTH + 1):
         below: list[Folder] = []
         for folder in level:
-            children = reader.children(folder)
-            files += [reader.root / folder.path / file for file in children.files if _annotates(file)]
-            for child in children.folders:
-                if child.name in _IMAGE_FOLDERS:
-                    pictures = pictures or child
-                else:
-                    below.append(child)
+            folders, names = reader.children(folder)
+            files += [reader.root / folder.path / name for name in names if _annotates(name)]
+            pictures = pictures or next((child for child in folders if child.name in _IMAGE_FOLDERS), None)
+            below += [child for child in folders if child.name not in _IMAGE_FOLDERS]
         level = below
     whole = sorted(path for path in files if path.name.startswith("caltech_"))
     return pictures, whole[-1:] or files
@@ -80,7 +70,7 @@ def _annotates(file: str) -> bool:
 
 def _labelled(data_set: DataSet, path: Path) -> set[tuple[int, int, str]]:
     """(domain, label, file) of every annotation that is kept."""
-    content = _read(path)
+    content = read_json(path)
     domains, classes = data_set.domain_numbers(), data_set.class_numbers()
     try:
         names = {entry["id"]: spelling(entry["name"]) for entry in content["categories"]}
@@ -99,13 +89,3 @@ def _labelled(data_set: DataSet, path: Path) -> set[tuple[int, int, str]]:
         form = "images (id, file_name, location), annotations (image_id, category_id), categories (id, name)"
         raise InputError(f"{path}: expected {form}; not found: {error}") from error
     return kept
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"the annotations {path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: expected a JSON object with images, annotations and categories")
-    return content

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 
 LIST_NAME = "domain_net_duplicates.txt"
 _SHIPPED = Path(__file__).parent / f"{LIST_NAME}.gz"
@@ -41,10 +42,8 @@ def _shipped() -> DuplicateList:
 
 
 def _read(path: Path) -> DuplicateList:
-    try:
+    with attempting(f"read the list of duplicates {path}", also=UnicodeDecodeError):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the list of duplicates {path} cannot be read: {error}") from error
     names = [line.strip().replace("\\", "/") for line in lines if line.strip()]
     for number, name in enumerate(names, 1):
         if name.count("/") < 2:

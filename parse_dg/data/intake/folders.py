@@ -1,4 +1,4 @@
-"""Folders of images, read in the order of torchvision's ImageFolder; what is passed over is named, with the reason.
+"""Folders of images, as torchvision's ImageFolder finds them; what is passed over is named, with the reason.
 
 Hidden files and folders are not looked at. A link is followed if it stays inside the folder the user gave, so that
 nothing outside it can be drawn in by an archive, and only if it does not lead back to where it was met.
@@ -28,13 +28,6 @@ class Folder(NamedTuple):
         return self.path.rpartition("/")[2]
 
 
-class Children(NamedTuple):
-    """What a folder holds, sorted by name."""
-
-    folders: tuple[Folder, ...]
-    files: tuple[str, ...]
-
-
 class FolderReader:
     """Reads below `root`, never leaves `boundary`, and keeps account of what it passed over."""
 
@@ -47,19 +40,23 @@ class FolderReader:
         """The root."""
         return Folder("", (os.path.realpath(self.root),))
 
-    def children(self, folder: Folder) -> Children:
-        """The folders and files directly inside `folder`."""
+    def folders(self, folder: Folder) -> list[Folder]:
+        """The folders directly inside `folder`, sorted by name."""
+        return self.children(folder)[0]
+
+    def children(self, folder: Folder) -> tuple[list[Folder], list[str]]:
+        """The folders and the names of the files directly inside `folder`, each sorted by name."""
         try:
             with os.scandir(self.root / folder.path) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             self._pass_over(folder.path, f"folder cannot be read: {error.strerror}")
-            return Children((), ())
+            return [], []
         folders, files = [], []
         for entry in found:
-            path = f"{folder.path}/{entry.name}" if folder.path else entry.name
-            if _hidden(entry.name):
+            if entry.name.startswith(".") or entry.name == "__MACOSX":
                 continue
+            path = f"{folder.path}/{entry.name}" if folder.path else entry.name
             real = self._real(entry, folder, path)
             if real is None:
                 continue
@@ -69,25 +66,21 @@ class FolderReader:
                 files.append(entry.name)
             else:
                 self._pass_over(path, "not a file")
-        return Children(tuple(folders), tuple(files))
+        return folders, files
 
     def images(self, folder: Folder) -> list[str]:
-        """The images in and below a folder, relative to it: folder by folder, as sorted(os.walk(…)) meets them."""
-        found: list[tuple[str, tuple[str, ...]]] = []
-        waiting = [folder]
+        """The images in and below a folder, relative to it."""
+        images, waiting = [], [folder]
         while waiting:
             current = waiting.pop()
-            children = self.children(current)
-            waiting.extend(children.folders)
-            found.append((current.path[len(folder.path) :], children.files))
-        images = []
-        for inside, files in sorted(found):
+            folders, files = self.children(current)
+            waiting += reversed(folders)
             for file in files:
-                path = f"{inside}/{file}".lstrip("/")
+                path = f"{current.path}/{file}"
                 if file.lower().endswith(EXTENSIONS):
-                    images.append(path)
+                    images.append(path[len(folder.path) + 1 :])
                 else:
-                    self._pass_over(f"{folder.path}/{path}", "not an image by its name")
+                    self._pass_over(path, "not an image by its name")
         return images
 
     def _real(self, entry: os.DirEntry[str], folder: Folder, path: str) -> str | None:
@@ -107,10 +100,6 @@ class FolderReader:
 
     def _pass_over(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason))
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
 
 
 def _inside(path: str, folder: str) -> bool:

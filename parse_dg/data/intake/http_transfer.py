@@ -9,10 +9,10 @@ import http.client
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from email.message import Message
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 from urllib import error as url_error, parse, request
 
 from parse_dg._version import __version__
@@ -46,26 +46,17 @@ class AttemptError(Exception):
         self.fresh = fresh
 
 
-@dataclass(frozen=True)
 class Transfer:
     """One file on its way: where it comes from, where it goes, and what is asked of the server."""
 
-    url: str
-    path: Path
-    expected_bytes: int | None
-    progress: Progress | None
-    timeout: float
-    opener: request.OpenerDirector = field(default_factory=lambda: _opener())
-
-    @property
-    def part(self) -> Path:
-        """What has arrived."""
-        return self.path.with_name(f"{self.path.name}.part")
-
-    @property
-    def notes(self) -> Path:
-        """What the server said of it."""
-        return self.path.with_name(f"{self.path.name}.part.json")
+    def __init__(
+        self, url: str, path: Path, expected_bytes: int | None, progress: Progress | None, timeout: float
+    ) -> None:
+        """`timeout` is in seconds."""
+        self.url, self.path, self.expected_bytes = url, path, expected_bytes
+        self.progress, self.timeout = progress, timeout
+        self.part, self.notes = (path.with_name(f"{path.name}.part{ending}") for ending in ("", ".json"))
+        self._opener = request.build_opener(_NoFTP)
 
     def size(self) -> int:
         """How many bytes have arrived."""
@@ -85,10 +76,10 @@ class Transfer:
         advice = advice or f"the same command again resumes{kept}"
         return InputError(f"cannot download {self.url}: {reason}; {advice}")
 
-    @property
-    def _changed(self) -> str:
-        """What to do about a file that is not the expected one."""
-        return f"the file has changed there; fetch the one that is expected by hand and save it as {self.path}"
+    def _changed(self, reason: str) -> InputError:
+        """The error for a file that is not the expected one."""
+        by_hand = f"fetch the one that is expected by hand and save it as {self.path}"
+        return self.fail(reason, f"the file has changed there; {by_hand}")
 
     def attempt(self) -> None:
         """Asks for what is missing and appends it; raises `AttemptError` where another attempt may help."""
@@ -116,7 +107,7 @@ class Transfer:
             if validator := source.etag or source.modified:
                 headers["If-Range"] = validator
         try:
-            answer = self.opener.open(request.Request(self.url, headers=headers), timeout=self.timeout)
+            answer = self._opener.open(request.Request(self.url, headers=headers), timeout=self.timeout)
         except url_error.HTTPError as error:
             with error:
                 raise self._refused(error) from error
@@ -148,7 +139,7 @@ class Transfer:
         length = headers.get("Content-Length", "")
         size = int(length) if length.isdigit() else None
         if size is not None and self.expected_bytes not in (None, size):
-            raise self.fail(f"the server offers {size:,} bytes, expected {self.expected_bytes:,}", self._changed)
+            raise self._changed(f"the server offers {size:,} bytes, expected {self.expected_bytes:,}")
         etag, modified = _validators(headers)
         source = RemoteFile(url=self.url, etag=etag, modified=modified, bytes=size, md5=_server_md5(headers))
         self.part.unlink(missing_ok=True)
@@ -163,21 +154,21 @@ class Transfer:
         if not page or self.path.suffix in (".html", ".htm"):
             return
         by_hand = f"open the address in a browser, save the file as {self.path} and give the same command again"
+        reason = "the server sent a web page instead of the file"
         if parse.urlsplit(self.url).hostname in GOOGLE:
-            raise self.fail("Google Drive sent a page instead of the file: over its quota, or not public", by_hand)
-        raise self.fail("the server sent a web page instead of the file", by_hand)
+            reason = "Google Drive sent a page instead of the file: over its quota, or not public"
+        raise self.fail(reason, by_hand)
 
     def _receive(self, answer: http.client.HTTPResponse, chunk: bytes, source: RemoteFile, done: int) -> None:
         """Appends what arrives to the part, as soon as it arrives; `chunk` is what has arrived already."""
         total = source.bytes if source.bytes is not None else self.expected_bytes
         if total is not None and total - done > (free := shutil.disk_usage(self.path.parent).free):
-            raise self.fail(
-                f"{total - done:,} bytes are missing, {self.path.parent} has {free:,} free", "make room"
-            )
+            missing = f"{total - done:,} bytes are missing, {self.path.parent} has {free:,} free"
+            raise self.fail(missing, "make room")
         with self.part.open("ab") as part:
             while chunk:
                 if total is not None and done + len(chunk) > total:
-                    raise self.fail(f"the server sends more than the {total:,} bytes expected", self._changed)
+                    raise self._changed(f"the server sends more than the {total:,} bytes expected")
                 part.write(chunk)
                 done += len(chunk)
                 if self.progress:
@@ -187,20 +178,11 @@ class Transfer:
             raise AttemptError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
-def _opener() -> request.OpenerDirector:
-    """Follows redirects, but to http and https alone: urllib's own would also read ftp."""
-    opener = request.OpenerDirector()
-    for handler in (
-        request.ProxyHandler,
-        request.UnknownHandler,
-        request.HTTPHandler,
-        request.HTTPSHandler,
-        request.HTTPDefaultErrorHandler,
-        request.HTTPRedirectHandler,
-        request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    return opener
+class _NoFTP(request.FTPHandler):
+    """Redirects lead to http and https alone: urllib's own would also follow them to ftp."""
+
+    def ftp_open(self, req: request.Request) -> NoReturn:
+        raise url_error.URLError("unknown url type: ftp")
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:

@@ -7,12 +7,12 @@ ImageFolder's order.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.intake.camera_traps import list_camera_traps
-from parse_dg.data.intake.duplicates import DuplicateList, find_duplicates
+from parse_dg.data.intake.duplicates import find_duplicates
 from parse_dg.data.intake.folders import Folder, FolderReader
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
@@ -22,13 +22,8 @@ from parse_dg.wording import UNPRINTABLE, some
 _DEPTH = 3
 """How many levels below the folder that was given the domains may be."""
 _SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
-_WHOSE = {
-    "images": "Dassl's",
-    "kfold": "the original archive's",
-    "pacs_data": "the original archive's",
-    "OfficeHomeDataset_10072016": "the original archive's",
-}
-_DOMAINBED = "DomainBed's"
+_ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
+"""The folders of original archives in which the domains are."""
 _SHOWN = 5
 
 
@@ -58,28 +53,29 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
     images: list[ListedImage] = []
     notes: list[str] = []
     splits: set[str] = set()
-    matched: set[str] = set()
+    dropped: list[str] = []
     for number, place in enumerate(_domains(data_set, reader)):
         parts, split_names = _class_folders(data_set, reader, place)
         splits |= split_names
-        found = _in_order(reader, parts)
-        kept, names = _without(data_set, number, found, left_out, reader.problems)
-        matched |= names
-        images += _listed(data_set, number, kept)
+        kept = []
+        for one in _in_order(reader, parts):
+            name = f"{data_set.domains[number]}/{data_set.classes[one.label]}/{one.inside}"
+            if name in left_out.names:
+                dropped.append(name)
+                reader.problems.append(Problem(one.path, "published duplicate"))
+            else:
+                kept.append(one)
+        images += _listed(number, kept, data_set.classes if data_set.name == "cub-dg" else ())
         notes += _missing_classes(data_set.domains[number], data_set.classes, kept)
     if splits:
         notes.append(f"of each domain the images in {' and '.join(sorted(splits))} are taken, as if in one folder")
-    dropped = sum(problem.reason == _DUPLICATE for problem in reader.problems)
     if dropped:
-        notes.append(f"{dropped:,} published duplicates are left out, by {left_out.source}")
-    if len(matched) < len(left_out.names):  # a part of the data set, or other archives
-        missing = len(left_out.names) - len(matched)
+        notes.append(f"{len(dropped):,} published duplicates are left out, by {left_out.source}")
+    if missing := len(left_out.names) - len(set(dropped)):  # a part of the data set, or other archives
         notes.append(f"{missing:,} of {len(left_out.names):,} listed duplicates were not found")
     layout = _layout(data_set, base, bool(splits))
-    skipped = tuple(reader.problems)
-    return _not_empty(
-        Listing(layout, base, data_set.domains, data_set.classes, tuple(images), skipped, tuple(notes))
-    )
+    about = (layout, base, data_set.domains, data_set.classes)
+    return _not_empty(Listing(*about, tuple(images), tuple(reader.problems), tuple(notes)))
 
 
 def list_own(folder: Path) -> Listing:
@@ -87,8 +83,8 @@ def list_own(folder: Path) -> Listing:
     _require_folder(folder)
     reader = FolderReader(folder, folder)
     found: dict[str, dict[str, list[_Found]]] = {}
-    for domain in reader.children(reader.top()).folders:
-        classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.children(domain).folders}
+    for domain in reader.folders(reader.top()):
+        classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.folders(domain)}
         classes = {name: images for name, images in classes.items() if images}
         _require_names(domain, classes)
         if classes:
@@ -102,13 +98,10 @@ def list_own(folder: Path) -> Listing:
     notes: list[str] = []
     for number, (domain_name, by_class) in enumerate(found.items()):
         kept = [one._replace(label=labels[name]) for name, several in by_class.items() for one in several]
-        images += _with_ids(number, kept, [_stem(one.path) for one in kept])
+        images += _listed(number, kept)
         notes += _missing_classes(domain_name, names, kept)
     layout = "folders: domain/class/image"
     return Listing(layout, folder, tuple(found), names, tuple(images), tuple(reader.problems), tuple(notes))
-
-
-_DUPLICATE = "published duplicate"
 
 
 def _find_base(data_set: DataSet, folder: Path) -> Path:
@@ -121,7 +114,7 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
     for _ in range(_DEPTH + 1):
         below: list[Folder] = []
         for place in level:
-            folders = reader.children(place).folders
+            folders = reader.folders(place)
             found = {numbers[spelling(one.name)] for one in folders if spelling(one.name) in numbers}
             if len(found) == len(data_set.domains):
                 return folder / place.path
@@ -142,14 +135,12 @@ def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
     """The folder of every domain, in the order of the domains."""
     numbers = data_set.domain_numbers()
     places: dict[int, Folder] = {}
-    for place in reader.children(reader.top()).folders:
+    for place in reader.folders(reader.top()):
         number = numbers.get(spelling(place.name))
+        if number in places:
+            expected = f"expected one folder for each domain of {data_set.title}"
+            raise InputError(f"{reader.root}: {expected}, found {places[number].name} and {place.name}")
         if number is not None:
-            if number in places:
-                both = f"{places[number].name} and {place.name}"
-                raise InputError(
-                    f"{reader.root}: expected one folder for each domain of {data_set.title}, found {both}"
-                )
             places[number] = place
     return [places[number] for number in range(len(data_set.domains))]
 
@@ -159,67 +150,46 @@ def _class_folders(
 ) -> tuple[list[tuple[int, Folder]], frozenset[str]]:
     """(label, folder) of every class folder of a domain, and the names of the splits it is divided into, if any."""
     labels = data_set.class_numbers()
-    folders = reader.children(domain).folders
+    folders = reader.folders(domain)
     while len(folders) == 1 and spelling(folders[0].name) not in labels and folders[0].name not in _SPLITS:
-        folders = reader.children(folders[0]).folders  # an archive unpacked into a folder of its own name
+        folders = reader.folders(folders[0])  # an archive unpacked into a folder of its own name
     splits: frozenset[str] = frozenset()
     # DomainNet has a class called train, among 344 others
     if folders and all(one.name.lower() in _SPLITS for one in folders):
         whole = [one for one in folders if one.name.lower() == "full"]
         splits = frozenset(one.name for one in whole or folders)
-        folders = tuple(below for one in whole or folders for below in reader.children(one).folders)
+        folders = [below for one in whole or folders for below in reader.folders(one)]
     parts = [(labels[spelling(one.name)], one) for one in folders if spelling(one.name) in labels]
     strangers = [one for one in folders if spelling(one.name) not in labels]
     if not parts:
         expected = f"expected class folders such as {some(data_set.classes)} in {reader.root / domain.path}"
         unread = [problem.reason for problem in reader.problems if problem.path == domain.path]
-        raise InputError(
-            f"{expected}; found {some([one.name for one in strangers]) or ', '.join(unread) or 'none'}"
-        )
+        found = some([one.name for one in strangers]) or ", ".join(unread) or "none"
+        raise InputError(f"{expected}; found {found}")
     reader.problems += [Problem(one.path, f"not a class of {data_set.title}") for one in strangers]
     return parts, splits
 
 
 def _in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[_Found]:
     """The images of class folders, class after class; folders of one class are merged as if they were one."""
-    found = [
-        _Found(label, inside, f"{place.path}/{inside}") for label, place in parts for inside in reader.images(place)
-    ]
-    return sorted(found, key=lambda one: (one.label, *_walk_order(one.inside)))
+    inside = ((label, place, file) for label, place in parts for file in reader.images(place))
+    return sorted((_Found(label, file, f"{place.path}/{file}") for label, place, file in inside), key=_walk_order)
 
 
-def _walk_order(inside: str) -> tuple[str, str]:
+def _walk_order(one: _Found) -> tuple[int, str, str]:
     """sorted(os.walk(…)) sorts by the folder's whole path first, so its slash takes part."""
-    folder, slash, file = inside.rpartition("/")
-    return slash + folder, file
+    folder, slash, file = one.inside.rpartition("/")
+    return one.label, slash + folder, file
 
 
-def _without(
-    data_set: DataSet, number: int, found: list[_Found], duplicates: DuplicateList, problems: list[Problem]
-) -> tuple[list[_Found], set[str]]:
-    """What is not on the list of duplicates, and the names on it that were met; those images become problems."""
-    domain, kept, met = data_set.domains[number], [], set()
-    for one in found:
-        name = f"{domain}/{data_set.classes[one.label]}/{one.inside}"
-        if name in duplicates.names:
-            met.add(name)
-            problems.append(Problem(one.path, _DUPLICATE))
-        else:
-            kept.append(one)
-    return kept, met
+def _listed(number: int, found: list[_Found], classes: Sequence[str] = ()) -> list[ListedImage]:
+    """Images of domain `number`; two files that differ only in their extension keep it in their ids.
 
-
-def _listed(data_set: DataSet, number: int, found: list[_Found]) -> list[ListedImage]:
-    if data_set.name == "cub-dg":  # every domain shows the same photographs
-        ids = [f"{data_set.classes[one.label]}/{_stem(one.inside)}" for one in found]
-    else:
-        ids = [_stem(one.path) for one in found]
-    return _with_ids(number, found, ids)
-
-
-def _with_ids(number: int, found: list[_Found], ids: list[str]) -> list[ListedImage]:
-    """Images of one domain; two files that differ only in their extension keep it in their ids."""
-    times: Mapping[str, int] = Counter(ids)
+    `classes` are given where all domains show the same photographs: then those have the same id in each.
+    """
+    paths = [f"{classes[one.label]}/{one.inside}" if classes else one.path for one in found]
+    ids = [path.rpartition(".")[0] for path in paths]
+    times = Counter(ids)
     return [
         ListedImage(one.path, number, one.label, name if times[name] == 1 else one.path)
         for one, name in zip(found, ids, strict=True)
@@ -233,12 +203,14 @@ def _missing_classes(domain: str, classes: tuple[str, ...], found: list[_Found])
 
 
 def _layout(data_set: DataSet, base: Path, split: bool) -> str:
-    if split:
-        whose = "the original archive's" if data_set.name == "vlcs" else "Dassl's"
-        return f"{whose}: domain/split/class/image"
+    whose = "DomainBed's"
     if data_set.name == "cub-dg":
-        return "GVRT's: domain/class/image"
-    return f"{_WHOSE.get(base.name, _DOMAINBED)}: domain/class/image"
+        whose = "GVRT's"
+    elif base.name in _ARCHIVES or (split and data_set.name == "vlcs"):
+        whose = "the original archive's"
+    elif base.name == "images" or split:
+        whose = "Dassl's"
+    return f"{whose}: domain/split/class/image" if split else f"{whose}: domain/class/image"
 
 
 def _require_folder(folder: Path) -> None:
@@ -260,10 +232,8 @@ def _require_domains(folder: Path, domains: tuple[str, ...], reader: FolderReade
         names = [problem.path for problem in reader.problems]
         raise InputError(f"expected domain/class/image in {folder}; found {some(names) or 'no folder'}, no images")
     if len(domains) == 1:
-        raise InputError(
-            f"expected at least two domain folders in {folder}, found only {domains[0]}; "
-            "if the domains are inside it, give that folder"
-        )
+        found = f"found only {domains[0]}; if the domains are inside it, give that folder"
+        raise InputError(f"expected at least two domain folders in {folder}, {found}")
 
 
 def _not_empty(listing: Listing) -> Listing:
@@ -272,8 +242,3 @@ def _not_empty(listing: Listing) -> Listing:
     if empty:
         raise InputError(f"expected images of every domain in {listing.root}, found none of {', '.join(empty)}")
     return listing
-
-
-def _stem(path: str) -> str:
-    """A path without the extension that every image has."""
-    return path.rpartition(".")[0]

@@ -7,7 +7,6 @@ by-path/…/….jsonl       what was used by path: a hash of the path, and one o
 """
 
 import hashlib
-import itertools
 import logging
 import os
 import re
@@ -17,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from parse_dg.data.intake.archives import extract, is_archive
-from parse_dg.data.intake.download import download as fetch
+from parse_dg.data.intake.download import download as fetch, free_name
 from parse_dg.data.intake.layouts import list_images, list_own
 from parse_dg.data.intake.lists import READERS, read_list
-from parse_dg.data.intake.manifest_file import read_manifest, read_summary, write_manifest
+from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
 from parse_dg.data.intake.report import describe_data
 from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify
@@ -56,26 +55,24 @@ def add(
     _require_name(name)
     home = data_folder() / name
     if manifest_path(name).exists() and not replace:
-        raise InputError(
-            f"{name} has been added before: `--replace` indexes it anew, `data check {name}` looks at it"
-        )
+        again = f"`--replace` indexes it anew, `data check {name}` looks at it"
+        raise InputError(f"{name} has been added before: {again}")
     _require_ours(home)
     source, archives = _source(paths)
     if duplicates and (name not in DATA_SETS or (source and source.is_file())):
         raise InputError(f"--duplicates {duplicates}: expected the folder or archives of a public data set with it")
     make_folder(home, "PARSE_DG_DATA")
-    unpacked: Path | None = None
+    unpacked = free_name(home / "files")  # what is in use now must stay until the new manifest is written
     try:
         if source is None:
-            extract(archives, place := _free_name(home), progress)
-            source = unpacked = place
-        listing = _list(name, source, duplicates)
-        if unpacked is None:
+            extract(archives, unpacked, progress)
+        listing = _list(name, source or unpacked, duplicates)
+        if source is not None:
             _require_outside(listing)
         manifest = index(name, listing, keep_truncated=keep_truncated, progress=progress)
         _write(manifest, manifest_path(name))
     except BaseException:
-        _tidy(home, [unpacked] if unpacked else [])
+        _tidy(home, [unpacked])
         raise
     _tidy(home, [old for old in home.iterdir() if _UNPACKED.fullmatch(old.name) and old != unpacked])
     return manifest
@@ -91,10 +88,8 @@ def download(name: str, progress: Progress | None = None) -> Manifest:
     folder = home / "downloads"
     make_folder(folder, "PARSE_DG_DATA")
     try:
-        files = [
-            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, md5=a.md5, progress=progress).path
-            for a in data_set.addresses
-        ]
+        for a in data_set.addresses:
+            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, md5=a.md5, progress=progress)
     except InputError as error:
         raise InputError(f"{error}. By hand: {data_set.by_hand}") from error
     finally:
@@ -102,7 +97,7 @@ def download(name: str, progress: Progress | None = None) -> Manifest:
             with suppress(OSError):  # there is something in it, to go on with
                 empty.rmdir()
     try:
-        return add(name, files, progress=progress)
+        return add(name, [folder / a.file for a in data_set.addresses], progress=progress)
     except InputError as error:
         raise InputError(f"{error}. To download it again, remove {folder}. By hand: {data_set.by_hand}") from error
 
@@ -114,10 +109,7 @@ def manifest_path(name: str) -> Path:
 
 def added() -> list[str]:
     """The names that have been added, sorted."""
-    folder = data_folder()
-    if not folder.is_dir():
-        return []
-    names = (path.parent.name for path in folder.glob("*/manifest.jsonl"))
+    names = (path.parent.name for path in data_folder().glob("*/manifest.jsonl"))
     return sorted(name for name in names if NAME.fullmatch(name) and name != BY_PATH)
 
 
@@ -143,7 +135,7 @@ def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = T
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
-        return read_summary(manifest_path(name)).domains
+        return read_header(manifest_path(name)).domains
     return _list("", _require_path(name), None).domains
 
 
@@ -179,21 +171,17 @@ def remove(name: str) -> None:
 
 def _require_name(name: str) -> None:
     if not NAME.fullmatch(name) or name in ("blueprints", BY_PATH):
-        known = ", ".join(DATA_SETS)
-        raise InputError(
-            f"{name!r} cannot name a data set: expected {known}, or a name of your own "
-            "(up to 64 letters, digits, dots, dashes and underscores)"
-        )
+        rule = "up to 64 letters, digits, dots, dashes and underscores"
+        expected = f"expected {', '.join(DATA_SETS)}, or a name of your own ({rule})"
+        raise InputError(f"{name!r} cannot name a data set: {expected}")
 
 
 def _require_ours(home: Path) -> None:
     """Refuses a folder with something in it that is not of this program: it could be somebody's photographs."""
     strange = [path.name for path in home.iterdir() if not _OURS.fullmatch(path.name)] if home.is_dir() else []
     if strange:
-        raise InputError(
-            f"{home} holds {printable(min(strange))}, which was not put there by `data add`: "
-            "choose another name, or set PARSE_DG_DATA to another folder"
-        )
+        found = f"{home} holds {printable(min(strange))}, which was not put there by `data add`"
+        raise InputError(f"{found}: choose another name, or set PARSE_DG_DATA to another folder")
 
 
 def _require_outside(listing: Listing) -> None:
@@ -201,25 +189,24 @@ def _require_outside(listing: Listing) -> None:
     folder, root = data_folder().resolve(), listing.root.resolve()
     inside = next((image.path for image in listing.images if f"{root}/{image.path}".startswith(f"{folder}/")), None)
     if inside is not None:
-        raise InputError(
-            f"{printable(str(root / inside))} lies in the data folder {folder}, which is for what `data add` "
-            "unpacks: move it elsewhere, or set PARSE_DG_DATA to another folder"
-        )
+        found = f"{printable(str(root / inside))} lies in the data folder {folder}"
+        advice = "move it elsewhere, or set PARSE_DG_DATA to another folder"
+        raise InputError(f"{found}, which is for what `data add` unpacks: {advice}")
 
 
 def _source(paths: Sequence[Path]) -> tuple[Path | None, list[Path]]:
     """The folder or list to index; or none, and the archives that hold it."""
-    found: list[Path] = []
+    found = []
     for path in paths:
         place = find_path(str(path))
         if place is None:
-            raise InputError(
-                f"nothing at {path}: expected a folder, a .tar or .zip archive, or a .csv or .json list"
-            )
+            expected = "a folder, a .tar or .zip archive, or a .csv or .json list"
+            raise InputError(f"nothing at {path}: expected {expected}")
         found.append(place)
     if len(found) == 1 and found[0].is_dir():
-        inside = [path for path in _inside(found[0]) if not path.name.startswith(".")]
-        if not inside or not all(is_archive(path) for path in inside):
+        with attempting(f"read the folder {found[0]}"):
+            inside = sorted(path for path in found[0].iterdir() if not path.name.startswith("."))
+        if not inside or not all(map(is_archive, inside)):
             return found[0], []
         found = inside  # a folder of nothing but archives
     if len(found) == 1 and found[0].suffix.lower() in READERS:
@@ -228,17 +215,6 @@ def _source(paths: Sequence[Path]) -> tuple[Path | None, list[Path]]:
         if not is_archive(path):
             raise InputError(f"{path} is not an archive: expected one folder, one list, or .tar and .zip archives")
     return None, found
-
-
-def _inside(folder: Path) -> list[Path]:
-    with attempting(f"read the folder {folder}"):
-        return sorted(folder.iterdir())
-
-
-def _free_name(home: Path) -> Path:
-    """Where to unpack: what is in use now must stay until the new manifest is written."""
-    names = itertools.chain(["files"], (f"files-{number}" for number in itertools.count(2)))
-    return next(home / name for name in names if not (home / name).exists())
 
 
 def _tidy(home: Path, unwanted: Sequence[Path]) -> None:
@@ -262,16 +238,18 @@ def _list(name: str, source: Path, duplicates: Path | None) -> Listing:
 def _by_path(path: Path, progress: Progress | None, keep: bool) -> Manifest:
     """The manifest of a folder or list, indexed on its first use and again when its files have changed."""
     listing = _list("", path, None)
+    name = path.stem if path.is_file() else path.name
+    name = f"own-{name}" if name in DATA_SETS else name or "data"  # never that of a public data set
     home = data_folder() / BY_PATH / hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
     kept = home / f"{signature(listing)}.jsonl"
     manifest = _kept(kept)
     if manifest is None and not keep:
         log.warning("%s: counted as listed, as its files have never been opened", printable(str(path)))
         images = tuple(ManifestImage(*listed, 0, 0, 0, "") for listed in listing.images)
-        return Manifest(_own_name(path), listing.root, listing.layout, listing.domains, listing.classes, images)
+        return Manifest(name, listing.root, listing.layout, listing.domains, listing.classes, images)
     if manifest is None:
         make_folder(home, "PARSE_DG_DATA")
-        manifest = index(_own_name(path), listing, progress=progress)
+        manifest = index(name, listing, progress=progress)
         _write(manifest, kept)
         for old in home.glob("*.jsonl"):
             if old != kept:
@@ -280,12 +258,6 @@ def _by_path(path: Path, progress: Progress | None, keep: bool) -> Manifest:
     for remark in describe_data(manifest).remarks:
         log.warning("%s: %s", printable(str(path)), remark)
     return manifest
-
-
-def _own_name(path: Path) -> str:
-    """What is used by path goes by its own name, but never by that of a public data set."""
-    name = path.stem if path.is_file() else path.name
-    return f"own-{name}" if name in DATA_SETS else name or "data"
 
 
 def _kept(path: Path) -> Manifest | None:
@@ -300,10 +272,9 @@ def _say_changes(path: Path, before: Manifest | None, now: Manifest) -> None:
     if before is None or before.fingerprint == now.fingerprint:
         return
     old, new = ({image.path: image for image in manifest.images} for manifest in (before, now))
+    more, gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     changed = sum(old[file] != new[file] for file in old.keys() & new.keys())
-    counts = (
-        f"{len(new.keys() - old.keys()):,} new images, {len(old.keys() - new.keys()):,} gone, {changed:,} changed"
-    )
+    counts = f"{more:,} new images, {gone:,} gone, {changed:,} changed"
     log.warning("%s is not what it was when it was last used (%s): indexed again", printable(str(path)), counts)
 
 
@@ -325,15 +296,10 @@ def _require_path(name: str) -> Path:
 
 def _not_here(name: str) -> InputError:
     if name in DATA_SETS:
-        return InputError(
-            f"{name} is not on this machine yet: `parse-dg data add {name} PATH` with its folder or archives, "
-            f"or `parse-dg data download {name}`"
-        )
+        by_hand = f"`parse-dg data add {name} PATH` with its folder or archives"
+        return InputError(f"{name} is not on this machine yet: {by_hand}, or `parse-dg data download {name}`")
     if os.sep in name:
         return InputError(f"nothing at {name}: expected a folder domain/class/image, or a .csv or .json list")
-    here = ", ".join(["blueprints", *added()])
-    known = ", ".join(DATA_SETS)
-    return InputError(
-        f"no data set {name!r}: here are {here}; {known} can be added; or give a folder that "
-        "exists, or with --plugin the module that makes it"
-    )
+    here, known = ", ".join(["blueprints", *added()]), ", ".join(DATA_SETS)
+    otherwise = "or give a folder that exists, or with --plugin the module that makes it"
+    return InputError(f"no data set {name!r}: here are {here}; {known} can be added; {otherwise}")

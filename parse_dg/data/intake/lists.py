@@ -32,7 +32,7 @@ class _Row(NamedTuple):
     path: str
     domain: str
     label: str
-    id: str | None
+    id: str | None = None
 
 
 def read_list(path: Path) -> Listing:
@@ -42,7 +42,7 @@ def read_list(path: Path) -> Listing:
         raise unknown("kind of list", path.name, READERS)
     rows = list(reader(path, _text(path)))
     if not rows:
-        raise InputError(f"{_name(path)} lists no images: expected an image with {', '.join(COLUMNS)}")
+        raise InputError(f"{printable(str(path))} lists no images: expected an image with {', '.join(COLUMNS)}")
     root, files = _relative(path, rows)
     domains = tuple(sorted({row.domain for row in rows}))
     classes = tuple(sorted({row.label for row in rows}))
@@ -55,12 +55,8 @@ def read_list(path: Path) -> Listing:
     return Listing(f"a list ({path.suffix.lower()[1:]})", root, domains, classes, tuple(images))
 
 
-def _name(path: Path) -> str:
-    return printable(str(path))
-
-
 def _error(path: Path, where: str, what: str) -> InputError:
-    return InputError(f"{_name(path)}, {where}: {what}")
+    return InputError(f"{printable(str(path))}, {where}: {what}")
 
 
 def _text(path: Path) -> str:
@@ -77,9 +73,12 @@ def _text(path: Path) -> str:
     return text
 
 
-def _row(path: Path, where: str, values: dict[str, object]) -> _Row:
+def _row(path: Path, where: str, values: object) -> _Row:
     """Checks that an image has every value and that each is a text that can be shown on one line."""
-    for name in (*COLUMNS, *(["id"] if "id" in values else [])):
+    if not isinstance(values, dict):
+        raise _error(path, where, f"expected an object with {', '.join(COLUMNS)}, found {type(values).__name__}")
+    names = (*COLUMNS, "id") if "id" in values else COLUMNS
+    for name in names:
         if name not in values:
             raise _error(path, where, f"no {name!r}: an image has {', '.join(COLUMNS)}")
         value = values[name]
@@ -89,11 +88,11 @@ def _row(path: Path, where: str, values: dict[str, object]) -> _Row:
             raise _error(path, where, f"{name!r} is empty")
         if UNPRINTABLE.search(value):
             raise _error(path, where, f"{name!r} has characters that cannot be shown: {ascii(value)[:80]}")
-    file, domain, label = (str(values[name]) for name in COLUMNS)
+    domain = values["domain"]
     if "/" in domain or domain in (".", "..") or len(os.fsencode(domain)) > LONGEST:
         rule = f"a domain names folders: no slash, not only dots, at most {LONGEST} bytes"
         raise _error(path, where, f"{rule}; found {domain[:80]!r}")
-    return _Row(where, file, domain, label, str(values["id"]) if "id" in values else None)
+    return _Row(where, *(values[name] for name in names))
 
 
 def _read_csv(path: Path, text: str) -> Iterator[_Row]:
@@ -107,10 +106,7 @@ def _read_csv(path: Path, text: str) -> Iterator[_Row]:
                 continue
             if len(cells) != len(columns):
                 raise _error(path, where, f"expected {len(columns)} cells, found {len(cells)}")
-            values: dict[str, object] = {
-                name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name in (*COLUMNS, "id")
-            }
-            yield _row(path, where, values)
+            yield _row(path, where, {name: cell.strip() for name, cell in zip(columns, cells, strict=True)})
     except csv.Error as error:
         raise _error(path, f"line {start}", f"no CSV ({error})") from error
 
@@ -139,15 +135,16 @@ def _read_json(path: Path, text: str) -> Iterator[_Row]:
     data = _parse(path, text, 1)
     entries = data.get("images") if isinstance(data, dict) else data
     if not isinstance(entries, list):
-        raise InputError(f"{_name(path)}: expected a list of images, or an object with a list 'images'")
+        expected = "expected a list of images, or an object with a list 'images'"
+        raise InputError(f"{printable(str(path))}: {expected}")
     for number, entry in enumerate(entries, 1):
-        yield _entry(path, f"entry {number}", entry)
+        yield _row(path, f"entry {number}", entry)
 
 
 def _read_lines(path: Path, text: str) -> Iterator[_Row]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _entry(path, f"line {number}", _parse(path, line, number))
+            yield _row(path, f"line {number}", _parse(path, line, number))
 
 
 def _parse(path: Path, text: str, line: int) -> object:
@@ -159,17 +156,8 @@ def _parse(path: Path, text: str, line: int) -> object:
         raise _error(path, f"line {line}", "no list of images: too long a number, or nested too deep") from error
 
 
-def _entry(path: Path, where: str, entry: object) -> _Row:
-    if not isinstance(entry, dict):
-        raise _error(path, where, f"expected an object with {', '.join(COLUMNS)}, found {type(entry).__name__}")
-    return _row(path, where, entry)
-
-
-READERS: dict[str, Callable[[Path, str], Iterator[_Row]]] = {
-    ".csv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": _read_lines,
-}
+Reader = Callable[[Path, str], Iterator[_Row]]
+READERS: dict[str, Reader] = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_lines}
 """Kinds of lists by the ending of their name."""
 
 
@@ -182,15 +170,11 @@ def _relative(path: Path, rows: list[_Row]) -> tuple[Path, list[str]]:
         if file in files:
             raise _error(path, row.where, f"{row.path} is listed already in {files[file]}")
         files[file] = row.where
-    root = os.path.normpath(folder)
-    if not all(file.startswith(_with_separator(root)) for file in files):
+    root = os.path.join(os.path.normpath(folder), "")  # noqa: PTH118 - with a slash at its end
+    if not all(file.startswith(root) for file in files):
         try:
-            root = os.path.commonpath([os.path.dirname(file) for file in files])  # noqa: PTH120
+            shared = os.path.commonpath([os.path.dirname(file) for file in files])  # noqa: PTH120
         except ValueError as error:  # several drives
-            raise InputError(f"{_name(path)}: its images share no folder, expected one drive") from error
-    start = len(_with_separator(root))
-    return Path(root), [file[start:].replace(os.sep, "/") for file in files]
-
-
-def _with_separator(folder: str) -> str:
-    return folder if folder.endswith(os.sep) else folder + os.sep
+            raise InputError(f"{printable(str(path))}: its images share no folder, expected one drive") from error
+        root = os.path.join(shared, "")  # noqa: PTH118
+    return Path(root), [file[len(root) :].replace(os.sep, "/") for file in files]

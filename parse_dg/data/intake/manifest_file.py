@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from parse_dg.data.images import read_file
 from parse_dg.data.listing import Problem
@@ -50,36 +50,22 @@ class ManifestHeader(Jsonable):
     checksum: str
     """Of all of the file but itself, so that a change is noticed that no other check can see."""
 
+    @property
+    def images(self) -> int:
+        """How many there are."""
+        return sum(self.counts.values())
 
-class ManifestSummary(NamedTuple):
-    """What the first line of a manifest says; `images` is how many there are."""
 
-    name: str
-    root: Path
-    domains: tuple[str, ...]
-    classes: tuple[str, ...]
-    images: int
-    fingerprint: str
+_SAME = ("name", "layout", "domains", "classes", "notes", "keep_truncated")
+"""What a manifest and its header call the same."""
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest. An `OSError` is left to the caller, who knows which setting names the folder."""
     lines = [_encode(image).encode() for image in manifest.images]
-    header = ManifestHeader(
-        format=FORMAT,
-        name=manifest.name,
-        root=str(manifest.root),
-        layout=manifest.layout,
-        domains=manifest.domains,
-        classes=manifest.classes,
-        unreadable=manifest.unreadable,
-        skipped=manifest.skipped,
-        notes=manifest.notes,
-        keep_truncated=manifest.keep_truncated,
-        counts=manifest.counts,
-        fingerprint=manifest.fingerprint,
-        checksum="",
-    )
+    same = (*_SAME, "unreadable", "skipped", "counts", "fingerprint")
+    values = {name: getattr(manifest, name) for name in same}
+    header = ManifestHeader(format=FORMAT, root=str(manifest.root), checksum="", **values)
     first = header.to_dict() | {"checksum": _checksum(header, lines)}
     write_file(path, b"\n".join([_encode(first).encode(), *lines, b""]), shared=True)
 
@@ -107,18 +93,11 @@ def read_manifest(path: Path) -> Manifest:
         if (image.path, image.label) in images or image._replace(label=same.label, id=same.id) != same:
             raise _error(path, number, f"{printable(image.path)} is there twice")
         images[image.path, image.label] = image
+    unreadable, skipped = (tuple(Problem(*each) for each in some) for some in (header.unreadable, header.skipped))
     manifest = Manifest(
-        header.name,
-        Path(header.root),
-        header.layout,
-        header.domains,
-        header.classes,
-        tuple(images.values()),
-        tuple(Problem(*problem) for problem in header.unreadable),
-        tuple(Problem(*problem) for problem in header.skipped),
-        header.notes,
-        header.keep_truncated,
-    )
+        root=Path(header.root), images=tuple(images.values()), unreadable=unreadable, skipped=skipped,
+        **{name: getattr(header, name) for name in _SAME},
+    )  # fmt: skip
     if header.counts != manifest.counts:
         raise _error(path, 1, f"its counts are not those of the {len(images)} images below")
     if header.fingerprint != manifest.fingerprint:
@@ -128,7 +107,7 @@ def read_manifest(path: Path) -> Manifest:
     return manifest
 
 
-def read_summary(path: Path) -> ManifestSummary:
+def read_header(path: Path) -> ManifestHeader:
     """What a manifest says of its data set, by its first line alone: quick, whatever the number of images.
 
     That line is checked as `read_manifest` checks it, but not against the images below it.
@@ -139,10 +118,7 @@ def read_summary(path: Path) -> ManifestSummary:
     header = _header(path, line)
     if header.counts.keys() != set(header.domains) or min(header.counts.values()) < 0:
         raise _error(path, 1, "its counts are not those of its domains")
-    images = sum(header.counts.values())
-    return ManifestSummary(
-        header.name, Path(header.root), header.domains, header.classes, images, header.fingerprint
-    )
+    return header
 
 
 def _error(path: Path, line: int, what: str) -> InputError:

@@ -1,9 +1,10 @@
 """What is to be said of a data set on disk: its counts beside the published ones, and what is wrong with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parse_dg.data.listing import Problem
-from parse_dg.data.manifest import DuplicateGroup, Manifest
+from parse_dg.data.manifest import Manifest
 from parse_dg.data.public.catalogue import DATA_SETS, compare_counts
 from parse_dg.wording import plural, printable, some
 
@@ -47,51 +48,32 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
     rows = tuple(DomainRow(name, count, published.get(name)) for name, count in manifest.counts.items())
     differences = compare_counts(known, manifest.counts) if known else ()
     remarks = [*_files("unreadable and left out", manifest.unreadable), *_duplicates(manifest)]
-    remarks += [*_several_classes(manifest), *_skipped(manifest), *manifest.notes]
-    return DataReport(manifest, rows, differences, tuple(remarks), changed)
-
-
-def _files(what: str, problems: tuple[Problem, ...]) -> list[str]:
-    if not problems:
-        return []
-    named = [f"{printable(problem.path)} ({problem.reason})" for problem in problems]
-    return [f"{plural(len(problems), 'file')} {what}: {some(named, NAMED, '; ')}"]
-
-
-def _skipped(manifest: Manifest) -> list[str]:
-    """Grouped by reason: DomainNet has thousands of published duplicates."""
-    by_reason: dict[str, list[str]] = {}
+    several = [f"{printable(path)} ({', '.join(names)})" for path, names in manifest.several_classes.items()]
+    remarks += _said("file", "of several classes, an image of each", several)
+    by_reason: dict[str, list[str]] = {}  # DomainNet has thousands of published duplicates
     for problem in manifest.skipped:
         by_reason.setdefault(problem.reason, []).append(printable(problem.path))
-    return [
-        f"{plural(len(paths), 'file')} passed over, {reason}: {some(paths, NAMED, '; ')}"
-        for reason, paths in by_reason.items()
-    ]
+    for reason, paths in by_reason.items():
+        remarks += _said("file", f"passed over, {reason}", paths)
+    return DataReport(manifest, rows, differences, (*remarks, *manifest.notes), changed)
+
+
+def _said(noun: str, what: str, named: Sequence[str]) -> list[str]:
+    return [f"{plural(len(named), noun)} {what}: {some(named, NAMED, '; ')}"] if named else []
+
+
+def _files(what: str, problems: Sequence[Problem]) -> list[str]:
+    return _said("file", what, [f"{printable(problem.path)} ({problem.reason})" for problem in problems])
 
 
 def _duplicates(manifest: Manifest) -> list[str]:
-    groups = manifest.duplicates
-    kinds = {
-        "in two domains, so that a target has an image of a source": [g for g in groups if g.across_domains],
-        "in two classes of a domain": [g for g in groups if g.across_classes and not g.across_domains],
-        "twice in one class": [g for g in groups if not g.across_classes and not g.across_domains],
+    kinds: dict[str, list[str]] = {
+        "in two domains, so that a target has an image of a source": [],
+        "in two classes of a domain": [],
+        "twice in one class": [],
     }
-    remarks = []
-    for what, found in kinds.items():
-        if found:
-            pairs = [" = ".join(_paths(group)) for group in found]
-            remarks.append(f"{plural(len(found), 'image')} {what}: {some(pairs, NAMED, '; ')}")
-    return remarks
-
-
-def _paths(group: DuplicateGroup) -> dict[str, None]:
-    """Each file once, in order."""
-    return dict.fromkeys(printable(image.path) for image in group.images)
-
-
-def _several_classes(manifest: Manifest) -> list[str]:
-    found = manifest.several_classes
-    if not found:
-        return []
-    named = [f"{printable(path)} ({', '.join(names)})" for path, names in found.items()]
-    return [f"{plural(len(found), 'file')} of several classes, an image of each: {some(named, NAMED, '; ')}"]
+    across_domains, across_classes, twice = kinds.values()
+    for group in manifest.duplicates:
+        kind = across_domains if group.across_domains else across_classes if group.across_classes else twice
+        kind.append(" = ".join(dict.fromkeys(printable(image.path) for image in group.images)))  # each file once
+    return [remark for what, found in kinds.items() for remark in _said("image", what, found)]

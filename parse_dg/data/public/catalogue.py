@@ -6,7 +6,7 @@ lists of DomainNet's authors; GVRT for CUB-DG. Class names are those of the arch
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +49,13 @@ class DataSet:
     """Other spellings of domains. Capitals, blanks and underscores never matter."""
     class_aliases: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
-    by_hand: str
+    elsewhere: str = "open the address in a browser, save the archive, unpack it"
     """What to do if nothing can be downloaded from here."""
+
+    @property
+    def by_hand(self) -> str:
+        """How it is added if nothing can be downloaded from here."""
+        return f"{self.elsewhere}, and give the folder: parse-dg data add {self.name} FOLDER"
 
     @property
     def published_images(self) -> int:
@@ -81,28 +86,22 @@ def find_data_set(name: str) -> DataSet:
 def compare_counts(data_set: DataSet, counts_by_domain: Mapping[str, int]) -> tuple[str, ...]:
     """What differs from the papers' images, a sentence each; nothing if all is as published."""
     found = tuple(counts_by_domain.get(domain, 0) for domain in data_set.domains)
-    strange = [name for name in counts_by_domain if name not in data_set.domains]
-    published = data_set.published_images
-    differences = [f"{name} is no domain of {data_set.title}" for name in strange]
-    for version in data_set.expected:
-        if version.counts == found:
-            if version is not data_set.expected[0]:
-                total = f"{sum(found):,} images; the papers used {published:,}"
-                differences.append(f"this is {data_set.title} {version.name}, {total}")
-            return tuple(differences)
-    nearest = max(data_set.expected, key=lambda version: _agreeing(version.counts, found))
+    differences = [
+        f"{name} is no domain of {data_set.title}" for name in counts_by_domain if name not in data_set.domains
+    ]
+    nearest = max(data_set.expected, key=lambda version: sum(map(eq, version.counts, found)))
+    other, published = nearest is not data_set.expected[0], data_set.published_images
+    if nearest.counts == found:
+        total = f"{sum(found):,} images; the papers used {published:,}"
+        return (*differences, *([f"this is {data_set.title} {nearest.name}, {total}"] if other else []))
     for domain, expected, count in zip(data_set.domains, nearest.counts, found, strict=True):
         if count != expected:
             differences.append(f"{domain}: {count:,} images found, {expected:,} expected")
-    if nearest is not data_set.expected[0]:
+    if other:
         differences.append(f"otherwise this is {data_set.title} {nearest.name}")
     if sum(found) != published:
         differences.append(f"{sum(found):,} images in all, {published:,} published")
     return tuple(differences)
-
-
-def _agreeing(expected: tuple[int, ...], found: tuple[int, ...]) -> int:
-    return sum(one == other for one, other in zip(expected, found, strict=True))
 
 
 def _numbers(names: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, int]:
@@ -110,15 +109,22 @@ def _numbers(names: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, in
     return numbers | {spelling(alias): names.index(name) for alias, name in aliases.items()}
 
 
-@cache
 def _class_names(data_set: str) -> tuple[str, ...]:
-    path = Path(__file__).parent / "class_names" / f"{data_set}.txt"
-    return tuple(path.read_text(encoding="utf-8").split())
+    return tuple((Path(__file__).parent / "class_names" / f"{data_set}.txt").read_text(encoding="utf-8").split())
 
 
 _DRIVE = "https://drive.google.com/uc?id="
 _LILA = "https://storage.googleapis.com/public-datasets-lila/caltechcameratraps/"
 _CSR = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
+_DOMAINNET_ZIPS = (
+    ("groundtruth/clipart", 1_270_909_081, "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d"),
+    ("infograph", 4_338_659_804, "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa"),
+    ("groundtruth/painting", 3_679_366_174, "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015"),
+    ("quickdraw", 459_920_701, "9f37df2a8c3733703dbb35ad9964202a65f675ca30137756457537536b485d84"),
+    ("real", 6_062_039_589, "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63"),
+    ("sketch", 2_633_992_926, "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),
+)
+"""Of each archive: its address, its bytes, its SHA-256."""
 
 DATA_SETS: dict[str, DataSet] = {
     "pacs": DataSet(
@@ -130,8 +136,6 @@ DATA_SETS: dict[str, DataSet] = {
         classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
         expected=(Version("as published", (2048, 2344, 1670, 3929)),),
         addresses=(Address(_DRIVE + "1JFr8f805nMUelQWWmfnJR3y4_SYoN5Pd", "PACS.zip"),),
-        by_hand="Open the address in a browser, save PACS.zip, unpack it, and give the folder: "
-        "parse-dg data add pacs FOLDER",
     ),
     "vlcs": DataSet(
         name="vlcs",
@@ -144,8 +148,6 @@ DATA_SETS: dict[str, DataSet] = {
         class_aliases={"0": "bird", "1": "car", "2": "chair", "3": "dog", "4": "person"},
         expected=(Version("as published", (1415, 2656, 3282, 3376)),),
         addresses=(Address(_DRIVE + "1skwblH1_okBwxWxmRsp9_qi15hyPpxg8", "VLCS.tar.gz"),),
-        by_hand="Open the address in a browser, save VLCS.tar.gz, unpack it, and give the folder: "
-        "parse-dg data add vlcs FOLDER",
     ),
     "officehome": DataSet(
         name="officehome",
@@ -157,8 +159,8 @@ DATA_SETS: dict[str, DataSet] = {
         classes=_class_names("officehome"),
         expected=(Version("as published", (2427, 4365, 4439, 4357)),),
         addresses=(Address(_DRIVE + "1uY0pj7oFsjMxRwaD3Sxy0jgel0fsYXLC", "office_home.zip"),),
-        by_hand="Open the address, or the authors' page https://www.hemanthdv.org/officeHomeDataset.html, in a "
-        "browser, save and unpack the archive, and give the folder: parse-dg data add officehome FOLDER",
+        elsewhere="open the address, or the authors' page https://www.hemanthdv.org/officeHomeDataset.html, in a "
+        "browser, save and unpack the archive",
     ),
     "terraincognita": DataSet(
         name="terraincognita",
@@ -175,9 +177,8 @@ DATA_SETS: dict[str, DataSet] = {
             Address(_LILA + "eccv_18_all_images_sm.tar.gz", "eccv_18_all_images_sm.tar.gz", 6_492_615_601),
             Address(_LILA + "labels/caltech_camera_traps.json.zip", "caltech_camera_traps.json.zip"),
         ),
-        by_hand="From https://lila.science/datasets/caltech-camera-traps take the images of the CCT20 benchmark "
-        "subset (6 GB) and the annotations, unpack both into one folder, and give it: "
-        "parse-dg data add terraincognita FOLDER",
+        elsewhere="from https://lila.science/datasets/caltech-camera-traps take the images of the CCT20 benchmark "
+        "subset (6 GB) and the annotations, unpack both into one folder",
     ),
     "domainnet": DataSet(
         name="domainnet",
@@ -189,46 +190,12 @@ DATA_SETS: dict[str, DataSet] = {
             Version("without its published duplicates", (48_129, 51_605, 72_266, 172_500, 172_947, 69_128)),
             Version("with its published duplicates still in", (48_833, 53_201, 75_759, 172_500, 175_327, 70_386)),
         ),
-        addresses=(
-            Address(
-                _CSR + "groundtruth/clipart.zip",
-                "clipart.zip",
-                1_270_909_081,
-                "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d",
-            ),
-            Address(
-                _CSR + "infograph.zip",
-                "infograph.zip",
-                4_338_659_804,
-                "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa",
-            ),
-            Address(
-                _CSR + "groundtruth/painting.zip",
-                "painting.zip",
-                3_679_366_174,
-                "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015",
-            ),
-            Address(
-                _CSR + "quickdraw.zip",
-                "quickdraw.zip",
-                459_920_701,
-                "9f37df2a8c3733703dbb35ad9964202a65f675ca30137756457537536b485d84",
-            ),
-            Address(
-                _CSR + "real.zip",
-                "real.zip",
-                6_062_039_589,
-                "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63",
-            ),
-            Address(
-                _CSR + "sketch.zip",
-                "sketch.zip",
-                2_633_992_926,
-                "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc",
-            ),
+        addresses=tuple(
+            Address(f"{_CSR}{path}.zip", f"{path.rpartition('/')[2]}.zip", size, sha256)
+            for path, size, sha256 in _DOMAINNET_ZIPS
         ),
-        by_hand="From http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them side by "
-        "side, and give the folder: parse-dg data add domainnet FOLDER",
+        elsewhere="from http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them side by "
+        "side",
     ),
     "cub-dg": DataSet(
         name="cub-dg",
@@ -239,8 +206,6 @@ DATA_SETS: dict[str, DataSet] = {
         classes=_class_names("cub-dg"),
         expected=(Version("as published", (11_788, 11_788, 11_788, 11_788)),),
         addresses=(Address(_DRIVE + "1BU8Jy0a1mdNCbIpUUBrQPqQfNXGXfm1f", "CUB-DG.tar.gz"),),
-        by_hand="Open the address in a browser, save CUB-DG.tar.gz, unpack it, and give the folder: "
-        "parse-dg data add cub-dg FOLDER",
     ),
 }
 """Every public benchmark that can be added by name."""

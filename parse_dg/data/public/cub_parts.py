@@ -10,15 +10,15 @@ Letters: N photographs, P parts.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from parse_dg.data.images import read_size
-from parse_dg.data.public.cub_dg import image_id, read_images_txt, read_text
+from parse_dg.data.public.cub_dg import image_id, read_images_txt, read_lines
 from parse_dg.errors import InputError
 from parse_dg.wording import printable, some
 
@@ -42,51 +42,43 @@ class PartAnnotations:
 
     def some(self, chosen: slice) -> "PartAnnotations":
         """Those of some of the photographs."""
-        return PartAnnotations(
-            parts=self.parts,
-            places=self.places[chosen],
-            visible=self.visible[chosen],
-            sizes=self.sizes[chosen],
-            diagonals=self.diagonals[chosen],
+        places, visible = self.places[chosen], self.visible[chosen]
+        return replace(
+            self, places=places, visible=visible, sizes=self.sizes[chosen], diagonals=self.diagonals[chosen]
         )
 
 
 def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
     """The parts of photographs, given by their ids (class/image) and in their order; one may come several times."""
-    missing = [name for name in (IMAGES, BOXES, PARTS, PLACES) if not (folder / name).is_file()]
-    if missing:
-        raise InputError(
-            f"{printable(str(folder))} is no folder like CUB_200_2011: expected {', '.join((IMAGES, BOXES))}, "
-            f"{PARTS}, {PLACES} and images/, not found: {', '.join(missing)}"
-        )
+    needed = (IMAGES, BOXES, PARTS, PLACES)
+    if missing := [name for name in needed if not (folder / name).is_file()]:
+        expected = f"expected {', '.join(needed)} and images/"
+        like = f"{printable(str(folder))} is no folder like CUB_200_2011"
+        raise InputError(f"{like}: {expected}, not found: {', '.join(missing)}")
     files = read_images_txt(folder / IMAGES)
     numbers = {image_id(file): number for number, file in files.items()}
     wanted = list(dict.fromkeys(photographs))
-    unnamed = [name for name in wanted if name not in numbers]
-    if unnamed:
-        raise InputError(
-            f"{folder / IMAGES}: expected all {len(wanted):,} photographs of the run, not named there: "
-            f"{some(list(map(printable, unnamed)), _SHOWN)}"
-        )
+    if unnamed := [printable(name) for name in wanted if name not in numbers]:
+        expected = f"expected all {len(wanted):,} photographs of the run"
+        raise InputError(f"{folder / IMAGES}: {expected}, not named there: {some(unnamed, _SHOWN)}")
     rows = {numbers[name]: row for row, name in enumerate(wanted)}
     names = _names(folder / PARTS)
     places, visible = _places(folder / PLACES, rows, list(names))
     order = np.array([rows[numbers[name]] for name in photographs], dtype=np.int64)
     sizes = np.array([read_size(folder / "images" / files[number]) for number in rows], dtype=np.float64)
-    diagonals = _diagonals(folder / BOXES, rows)
     return PartAnnotations(
         parts=tuple(names.values()),
         places=places[order],
         visible=visible[order],
         sizes=sizes.reshape(-1, 2)[order],
-        diagonals=diagonals[order],
+        diagonals=_diagonals(folder / BOXES, rows)[order],
     )
 
 
 def _names(path: Path) -> dict[int, str]:
     """The parts by their numbers, in the order of the file."""
     names = {}
-    for line, text in _lines(path):
+    for line, text in read_lines(path):
         number, _, name = text.partition(" ")
         if not (number.isdecimal() and name.strip()):
             raise _odd(path, line, "the number of a part and its name", text)
@@ -103,9 +95,9 @@ def _places(
     columns = {number: column for column, number in enumerate(parts)}
     places = np.full((len(rows), len(parts), 2), np.nan)
     visible = np.zeros((len(rows), len(parts)), dtype=bool)
-    for line, text in _lines(path):
+    for line, text in read_lines(path):
         expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
-        photograph, part, x, y, seen = _numbers(path, line, text, 5, expected)
+        photograph, part, x, y, seen = _numbers(path, line, text, expected)
         if part not in columns or seen not in (0, 1):
             raise _odd(path, line, expected, text)
         if photograph in rows:
@@ -118,9 +110,9 @@ def _places(
 def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
     """Of the boxes of the photographs whose numbers have a row."""
     found = np.full(len(rows), np.nan)
-    for line, text in _lines(path):
+    for line, text in read_lines(path):
         expected = "the number of a photograph, x, y, and a width and a height above 0"
-        photograph, _, _, width, height = _numbers(path, line, text, 5, expected)
+        photograph, _, _, width, height = _numbers(path, line, text, expected)
         if min(width, height) <= 0:
             raise _odd(path, line, expected, text)
         if photograph in rows:
@@ -130,24 +122,16 @@ def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
 
 
 def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"], what: str) -> None:
-    missing = [number for number, row in rows.items() if not known[row]]
-    if missing:
+    if missing := [number for number, row in rows.items() if not known[row]]:
         raise InputError(f"{path}: expected {what} of every photograph, missing for number {some(missing, _SHOWN)}")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, counted from 1."""
-    for line, text in enumerate(read_text(path).splitlines(), 1):
-        if text.strip():
-            yield line, text.strip()
-
-
-def _numbers(path: Path, line: int, text: str, count: int, expected: str) -> list[float]:
+def _numbers(path: Path, line: int, text: str, expected: str) -> list[float]:
     try:
         numbers = [float(word) for word in text.split()]
     except ValueError:
         numbers = []
-    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+    if len(numbers) != 5 or not all(map(math.isfinite, numbers)):
         raise _odd(path, line, expected, text)
     return numbers
 

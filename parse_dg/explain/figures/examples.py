@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from parse_dg.data.blueprints.benchmark import PARTS
-from parse_dg.data.contact import spread
+from parse_dg.data.contact_sheets import spread
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
@@ -195,7 +195,8 @@ def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
     if image is None:
         seen = _example(run)
     else:
-        pixels = torch.from_numpy(decode(image, run.model.spec.image_size)).permute(2, 0, 1)
+        size, resize_to = run.model.spec.image_size, run.model.spec.resize_to
+        pixels = torch.from_numpy(decode(image, size, resize_to=resize_to)).permute(2, 0, 1)
         seen = read_pipeline(run.model, pixels, image.name)
     pipeline_figure(asked.path, seen, width=asked.width)
     truth = "" if seen.truth is None else f", true {seen.truth}"

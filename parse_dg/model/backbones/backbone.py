@@ -39,9 +39,9 @@ class BackboneConfig(Config):
     name: str = "small"
     """`small`, `local` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name
     that was registered (docs/extend.md)."""
-    weights: Annotated[str, Rule("a file or imagenet", bool)] | None = None
-    """None: a random start. A `.safetensors`, `.pth` or `.pt` file. `imagenet`: torchvision's published
-    IMAGENET1K_V1 file, for `resnet18` and `resnet50`; that ResNet-50 is v1.5 (`stride_at="3x3"`)."""
+    weights: Annotated[str, Rule("a file or a name", bool)] | None = None
+    """None: a random start. A `.safetensors`, `.pth` or `.pt` file. Or published weights by name: `imagenet-v1` (or
+    `imagenet`), `imagenet-v2`, `augmix`; `parse-dg weights` says what they are."""
     stride_at: StrideAt = "3x3"
     """Which convolution of a bottleneck block (`resnet50` only) strides: `3x3` v1.5, `first_1x1` v1."""
     last_stride: Literal[1, 2] = 2
@@ -141,8 +141,7 @@ def _timm(model: str) -> nn.Module:
     """Timm's network `model` that returns its last feature map in a list."""
     timm = _imported("timm", f"timm:{model}")
     return _created(
-        f"timm:{model}",
-        lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,)),
+        f"timm:{model}", lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,))
     )
 
 

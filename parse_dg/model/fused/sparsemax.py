@@ -25,9 +25,7 @@ SLACK = 5e-7
 """How far under the computed bound an entry is still looked at, for the rounding of the sums."""
 
 
-def find_support(
-    z: Float[Tensor, "R M"],
-) -> tuple[Float[Tensor, "R 1"], Float[Tensor, "R 1"], Bool[Tensor, "M"]]:
+def find_support(z: Float[Tensor, "R M"]) -> tuple[Float[Tensor, "R 1"], Float[Tensor, "R 1"], Bool[Tensor, "M"]]:
     """The largest entry of every row, τ relative to it, and which columns lie above τ in some row."""
     R, M = z.shape
     z = z.contiguous()

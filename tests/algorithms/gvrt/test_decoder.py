@@ -155,11 +155,11 @@ def test_sampled_sentences_begin_end_once_and_stop_at_the_limit(explainer: Expla
         assert all(word == PAD for word in tokens[len(words) + 1 :])
 
 
-def test_the_discriminator_reads_up_to_the_last_word() -> None:
+def test_the_discriminator_reads_from_the_first_word_to_the_last() -> None:
     discriminator = Discriminator(VOCABULARY, CLASSES, WIDTH, generator()).double()
     logits = discriminator(TOKENS)
     for row, tokens in enumerate(TOKENS.tolist()):
-        words = [token for token in tokens if token != PAD]
+        words = [token for token in tokens if token not in (PAD, BEGIN)]
         state = slow_lstm(discriminator.reader, [discriminator.embedding.weight[word] for word in words])[-1]
         expected = discriminator.classifier.weight @ state + discriminator.classifier.bias
         assert torch.allclose(logits[row], expected, atol=1e-12)

@@ -70,7 +70,7 @@ def test_the_trained_one_is_the_reader_after_the_last_word(tokenizer: Tokenizer)
     assert isinstance(encoder, TrainedEncoder)
     assert encoder.width == 6
     tokens = tokenizer.encode(SENTENCES)
-    found = encoder(tokens, explainer.read(tokens[:, :-1]))
+    found = encoder(torch.zeros(3, 2, dtype=torch.long), tokens, explainer.read(tokens[:, :-1]))
     for row, sentence in enumerate(SENTENCES):
         alone = tokenizer.encode([sentence])[:, :-1]  # without its end: the last word is the last token
         assert torch.allclose(found[row], explainer.read(alone)[0, -1], atol=1e-6)
@@ -86,12 +86,12 @@ def test_clip_sees_sentences_once_and_without_a_gradient(
     encoder = build_sentence_encoder("clip-vit-b-32", 6, tokenizer)
     assert isinstance(encoder, ClipEncoder)
     assert (encoder.width, fake.asked) == (512, [])  # not loaded before it is asked
-    tokens, states = tokenizer.encode(SENTENCES), torch.zeros(3, 6, 4)
-    found = encoder(tokens, states)
+    tokens, states = tokenizer.encode(SENTENCES), torch.zeros(3, 4, 6)
+    found = encoder(tokens, tokens[:, :5], states)
     assert found.shape == (3, 512)
     assert not found.requires_grad
     assert found[:, 0].tolist() == [len(sentence) for sentence in SENTENCES]
-    assert torch.equal(encoder(tokens, states), found)
+    assert torch.equal(encoder(tokens, tokens[:, :5], states), found)
     assert [seen.tolist() for seen in fake.network.seen] == [[18, 6]]
     assert len(fake.asked) == 1
 

@@ -18,6 +18,8 @@ from parse_dg.data.augment.batches import (
     shift_hue_,
     to_unit,
 )
+from parse_dg.data.augment.randaugment import randaugment
+from parse_dg.errors import InputError
 
 OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0}
 
@@ -130,6 +132,24 @@ def test_crop_reads_the_box_and_nothing_else() -> None:
     y = (top[:, None] + height[:, None] * cells - 0.5).clamp(0, side - 1)
     torch.testing.assert_close(result[:, 0], x[:, None, :].expand(-1, side, -1), atol=1e-3, rtol=0)
     torch.testing.assert_close(result[:, 1], y[:, :, None].expand(-1, -1, side), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("ops", [0, 2])
+def test_crops_of_a_fixed_size_are_pixels_as_they_are_and_come_before_randaugment(ops: int) -> None:
+    images = random_images(200, 9, 11)
+    config = AugmentConfig(crop="fixed", jitter=0.0, grayscale=0.0, randaugment_ops=ops)
+    draws = draw_augment(config, 200, seeded(3))
+    places, cut = set(), torch.empty(200, 3, 6, 6, dtype=torch.uint8)
+    for number, (u, image) in enumerate(zip(draws.uniform.tolist(), images, strict=True)):
+        left, top = int(u[2] * 6), int(u[3] * 4)
+        part = image[:, top : top + 6, left : left + 6]
+        cut[number] = part.flip(-1) if u[4] < 0.5 else part
+        places.add((left, top))
+    assert len(places) == 24
+    expected = randaugment(cut, 9, draws.randaugment) if draws.randaugment else cut
+    assert torch.equal(augment(images, config, draws, 6), to_unit(expected))
+    with pytest.raises(InputError, match=r"data.crop_from must be at least the 12 × 12 pixels of a crop"):
+        augment(images, config, draws, 12)
 
 
 def test_hue_is_that_of_colorsys() -> None:

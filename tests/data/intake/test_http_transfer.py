@@ -1,6 +1,5 @@
 """What is asked of a server, and what is made of its answers: the rest of the same file, or nothing."""
 
-import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +34,8 @@ def path(tmp_path: Path) -> Path:
 def test_a_length_that_is_not_told(server: Server, path: Path) -> None:
     server.answers = [chunked(CONTENT)]
     seen: list[int] = []
-    assert_done(fetch(server, path, progress=lambda what, done, total: seen.append(total)), path)
+    fetch(server, path, progress=lambda what, done, total: seen.append(total))
+    assert_done(path)
     assert min(seen) > 0
 
 
@@ -44,14 +44,16 @@ def test_redirects_are_followed(server: Server, path: Path) -> None:
         handler.start(302, Location=server.url("elsewhere"), Content_Length=0)
 
     server.answers = [moved, good(upto=1000), moved, good()]
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert [request.get("Range") for request in server.requests] == [None, None, "bytes=1000-", "bytes=1000-"]
 
 
 def test_an_interrupted_download_is_resumed(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     kept = path.with_name("data.tar.part").stat().st_size
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert len(server.requests) == 1
     assert server.requests[0]["Range"] == f"bytes={kept}-"
     assert server.requests[0]["If-Range"] == ETAG
@@ -59,14 +61,16 @@ def test_an_interrupted_download_is_resumed(server: Server, path: Path) -> None:
 
 def test_a_stalled_connection_is_given_up_and_resumed(server: Server, path: Path) -> None:
     server.answers = [stuck(70_000), good()]
-    assert_done(fetch(server, path, timeout=0.3), path)
+    fetch(server, path, timeout=0.3)
+    assert_done(path)
     assert server.requests[1]["Range"] == "bytes=70000-"  # nothing that had arrived was lost
 
 
 def test_a_server_that_ignores_ranges_starts_over(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     server.answers = [fixed()]
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert "Range" in server.requests[0]
 
 
@@ -83,14 +87,16 @@ def test_a_wrong_part_is_not_appended(wrong: dict[str, str], server: Server, pat
     leave_part(server, path, 100_000)
     start = path.with_name("data.tar.part").stat().st_size
     server.answers = [fixed(CONTENT, 206, **{k: v.format(start=start) for k, v in wrong.items()}), good()]
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert [("Range" in request) for request in server.requests] == [True, False]
 
 
 def test_a_part_longer_than_the_file_is_dropped(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
     path.with_name("data.tar.part").write_bytes(bytes(400_000))
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert [request.get("Range") for request in server.requests] == ["bytes=400000-", None]
 
 
@@ -98,20 +104,22 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(server: Server, path: Pat
     leave_part(server, path, 100_000)
     other = CONTENT[::-1]
     server.answers = [good(other, ETag='"v2"')]
-    assert fetch(server, path).sha256 == hashlib.sha256(other).hexdigest()
+    fetch(server, path)
     assert path.read_bytes() == other
 
 
 def test_another_address_has_another_file(server: Server, path: Path) -> None:
     leave_part(server, path, 100_000)
-    assert_done(download(server.url("other"), path, timeout=5.0), path)
+    download(server.url("other"), path, timeout=5.0)
+    assert_done(path)
     assert "Range" not in server.requests[0]
 
 
 def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path) -> None:
     """No length, no ETag: nothing says what the part is of."""
     server.answers = [chunked(CONTENT[:100_000], whole=False), chunked(CONTENT)]
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     assert [request.get("Range") for request in server.requests] == [None, None]
 
 
@@ -126,7 +134,8 @@ def test_a_chunked_answer_that_breaks_off_starts_over(server: Server, path: Path
 )
 def test_the_servers_own_checksum(header: dict[str, str], server: Server, path: Path) -> None:
     server.answers = [good(upto=50_000, **header), good()]
-    assert_done(fetch(server, path), path)
+    fetch(server, path)
+    assert_done(path)
     path.unlink()
     server.answers = [good(CONTENT[::-1], **header)]
     if MD5_64 in str(header):

@@ -172,7 +172,7 @@ def test_the_published_list_is_what_lies_between_the_two_versions_of_domainnet()
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"\xff", "cannot be read"), (b"photo.jpg\n", "entry 1: expected")]
+    ("content", "message"), [(b"\xff", "cannot read the list"), (b"photo.jpg\n", "entry 1: expected")]
 )
 def test_a_list_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     plant(tmp_path, NET, classes=1)
@@ -229,8 +229,8 @@ def test_camera_traps_are_read_from_their_annotations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read"),
-        ("[]", "expected a JSON object"),
+        ("{", "is not valid JSON"),
+        ("[]", "expected images .*not found: list"),
         ("{}", "expected images .*not found: 'categories'"),
         (json.dumps(annotations(locations=False)), "not found: 'location'"),
     ],

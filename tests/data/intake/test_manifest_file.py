@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parse_dg.data.intake.manifest_file import ManifestSummary, read_manifest, read_summary, write_manifest
+from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest, ManifestImage
 from parse_dg.errors import InputError
@@ -127,5 +127,6 @@ def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
 
 
 def test_a_summary_is_what_the_manifest_says(manifest: Manifest, written: Path) -> None:
-    root, fingerprint = manifest.root, manifest.fingerprint
-    assert read_summary(written) == ManifestSummary("mine", root, DOMAINS, CLASSES, 12, fingerprint)
+    found = read_header(written)
+    assert (found.name, found.root, found.fingerprint) == ("mine", str(manifest.root), manifest.fingerprint)
+    assert (found.domains, found.classes, found.images) == (DOMAINS, CLASSES, 12)

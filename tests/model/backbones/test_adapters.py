@@ -102,7 +102,7 @@ def test_adapter_weights(tmp_path: Path) -> None:
     torch.save(published | {"head.fc.weight": torch.zeros(10, 5)}, path)
     loaded = adapt("timm:net", weights=str(path))
     assert torch.equal(loaded.get_parameter("network.stages_0.0.weight"), published["stages.0.0.weight"])
-    with pytest.raises(InputError, match="not for timm:net: pass a local file"):
+    with pytest.raises(InputError, match="not for timm:net: pass a file"):
         adapt("timm:net", weights="imagenet")
 
 

@@ -1,17 +1,15 @@
 """MixStyle against the official code's figures, a slow loop, and what it promises."""
 
 import math
-import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from parse_dg.model.backbones.mixstyle import MixStyle, MixStyleConfig, draw_beta, draw_partners, mix_styles
+from tests.algorithms import golden
 
-GOLDEN = Path(os.environ.get("PARSE_DG_GOLDEN", Path(__file__).parents[2] / "golden")) / "MixStyle.npz"
+GOLDEN = golden.arrays("MixStyle")
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -22,11 +20,10 @@ def batch(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Ten
     return 3 * torch.randn(*shape, generator=seeded(seed), dtype=dtype) + 1
 
 
-@pytest.mark.skipif(not GOLDEN.is_file(), reason="golden figures not here")
-@pytest.mark.parametrize("case", range(4))
-def test_official_figures(case: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with np.load(GOLDEN) as golden:
-        record = {key.split("/")[1]: golden[key] for key in golden.files if key.startswith(f"{case}/")}
+@pytest.mark.golden
+@pytest.mark.parametrize("case", sorted({key.split("/")[0] for key in GOLDEN}))
+def test_official_figures(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {key.split("/")[1]: value for key, value in GOLDEN.items() if key.startswith(f"{case}/")}
     features = torch.from_numpy(record["x"])
     drawn = iter([torch.from_numpy(record[key]) for key in sorted(record) if key.startswith("randperm")])
     monkeypatch.setattr(torch, "randperm", lambda size, generator: next(drawn))
