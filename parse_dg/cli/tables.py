@@ -73,8 +73,8 @@ def show_runs(
             raise InputError(
                 "--view compaction goes without --compare, --by and --plot: its tables are not of accuracy"
             )
-        found = compaction_tables(folders)
-        show(console, style, found.tables, lambda: found.csv)
+        tables, csv = compaction_tables(folders)
+        show(console, style, tables, lambda: csv)
         return
     if plot and view != "k":
         raise InputError(f"--plot draws accuracy against K: it goes with --view k, found --view {view}")

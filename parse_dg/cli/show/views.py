@@ -38,13 +38,6 @@ class ViewedRuns(NamedTuple):
     """By name, in their order."""
 
 
-class Compactions(NamedTuple):
-    """What compaction found, by data set and by target."""
-
-    tables: tuple[TextTable, ...]
-    csv: str
-
-
 def view_tables(
     folders: Sequence[Path], view: str, by: Sequence[str], selection: str, spread: Spread
 ) -> ViewedRuns:
@@ -115,8 +108,8 @@ def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None
     return None
 
 
-def compaction_tables(folders: Sequence[Path]) -> Compactions:
-    """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them."""
+def compaction_tables(folders: Sequence[Path]) -> tuple[tuple[TextTable, ...], str]:
+    """What `parse-dg compact` found of the runs of PARSE in the folders, or below them, as tables and as CSV."""
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
         if not read_config(folder).algorithm.explains:
@@ -143,4 +136,4 @@ def compaction_tables(folders: Sequence[Path]) -> Compactions:
         note = f"Missing: {plural(len(missing), 'run')} of parse without compact.json, {some(missing)}."
         *above, last = tables
         tables = (*above, last._replace(notes=(*last.notes, note), commands=(command,)))
-    return Compactions(tables, as_csv(rows))
+    return tables, as_csv(rows)

@@ -70,7 +70,7 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
     if len(subset.indices) == 0:
         raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
     network, guide = model.parse_network(), model.algorithm.guide
-    found: list[tuple[Tensor, ...]] = []
+    found: list[dict[str, Tensor]] = []
     guided: list[Tensor] = []
     cells, done = (1, 1), 0
     for images, labels in evaluation_batches(subset, BATCH):
@@ -78,25 +78,20 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
         heat = heat_at_centre(network.bottleneck.whole_maps(output.features), z.centre)
-        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
+        kept = {"centre": z.centre, "presence": z.presence, "extent": z.extent, "heat_at_centre": heat}
+        kept |= {"labels": labels.to(heat.device), "predicted": predicted, "probability": probability}
+        found.append(kept)
         if guide is not None:
             guided.append(guide(output.features.mean((2, 3))).argmax(1))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
         done += len(labels)
         if progress:
             progress(f"reading {subset.domain.name}", done, len(subset.indices))
-    labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
     return SubsetPrimitives(
         domain=subset.domain.name,
-        labels=labels,
-        predicted=predicted,
-        probability=probability,
-        centre=centre,
-        presence=presence,
-        extent=extent,
-        heat_at_centre=heat,
         cells=cells,
         guided=torch.cat(guided) if guided else None,
+        **{name: torch.cat([each[name] for each in found]) for name in found[0]},
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, isfinite, log10, nan
 from typing import NamedTuple
 
 from parse_dg.errors import InputError
-from parse_dg.runs.metrics import CheckLine, StepCounter
+from parse_dg.runs.metrics import StepCounter
 from parse_dg.runs.opened import OpenedRun
 
 WIDTH, HEIGHT = 480, 260
@@ -46,21 +46,19 @@ class Curve:
 def training_curve(run: OpenedRun) -> Curve:
     """Every check; steps go on counting where a second stage begins."""
     counter, result = StepCounter(), run.result
-    points = tuple(_point(counter.of(line), line) for line in run.checks)
+    points = tuple(
+        CurvePoint(
+            step=counter.of(line),
+            loss=loss if isfinite(loss := line.training_loss.get("total", nan)) else None,
+            validation={name: value.accuracy for name, value in line.validation.items()},
+            mean=line.validation_mean_accuracy,
+        )
+        for line in run.checks
+    )
     if not points:
         raise InputError("metrics.jsonl has no check")
     chosen = points[-1].step if result.stages else result.selected_step  # of a second stage the last of all
     return Curve(points=points, chosen=chosen, images=result.validation_part)
-
-
-def _point(step: int, line: CheckLine) -> CurvePoint:
-    loss = line.training_loss.get("total")
-    return CurvePoint(
-        step=step,
-        loss=loss if loss is not None and isfinite(loss) else None,
-        validation={name: value.accuracy for name, value in line.validation.items()},
-        mean=line.validation_mean_accuracy,
-    )
 
 
 class ChartLine(NamedTuple):
