@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from parse_dg.cli.options import Commands, Console, add_command, opened
 from parse_dg.config import require
 from parse_dg.errors import InputError
-from parse_dg.files import attempting
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
@@ -147,14 +146,12 @@ def _explained(
 
 def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
     """Raise before any image is read if pictures cannot be drawn, or have no place."""
-    from parse_dg.explain.figures.page import require_matplotlib
+    from parse_dg.explain.figures.strongest import prepare_folder
 
-    require_matplotlib()
     for each in images:
         if Path(each).is_dir() and folder.resolve().is_relative_to(Path(each).resolve()):
             raise InputError(f"--pictures {folder} lies in {each}, where images are looked for: choose another")
-    with attempting(f"make the folder {folder} for pictures"):
-        folder.mkdir(parents=True, exist_ok=True)
+    prepare_folder(folder)
     if not os.access(folder, os.W_OK):
         raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
 

@@ -60,7 +60,7 @@ def train(options: Namespace, console: Console) -> None:
 def preview(options: Namespace, console: Console) -> None:
     """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
     from parse_dg.cli.show.config import print_settings
-    from parse_dg.cli.show.preview import print_preview
+    from parse_dg.cli.show.display import print_preview
     from parse_dg.runs.preview import preview_run
     from parse_dg.runs.train import default_folder
     from parse_dg.sweeps.cost import estimate_cost

@@ -19,12 +19,14 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.evaluate import NamedAccuracy
 from parse_dg.runs.folder import read_finished
 from parse_dg.runs.keeper import EVERY
-from parse_dg.runs.result import RunResult, ScoredWeights
+from parse_dg.runs.preview import RunPreview
+from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import count_steps, execute, prepare
+from parse_dg.sweeps.cost import SweepCost, duration
 from parse_dg.tables.text_table import TextTable
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.team import ALONE, Team
-from parse_dg.wording import percent
+from parse_dg.wording import percent, plural
 
 
 @contextmanager
@@ -67,6 +69,27 @@ def run_with_display(
         )
 
 
+def print_preview(console: Console, found: RunPreview, folder: Path, cost: SweepCost) -> None:
+    """The images of each split, the length and the expected cost; where it would be written."""
+    rows = [(part.domain, part.purpose, f"{part.images:,}") for part in found.parts]
+    print_rows(console, ("domain", "images are for", "images"), rows, names=2)
+    expected = []
+    for estimate in () if found.finished else cost.estimates:
+        how = f"{estimate.how}; `parse-dg sweep FILE --dry-run` times a few steps"
+        if estimate.seconds is not None:
+            how = f"{duration(estimate.seconds)} on one {cost.unit}, {estimate.how}"
+        expected.append(f"expected cost: {how}")
+    done = "the run is there already, and finished" if found.finished else "would be written to"
+    say(
+        console,
+        *found.rules,
+        f"{plural(found.classes, 'class')}; {plural(found.steps, 'step')} with batches of {found.batch:,} images "
+        f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}",
+        *expected,
+        f"nothing was written; {done}: {folder}",
+    )
+
+
 def print_result(console: Console, result: RunResult, folder: Path) -> None:
     """The result of one run, said in full."""
     target = result.target
@@ -80,23 +103,17 @@ def print_result(console: Console, result: RunResult, folder: Path) -> None:
     bold = frozenset((len(rows) - 1, column) for column in (0, 1))
     print_table(console, TextTable(title, ("images", "accuracy", "correct of"), tuple(rows), (), bold=bold))
     say(console, f"weights of step {result.selected_step} of {result.steps}, by {result.selection}")
-    if result.without_averaging:
-        say(console, _without_averaging(result.without_averaging, result.steps))
+    if plain := result.without_averaging:  # of single steps, which the same run without averaging would have kept
+        chosen = f"weights of step {plain.selected_step} of {result.steps}, by {plain.selection}"
+        share, correct = _shares(plain.target)
+        of = f"{plain.target.domain}, {plain.target.part} (target)"
+        say(console, f"without averaging: {share} on {of}, {correct}; {chosen}")
     if result.leakage.images:
         say(console, result.leakage.words)
     if per_class := result.active_applications_per_class:
         mean = sum(per_class) / len(per_class)
         say(console, f"{result.active_applications} predicate applications in use, {mean:.0f} a class on average")
     say(console, f"written to {folder}")
-
-
-def _without_averaging(plain: ScoredWeights, steps: int) -> str:
-    """What the weights of single steps gave, which the same run without averaging would have kept."""
-    target = plain.target
-    return (
-        f"without averaging: {percent(target.accuracy)} on {target.domain}, {target.part} (target), "
-        f"{target.correct}/{target.images}; weights of step {plain.selected_step} of {steps}, by {plain.selection}"
-    )
 
 
 def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:

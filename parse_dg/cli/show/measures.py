@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from parse_dg.cli.show.annotated_parts import annotated_tables
+from parse_dg.explain.measures.annotated_parts import FOLLOWS, AnnotatedParts
 from parse_dg.explain.measures.collapse import OF_MAXIMUM, PRESENT
 from parse_dg.explain.measures.followed_parts import WITHIN
 from parse_dg.explain.measures.measure import RunMeasures
 from parse_dg.explain.measures.selected import FIRST
 from parse_dg.tables.table import csv_table
 from parse_dg.tables.text_table import TextTable
-from parse_dg.wording import percent
+from parse_dg.wording import percent, plural
 
 UNKNOWN = "–"
 
@@ -20,7 +20,7 @@ def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
     tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
     if found.domains[0].localisation:
         tables = (*tables, _localisation(found), _followed_parts(found))
-    return (*tables, *annotated_tables(found.annotated_parts, found.target)) if found.annotated_parts else tables
+    return (*tables, *_annotated(found.annotated_parts, found.target)) if found.annotated_parts else tables
 
 
 def measures_csv(found: RunMeasures) -> str:
@@ -212,6 +212,50 @@ def _followed_parts(found: RunMeasures) -> TextTable:
         f"{WITHIN * found.image_size:g} pixels of the part.",
         "Parts: how many of them are followed so in an image, the mean; all: the share of the images in which all "
         "are; chance: with the parts of another image.",
+    )
+
+
+def _annotated(found: AnnotatedParts, target: str) -> tuple[TextTable, TextTable]:
+    """A row a primitive, and a row a part; a column a domain."""
+    near = f"within {100 * found.within:g}% of the diagonal of the bird's bounding box"
+    columns = (found.sources, *found.domains)
+    names = (f"{each.domain} (target)" if each.domain == target else each.domain for each in columns)
+    headings = [f"{name}, {plural(each.images, 'image')}" for name, each in zip(names, columns, strict=True)]
+    primitives = [
+        (f"p{row[0].primitive}", row[0].part, *(_beside(each.share, each.by_chance, _share) for each in row))
+        for row in zip(*(each.primitives for each in columns), strict=True)
+    ]
+    parts = []
+    for row in zip(*(each.parts for each in columns), strict=True):
+        nearest = (f"p{each.primitive} {_beside(each.share, each.by_chance, _share)}" for each in row)
+        known = (UNKNOWN if each.share is None else words for each, words in zip(row, nearest, strict=True))
+        parts.append((row[0].part, *known))
+    followed = (f"{each.followed} of {len(parts)} ({each.followed_by_chance})" for each in columns)
+    return (
+        TextTable(
+            f"Primitives on annotated parts, {target} held out",
+            ("primitive", "part", *headings),
+            tuple(primitives),
+            (
+                f"part: the one that the primitive is near most often on the sources together. Near is {near}, in "
+                "pixels of the original photograph.",
+                "Below the domains: of the photographs in which the part is visible, the share in which the "
+                "primitive is near it; in brackets what is chance, with the places of another image's primitives.",
+            ),
+            names=2,
+        ),
+        TextTable(
+            f"Annotated parts and the primitives that are near them, {target} held out",
+            ("part", *headings),
+            (*parts, ("followed", *followed)),
+            (
+                "of every part, in every domain by itself: the primitive that is near it most often, "
+                f"{near}, and in what share of the photographs in which the part is visible; in brackets the "
+                "highest share that any primitive has by chance.",
+                f"Followed: how many parts have a primitive near them in at least {100 * FOLLOWS:g}% of those "
+                "photographs; in brackets by chance.",
+            ),
+        ),
     )
 
 
