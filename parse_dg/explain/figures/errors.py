@@ -111,8 +111,7 @@ def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, 
         axes = sheet.axes(x, y, side, side)
         others = [number for members in _clusters(judged) if k in members for number in members if number != k]
         colour = VERMILION if others else BLUE
-        presence, heatmap = float(judged.descriptors.presence[0, k]), judged.descriptors.heatmap[0, k]
-        show_heat(axes, judged.image, heatmap, presence, np.asarray(places[k]), colour)
+        show_heat(axes, judged.image, judged.descriptors, k, ring=colour)
         if others:
             together = f"with p{', '.join(map(str, others))}"
             sheet.text(x + 0.02, y + side - 0.06, together, SMALL, within=side, color=colour)

@@ -42,10 +42,8 @@ def primitive_sheet(
                 show(axes[row, 0], image)
                 if number == 0:
                     axes[row, 0].set_ylabel(domain, fontsize=8)
-                places = pixels_of(z.centre[number], image)
                 for k in range(primitives):
-                    presence = float(z.presence[number, k])
-                    show_heat(axes[row, k + 1], image, z.heatmap[number, k], presence, places[k])
+                    show_heat(axes[row, k + 1], image, z, k, number)
                 row += 1
         for k in range(primitives):
             name = (names or {}).get(k, "")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from parse_dg.explain.explanation import Relation
 from parse_dg.explain.figures.page import BLUE, INK
+from parse_dg.model.primitives import PrimitiveDescriptors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,22 +38,25 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
 def show_heat(
     axes: "Axes",
     image: UInt8[Tensor, "3 H W"],
-    heatmap: Float[Tensor, "h w"],
-    presence: float,
-    place: Float[np.ndarray, "2"] | None = None,
-    colour: str = BLUE,
+    z: PrimitiveDescriptors,
+    k: int,
+    b: int = 0,
+    ring: str = BLUE,
 ) -> None:
-    """The image in light grey, the heat map over it as strong as the primitive is present, its centre in a ring."""
+    """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
+    primitive is present, its centre in a ring.
+    """
     show(axes, image, faint=True)
     height, width = image.shape[1:]
     upsampled = torch.nn.functional.interpolate(
-        heatmap[None, None].float(), size=(height, width), mode="bilinear", align_corners=True
+        z.heatmap[b : b + 1, k : k + 1].float(), size=(height, width), mode="bilinear", align_corners=True
     )[0, 0]
     heat = (upsampled / upsampled.max()).cpu().numpy()
-    axes.imshow(heat, cmap=heat_colours(), alpha=heat * (0.2 + 0.75 * presence), vmin=0, vmax=1)
-    if place is not None:
-        for thick, ink in ((1.8, "white"), (0.9, colour)):
-            axes.plot(*place, "o", markersize=7, markerfacecolor="none", markeredgecolor=ink, markeredgewidth=thick)
+    strength = 0.2 + 0.75 * float(z.presence[b, k])
+    axes.imshow(heat, cmap=heat_colours(), alpha=heat * strength, vmin=0, vmax=1)
+    for thick, ink in ((1.8, "white"), (0.9, ring)) if ring else ():
+        looks: dict[str, Any] = {"markersize": 7, "markerfacecolor": "none", "markeredgecolor": ink}
+        axes.plot(*pixels_of(z.centre[b], image)[k], "o", markeredgewidth=thick, **looks)
 
 
 def heat_colours() -> "Colormap":

@@ -116,7 +116,7 @@ def _heatmaps(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     for k in range(count):
         x, y = box[0] + k % columns * step_x, box[1] + k // columns * step_y
         axes = sheet.axes(x, y, side, side)
-        show_heat(axes, seen.image, z.heatmap[0, k], float(z.presence[0, k]))
+        show_heat(axes, seen.image, z, k, ring="")
         paper = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
         place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "left", "va": "top"}
         axes.annotate(f"{k}", (0.03, 0.97), fontsize=SMALL, bbox=paper, **place)

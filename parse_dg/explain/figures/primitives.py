@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.figures.marks import pixels_of, show, show_heat
+from parse_dg.explain.figures.marks import show, show_heat
 from parse_dg.explain.figures.page import FAINT, NORMAL, SMALL, TALLEST, VERMILION, WIDTHS, Sheet, in_lines, shorten
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -126,8 +125,7 @@ def _draw_block(
             sheet.text(left + wide / 2, y + side / 2, "no image", SMALL, ha="center", color=FAINT)
             continue
         show(sheet.axes(left, y, side, side), read.image, smooth=True)
-        z, places = read.descriptors, pixels_of(read.descriptors.centre[0], read.image)
         for column, k in enumerate(primitives, 1):
-            x, presence = left + column * step, float(z.presence[0, k])
-            show_heat(sheet.axes(x, y, side, side), read.image, z.heatmap[0, k], presence, np.asarray(places[k]))
+            x, presence = left + column * step, float(read.descriptors.presence[0, k])
+            show_heat(sheet.axes(x, y, side, side), read.image, read.descriptors, k)
             sheet.text(x + side / 2, y + side + 0.05, f"{presence:.2f}", SMALL, ha="center", color=FAINT)
