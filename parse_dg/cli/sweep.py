@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parse_dg.cli.options import Commands, Console, add_command, say
-from parse_dg.cli.tables import show_runs
 from parse_dg.cli.train import parse_settings
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
@@ -194,6 +193,7 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
 def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig") -> None:
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
+    from parse_dg.cli.show.views import show_runs
     from parse_dg.sweeps.presets import find_preset
 
     view = find_preset(options.preset).view if options.preset else "main"

@@ -36,12 +36,7 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
 
 
 def show_heat(
-    axes: "Axes",
-    image: UInt8[Tensor, "3 H W"],
-    z: PrimitiveDescriptors,
-    k: int,
-    b: int = 0,
-    ring: str = BLUE,
+    axes: "Axes", image: UInt8[Tensor, "3 H W"], z: PrimitiveDescriptors, k: int, b: int = 0, ring: str = BLUE
 ) -> None:
     """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
     primitive is present, its centre in a ring.
