@@ -1,25 +1,42 @@
 """Predictions as they are printed: tables for people, JSON lines and CSV for programs; each as it comes.
 
-They live here and not in `deploy`, as a prediction may be told with the relations that explain it.
+They live here and not in `deploy`, as a prediction may be told with the relations that explain it. Standard output
+has the answers alone.
 """
 
 import csv
 import json
+import os
+import re
 import sys
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from parse_dg.cli.options import opened
+from parse_dg.config import require
+from parse_dg.data.images import ImageError
+from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
+from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Prediction, Predictor
-from parse_dg.explain.explanation import Relation
+from parse_dg.errors import InputError
+from parse_dg.explain.explanation import Relation, explain
+from parse_dg.explain.figures.explanation import explanation_figure
+from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.wording import percent, plural, printable
 
+RELATIONS = 5
+"""How many of an image's relations are said."""
+EXIT_UNREADABLE = 1
 TABLE_ROWS = 200
 """A longer table is printed in parts, each when it is full: nobody waits for the last image to see the first."""
 
@@ -49,6 +66,118 @@ class OutputFields:
     """How many relations are named at most; 0: none, and no word of them."""
     pictures: bool = False
     """Whether it is told where the explanation was drawn."""
+
+
+class Tally:
+    """Counts the images, and says of every one that cannot be read why."""
+
+    def __init__(self) -> None:
+        self.predicted = self.unreadable = 0
+
+    def refuse(self, error: ImageError) -> None:
+        """Told of every image that cannot be read."""
+        self.unreadable += 1
+        print(f"parse-dg: {error}", file=sys.stderr)
+
+
+def predict_images(options: Namespace, console: Console) -> None:
+    """`parse-dg predict`, as its options have it."""
+    require(options.top >= 1, "--top", options.top, "at least 1")
+    require(options.batch >= 1, "--batch", options.batch, "at least 1")
+    predictor = opened(options).predictor
+    if options.explain or options.pictures:
+        predictor.model.parse_network()  # or an error: no other method can be explained
+    if options.pictures:
+        _prepare_pictures(options.pictures, options.images)
+    tally = Tally()
+    try:
+        _write(options, predictor, tally, console)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough; what Python would still flush goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    if tally.unreadable:
+        told = f"{plural(tally.predicted, 'image')} predicted, {tally.unreadable:,} could not be read"
+        print(f"parse-dg: {told}", file=sys.stderr)
+        raise SystemExit(EXIT_UNREADABLE)
+    if not tally.predicted:
+        raise InputError("no image was given: expected files, folders, or - and a path a line on standard input")
+
+
+def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
+    """Predict and print image after image."""
+    shown = OutputFields(
+        classes=min(options.top, len(predictor.classes)),
+        relations=RELATIONS if options.explain else 0,
+        pictures=options.pictures is not None,
+    )
+    with _counter(console) as bar:
+        answers = bar.track(_answers(options, predictor, tally))
+        match options.format:
+            case "jsonl":
+                write_jsonl(answers, shown)
+            case "csv":
+                write_csv(answers, shown)
+            case _:
+                write_tables(answers, shown, predictor, console)
+
+
+def _answers(options: Namespace, predictor: Predictor, tally: Tally) -> Iterator[PredictedImage]:
+    images, resize_to = _files(options.images, tally), predictor.model.spec.resize_to
+    for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse, resize_to):
+        for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
+            if options.explain or options.pictures:
+                yield _explained(predictor.model, image, prediction, options)
+            else:
+                yield PredictedImage(prediction)
+            tally.predicted += 1
+        sys.stdout.flush()
+
+
+def _files(given: Iterable[str], tally: Tally) -> Iterator[Path]:
+    """The files given and those of folders given; for `-` those of standard input, whatever bytes a name has."""
+    for path in given:
+        if path != "-":
+            yield from find_images(Path(path), tally.refuse)
+            continue
+        for line in sys.stdin.buffer:
+            if name := line.rstrip(b"\r\n"):
+                yield Path(os.fsdecode(name))
+
+
+def _explained(model: Model, image: LoadedImage, prediction: Prediction, options: Namespace) -> PredictedImage:
+    explanation = explain(model, image.pixels, prediction.predicted)
+    picture = None
+    if options.pictures:
+        stem = re.sub(r"[^\w.-]+", "_", Path(str(image.file)).stem, flags=re.ASCII)[:80]
+        picture = options.pictures / f"{image.position + 1:06d}-{stem}.png"
+        explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, picture)
+    strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
+    return PredictedImage(prediction, strongest if options.explain else (), picture)
+
+
+def _prepare_pictures(folder: Path, images: Iterable[str]) -> None:
+    """Raise before any image is read if pictures cannot be drawn, or have no place."""
+    for each in images:
+        if Path(each).is_dir() and folder.resolve().is_relative_to(Path(each).resolve()):
+            raise InputError(f"--pictures {folder} lies in {each}, where images are looked for: choose another")
+    prepare_folder(folder)
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write pictures to {folder}: expected a folder that can be written")
+
+
+def _counter(console: Console) -> Progress:
+    """A count on standard error, unless the answers themselves are seen there."""
+    messages = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.completed:,.0f} images predicted"),
+        TimeElapsedColumn(),
+        console=messages,
+        transient=True,
+        redirect_stdout=False,  # else what is printed would go to standard error, too
+        disable=console.is_terminal or not messages.is_terminal,
+    )
 
 
 def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
