@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
-from parse_dg.algorithms.pooled import Pooled, PooledConfig, drop
+from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least
 from parse_dg.model.linear import linear
 
@@ -49,10 +49,8 @@ class AdversarialConfig(PooledConfig):
     """Its weight decay, instead of the run's."""
 
 
-class Adversarial(Pooled):
+class Adversarial(Counted):
     """The network of the baselines, and a discriminator that plays against it."""
-
-    update_count: Tensor
 
     config: AdversarialConfig
 
@@ -60,9 +58,6 @@ class Adversarial(Pooled):
         super().__init__(config, context)
         channels, domains = context.backbone.channels, context.domains
         self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
-        self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
-        self.count = 0  # the buffer's value, known without waiting for the device
-        self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
@@ -110,10 +105,8 @@ class Adversarial(Pooled):
 
         Steps are counted from 1; with one step of the discriminator for each of the network, the network begins.
         """
-        self.count += 1
-        self.update_count += 1
         steps = self.config.discriminator_steps
-        if self.count % (1 + steps) < steps:
+        if self.count_step() % (1 + steps) < steps:
             features = self.features(example.images, generator).detach()  # the backbone waits
             features.requires_grad_(self.config.gradient_penalty > 0)
             yield Turn(self.discrimination(features, example, generator), ("adversary",))
@@ -148,9 +141,3 @@ def _squared_gradient(each: Float[Tensor, "B"], seen: Float[Tensor, "B D"]) -> F
     """The mean over images of |∂ Σ each / ∂ seen|², which can itself be differentiated."""
     (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
     return gradient.square().sum(1).mean()
-
-
-def _recount(module: nn.Module, _: Any) -> None:
-    """After loading, the next step is the one after those that were counted."""
-    assert isinstance(module, Adversarial)
-    module.count = int(module.update_count)

@@ -6,13 +6,12 @@ Teterwak et al. 2025, arXiv:2304.01973. The average (`averaging.kind=sma`) and t
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
-from parse_dg.algorithms.pooled import Pooled, PooledConfig
+from parse_dg.algorithms.pooled import Counted, PooledConfig
 from parse_dg.config import Whole
 
 
@@ -46,19 +45,10 @@ class ErmPlusPlusConfig(PooledConfig):
         return ErmPlusPlus(self, context)
 
 
-class ErmPlusPlus(Pooled):
+class ErmPlusPlus(Counted):
     """Cross-entropy on everything; at first only the head moves."""
 
     config: ErmPlusPlusConfig
-
-    update_count: Tensor
-    """How many steps were made."""
-
-    def __init__(self, config: ErmPlusPlusConfig, context: BuildContext):
-        super().__init__(config, context)
-        self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
-        self.count = 0  # the buffer's value, known without waiting for the device
-        self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))
@@ -66,18 +56,11 @@ class ErmPlusPlus(Pooled):
 
     def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The head alone with an optimiser of its own, then everything with a fresh one."""
-        before, self.count = self.count, self.count + 1
-        self.update_count += 1
-        if before > self.config.linear_steps:
-            yield Turn(self.losses(example, generator), afresh=before == self.config.linear_steps + 1)
+        alone = self.config.linear_steps + 1 - self.count_step()  # steps left to the head after this
+        if alone < 0:
+            yield Turn(self.losses(example, generator), afresh=alone == -1)
             return
         with torch.no_grad():  # BatchNorm statistics move all the same
             features = self.features(example.images, generator)
         logits = self.classifier(features)
         yield Turn({"cross_entropy": self.cross_entropy(logits, example.labels)}, groups=("head",))
-
-
-def _recount(module: nn.Module, _: Any) -> None:
-    """After loading, the next step is the one after those that were counted."""
-    assert isinstance(module, ErmPlusPlus)
-    module.count = int(module.update_count)

@@ -1,10 +1,11 @@
 """The network of every baseline: backbone, global average pooling, dropout, a linear layer."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.config import Fraction
@@ -37,6 +38,29 @@ class Pooled(Algorithm):
         """Pooled features in training: style mixing and dropout draw from `generator`."""
         features: Tensor = self.backbone(images, generator).mean((2, 3))
         return drop(features, self.config.dropout, generator)
+
+
+class Counted(Pooled):
+    """Counts its steps: whose turn it is follows from their number, also once weights were loaded."""
+
+    update_count: Tensor
+
+    def __init__(self, config: PooledConfig, context: BuildContext):
+        super().__init__(config, context)
+        self.register_buffer("update_count", torch.zeros(1, dtype=torch.long))
+        self.count = 0  # the buffer's value, known without waiting for the device
+        self.register_load_state_dict_post_hook(_recount)  # type: ignore[no-untyped-call]
+
+    def count_step(self) -> int:
+        """The number of this step, from 1."""
+        self.count += 1
+        self.update_count += 1
+        return self.count
+
+
+def _recount(module: nn.Module, _: Any) -> None:
+    assert isinstance(module, Counted)
+    module.count = int(module.update_count)
 
 
 def drop(values: Float[Tensor, "B D"], share: float, generator: torch.Generator) -> Float[Tensor, "B D"]:

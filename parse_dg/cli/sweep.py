@@ -88,12 +88,18 @@ def configure(options: Namespace) -> "SweepConfig":
     from parse_dg.sweeps.file import read_sweep_file
     from parse_dg.sweeps.presets import preset_sweep
 
-    chosen = read_sweep_file(options.file) if options.file else preset_sweep(options.preset, options.data)
+    settings = parse_settings(options.set)
+    if options.file:
+        chosen = read_sweep_file(options.file)
+    else:
+        chosen = preset_sweep(options.preset, options.data, defined="data.definitions" in settings)
     if options.out is not None:
         chosen = replace(chosen, out=options.out)
+    if options.recipe is not None:
+        chosen = replace(chosen, recipe=options.recipe)
     if options.seeds is not None:
         chosen = replace(chosen, seeds=parse_seeds(options.seeds))
-    return override(chosen, parse_settings(options.set))
+    return override(chosen, settings)
 
 
 def check_options(options: Namespace) -> None:
@@ -195,6 +201,7 @@ def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", ch
     from parse_dg.cli.show.display import compact_with_display
     from parse_dg.cli.show.views import show_runs
     from parse_dg.sweeps.presets import find_preset
+    from parse_dg.tables.published import find_name
 
     view = find_preset(options.preset).view if options.preset else "main"
     folders = [job.folder for job in jobs if (job.folder / "config.json").exists()]
@@ -206,8 +213,10 @@ def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", ch
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
     plot = chosen.out / "k.svg" if view == "k" and find_spec("matplotlib") else None
     by = () if options.preset else row_fields(chosen)
+    known = options.preset and any(find_name(data.name) for data in chosen.data)
+    compare = "paper" if known else None
     try:
-        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot)
+        show_runs(folders, console, view=view, by=by, selection=rule, plot=plot, compare=compare)
     except InputError as error:  # all runs are done, whatever can be said of them together
         say(console, f"no table: {error}")
 
@@ -236,6 +245,7 @@ def add_commands(commands: Commands) -> None:
     command.add("--preset NAME", "a table of the paper; --list names them")
     command.add("--list", "list the presets and exit")
     command.add("--data DATA", "what a preset runs on (default: the paper's data sets)")
+    command.add("--recipe NAME", "instead of that of the file or preset (presets: paper, but on blueprints)")
     command.add("--seeds N,N", "instead of those of the file or preset, such as 0,1,2")
     command.add("--set FIELD=VALUE", "change one field of every run", many=True)
     command.add("--out FOLDER", "default: runs/NAME of the file or preset")

@@ -129,7 +129,7 @@ def add_commands(commands: Commands) -> None:
     command.add("--target DOMAIN", "the domain that is held out (of blueprints by default: sketch)")
     command.add("--seed N", "of the hold-out and every draw", DEFAULTS["seed"])
     usual = "blueprints for blueprints, fine_grained for cub-dg, pretrained for anything else"
-    names = "blueprints, pretrained, fine_grained, domainbed, paper"
+    names = "blueprints, pretrained, fine_grained, domainbed, paper, paper_text"
     command.add("--recipe NAME", f"{names} (default: {usual})")
     words = "parse, domainbed, swad: how long, checked how often, scored on which images"
     command.add("--protocol NAME", words, DEFAULTS["protocol"])

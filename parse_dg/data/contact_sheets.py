@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from parse_dg.config import require
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, Domain
-from parse_dg.data.listing import Progress
+from parse_dg.data.listing import Progress, counted
 from parse_dg.files import attempting, whole_file
 from parse_dg.wording import plural
 
@@ -48,12 +48,11 @@ def write_contact_sheets(
     paths = [folder / f"{name}.png" for name in file_names([domain.name for domain in benchmark.domains])]
     with attempting(f"write contact sheets to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        for number, (domain, path) in enumerate(zip(benchmark.domains, paths, strict=True), 1):
+        sheets = zip(benchmark.domains, paths, strict=True)
+        for domain, path in counted(sheets, "contact sheets", len(paths), progress):
             rows, title = _rows(benchmark, domain, images), f"{benchmark.name}: {domain.name}"
             with whole_file(path, shared=True) as temporary:
                 contact_sheet(title, rows, len(benchmark.classes), config.image_size).save(temporary, "PNG")
-            if progress:
-                progress("contact sheets", number, len(paths))
     return paths
 
 

@@ -57,13 +57,10 @@ class DecodedFiles:
 
     def __init__(self, files: ImageFiles, size: int, pool: Executor):
         self.files, self.size, self.pool = files, size, pool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self), self.size, self.size, 3)
+        self.shape = (len(files.paths), size, size, 3)
 
     def __len__(self) -> int:
-        return len(self.files.paths)
+        return self.shape[0]
 
     def __getitem__(self, index: Any) -> UInt8[np.ndarray, "*n S S 3"]:
         chosen = np.arange(len(self))[index]  # a number, a slice, a mask: whatever an array takes
@@ -79,13 +76,10 @@ class CentreCrops:
 
     def __init__(self, images: Images, size: int):
         self.images, self.size = images, size
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self), self.size, self.size, 3)
+        self.shape = (len(images), size, size, 3)
 
     def __len__(self) -> int:
-        return len(self.images)
+        return self.shape[0]
 
     def __getitem__(self, index: Any) -> UInt8[np.ndarray, "*n S S 3"]:
         return centre(self.images[index], self.size)
@@ -155,7 +149,6 @@ class Benchmark:
         return self.domains[0].images.shape[1]
 
     def domain(self, name: str) -> Domain:
-        """The domain called `name`."""
         for domain in self.domains:
             if domain.name == name:
                 return domain

@@ -50,8 +50,7 @@ class ImageError(InputError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)  # as arguments, so that it survives the way between processes
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
     def __str__(self) -> str:
         return f"cannot read {printable(str(self.path))}: {self.reason}"
@@ -93,40 +92,31 @@ _quiet = _Quiet()
 
 def read_file(path: Path, *, first_line: bool = False) -> bytes:
     """The bytes of a regular file, or of its first line alone; never waits for a pipe or a device."""
-    data = None
     try:
         status = path.stat()
-        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
-            data = _first_line(path) if first_line else path.read_bytes()
+        if stat.S_ISDIR(status.st_mode):
+            reason = "it is a folder"
+        elif not stat.S_ISREG(status.st_mode):
+            reason = "it is not a regular file"
+        elif status.st_size > MAX_BYTES:
+            reason = f"it has {status.st_size:,} bytes, at most {MAX_BYTES:,} are read"
+        else:
+            with path.open("rb") as file:
+                if data := file.readline() if first_line else file.read():
+                    return data
+            reason = "it is empty"
     except OSError as error:
         raise ImageError(path, (error.strerror or str(error)).lower()) from error
     except ValueError as error:  # a null character, or a lone half of a character
         raise ImageError(path, "no file can have this name") from error
-    if stat.S_ISDIR(status.st_mode):
-        raise ImageError(path, "it is a folder")
-    if not stat.S_ISREG(status.st_mode):
-        raise ImageError(path, "it is not a regular file")
-    if data is None:
-        raise ImageError(path, f"it has {status.st_size:,} bytes, at most {MAX_BYTES:,} are read")
-    if not data:
-        raise ImageError(path, "it is empty")
-    return data
-
-
-def open_image(path: Path, keep_truncated: bool = False) -> Image.Image:
-    """The image of a file as RGB, loaded and turned upright by its EXIF orientation.
-
-    A file that ends too early is refused, or, with `keep_truncated`, used as far as it goes: the rest is black, or
-    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES.
-    """
-    return open_bytes(read_file(path), path, keep_truncated)
+    raise ImageError(path, reason)
 
 
 def decode(
     path: Path, size: int, keep_truncated: bool = False, resize_to: int | None = None
 ) -> UInt8[np.ndarray, "S S 3"]:
     """The upright RGB pixels of a file, `to_square`."""
-    return to_square(open_image(path, keep_truncated), size, resize_to)
+    return to_square(open_bytes(read_file(path), path, keep_truncated), size, resize_to)
 
 
 def to_square(image: Image.Image, size: int, resize_to: int | None = None) -> UInt8[np.ndarray, "S S 3"]:
@@ -145,7 +135,11 @@ def centre(images: UInt8[np.ndarray, "*n R R 3"], size: int) -> UInt8[np.ndarray
 
 
 def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels: int | None = None) -> Image.Image:
-    """As `open_image`, where the bytes of the file have been read already; `path` is only named in errors."""
+    """The image of a file's bytes as RGB, loaded and turned upright by its EXIF orientation; `path` is for errors.
+
+    A file that ends too early is refused, or, with `keep_truncated`, used as far as it goes: the rest is black, or
+    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES.
+    """
     limit = MAX_PIXELS if max_pixels is None else max_pixels
     if keep_truncated and data.startswith(_JPEG_START):
         data += _JPEG_END  # lets libjpeg finish; after the image's own end it means nothing
@@ -153,8 +147,8 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
         with _quiet, Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             if width * height > limit:
-                reason = f"it claims {width} × {height} pixels, at most {limit:,} are decoded"
-                raise TooManyPixelsError(path, reason)
+                claimed = f"it claims {width} × {height} pixels"
+                raise TooManyPixelsError(path, f"{claimed}, at most {limit:,} are decoded")
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")
@@ -165,8 +159,7 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        reason = f"it claims far more than the {limit:,} pixels that are decoded"
-        raise TooManyPixelsError(path, reason) from error
+        raise TooManyPixelsError(path, f"it claims far more than the {limit:,} pixels that are decoded") from error
     except Exception as error:  # Pillow has no base class for what a broken file makes it raise
         raise ImageError(path, _reason(error)) from error
 
@@ -180,11 +173,6 @@ def read_size(path: Path) -> tuple[int, int]:
             return image.size
     except Exception as error:  # as above
         raise ImageError(path, _reason(error)) from error
-
-
-def _first_line(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.readline()
 
 
 def _load(image: ImageFile.ImageFile, keep_truncated: bool) -> None:

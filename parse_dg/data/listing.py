@@ -1,12 +1,21 @@
 """The images of a data set as they are listed, before any is opened: which files, of which domain and class."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, how many there are."""
+
+
+def counted(items: Iterable[T], what: str, total: int, progress: Progress | None, before: int = 0) -> Iterator[T]:
+    """The items; `progress` is told of each one that is done."""
+    for done, item in enumerate(items, before + 1):
+        yield item
+        if progress:
+            progress(what, done, total)
 
 
 class Problem(NamedTuple):

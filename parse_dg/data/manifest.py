@@ -3,15 +3,15 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.images import ImageError, open_bytes, read_file
-from parse_dg.data.listing import ListedImage, Listing, Problem, Progress
-from parse_dg.data.parallel import S, T, map_ahead
+from parse_dg.data.listing import ListedImage, Listing, Problem, Progress, counted
+from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
@@ -31,15 +31,6 @@ class ManifestImage(NamedTuple):
     bytes: int
     digest: str
     """The SHA-256 of the file, in hexadecimal digits."""
-
-
-class DuplicateGroup(NamedTuple):
-    """Several files with the very same bytes."""
-
-    images: tuple[ManifestImage, ...]
-    across_domains: bool
-    """Then a target has images of a source: accuracy on it says too much."""
-    across_classes: bool
 
 
 @dataclass(frozen=True)
@@ -78,16 +69,12 @@ class Manifest:
         return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property
-    def duplicates(self) -> tuple[DuplicateGroup, ...]:
+    def duplicates(self) -> list[list[ManifestImage]]:
         """Groups of files with the same content, in the order of their first; a file is no duplicate of itself."""
         groups: dict[str, list[ManifestImage]] = defaultdict(list)
         for image in self.images:
             groups[image.digest].append(image)
-        return tuple(
-            DuplicateGroup(tuple(group), len({i.domain for i in group}) > 1, len({i.label for i in group}) > 1)
-            for group in groups.values()
-            if len({image.path for image in group}) > 1
-        )
+        return [group for group in groups.values() if len({image.path for image in group}) > 1]
 
     @property
     def several_classes(self) -> dict[str, tuple[str, ...]]:
@@ -122,7 +109,8 @@ def index(
             return Problem(listed.path, error.reason)
         return ManifestImage(*listed, width, height, len(data), hashlib.sha256(data).hexdigest())
 
-    found = _each(look, listing.images, f"reading {name}", progress, workers)
+    looked_at = map_ahead(look, listing.images, workers)  # by threads: Pillow and the hash let each other run
+    found = list(counted(looked_at, f"reading {name}", len(listing.images), progress))
     images = tuple(image for image in found if isinstance(image, ManifestImage))
     unreadable = {problem.path: problem for problem in found if isinstance(problem, Problem)}
     root, problems = listing.root.absolute(), tuple(unreadable.values())
@@ -159,7 +147,7 @@ def verify(manifest: Manifest, progress: Progress | None = None) -> tuple[Proble
         return None
 
     files = tuple({image.path: image for image in manifest.images}.values())
-    found = _each(check, files, f"checking {manifest.name}", progress)
+    found = counted(map_ahead(check, files), f"checking {manifest.name}", len(files), progress)
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -182,15 +170,3 @@ def _hash(domains: Sequence[str], classes: Sequence[str], rows: Iterable[str]) -
     for row in rows:
         digest.update(row.encode("utf-8", "surrogatepass"))  # a name on disk need not be UTF-8
     return digest.hexdigest()
-
-
-def _each(
-    function: Callable[[S], T], items: Sequence[S], what: str, progress: Progress | None, workers: int | None = None
-) -> list[T]:
-    """The function of every item, in order, by threads: Pillow and the hash let each other run."""
-    results: list[T] = []
-    for result in map_ahead(function, items, workers):
-        results.append(result)
-        if progress:
-            progress(what, len(results), len(items))
-    return results

@@ -7,7 +7,6 @@ lists of its own, and the target is scored on its test list, so that no photo is
 """
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -97,7 +96,10 @@ def leave_one_out(
         return _split_by_lists(benchmark, target)
     trial = seed if config.seed is None else config.seed
     test = benchmark.domain(target)
-    parts = [_hold_out(domain, n, trial, config.holdout) for n, domain in enumerate(benchmark.domains)]
+    parts = []
+    for number, domain in enumerate(benchmark.domains):
+        kept, held = hold_out(len(domain.labels), config.holdout, seed_hash(trial, number))
+        parts.append((Subset(domain, kept), Subset(domain, held)))
     in_target, out_target = parts[benchmark.domains.index(test)]
     sources = [part for part in parts if part[0].domain is not test]
     unseen = None
@@ -108,9 +110,9 @@ def leave_one_out(
         unseen = sources.pop(names.index(config.validation_domain))[0]
     require(bool(sources), "the number of source domains to train on", 0, "at least 1")
     everything = config.target_images == "all"
-    for held in [held for _, held in sources] + ([] if everything else [out_target]):
-        enough = f"large enough to hold out one of the {len(held.domain.labels)} images of {held.domain.name}"
-        require(len(held.indices) > 0, "split.holdout", config.holdout, enough)
+    for _, some in sources if everything else (*sources, (in_target, out_target)):
+        enough = f"large enough to hold out one of the {len(some.domain.labels)} images of {some.domain.name}"
+        require(len(some.indices) > 0, "split.holdout", config.holdout, enough)
     return LeaveOneOut(
         training=tuple(kept for kept, _ in sources),
         validation=tuple(held for _, held in sources),
@@ -118,11 +120,6 @@ def leave_one_out(
         target_held_out=None if everything else out_target,
         validation_domain=unseen,
     )
-
-
-def _hold_out(domain: Domain, number: int, trial: int, fraction: float) -> tuple[Subset, Subset]:
-    kept, held = hold_out(len(domain.labels), fraction, seed_hash(trial, number))
-    return Subset(domain, kept), Subset(domain, held)
 
 
 def _split_by_lists(benchmark: Benchmark, target: str) -> LeaveOneOut:
@@ -147,13 +144,10 @@ def leaked(split: LeaveOneOut) -> int:
 
     Two images are the same picture if they have one id, or one digest.
     """
-    seen = {identity for subset in split.training for image in _identities(subset) for identity in image}
-    return sum(not seen.isdisjoint(image) for image in _identities(split.target))
 
+    def known_by(subset: Subset) -> list[set[tuple[str, str]]]:
+        names = {"id": subset.domain.ids, "file": subset.domain.digests}
+        return [{(kind, each[i]) for kind, each in names.items() if each} for i in subset.indices.tolist()]
 
-def _identities(subset: Subset) -> Iterator[list[tuple[str, str]]]:
-    """What each image is known by, whatever its domain."""
-    names = {"id": subset.domain.ids, "file": subset.domain.digests}
-    known = [(kind, name) for kind, name in names.items() if name]
-    for index in subset.indices.tolist():
-        yield [(kind, name[index]) for kind, name in known]
+    seen = {name for subset in split.training for image in known_by(subset) for name in image}
+    return sum(not seen.isdisjoint(image) for image in known_by(split.target))

@@ -6,6 +6,8 @@ build that is interrupted goes on with the next domain; a lock lets one process 
 """
 
 import errno
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import PIL
 from jaxtyping import UInt8
 
 from parse_dg.data.domain import ImageFiles
-from parse_dg.data.listing import Progress
+from parse_dg.data.listing import Progress, counted
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
@@ -94,25 +96,24 @@ def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int,
     if needed > max(0, free - RESERVE):  # nothing needs no room
         found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
         raise NoRoomError(folder.parent, needed, found)
+    what = f"decoding to {size} pixels, {gigabytes(store_bytes(total, size))}"
     for number, each in missing:
-        _write_domain(folder / f"{number}.npy", each, size, progress, total - waiting, total)
+        decoded = map_ahead(partial(each.decode, size=size), range(len(each.paths)))
+        images = counted(decoded, what, total, progress, before=total - waiting)
+        _write(folder / f"{number}.npy", (len(each.paths), size, size, 3), images)
         waiting -= len(each.paths)
     index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
     index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
     write_json(folder / "index.json", index)
 
 
-def _write_domain(
-    path: Path, files: ImageFiles, size: int, progress: Progress | None, before: int, total: int
-) -> None:
+def _write(path: Path, shape: tuple[int, ...], images: Iterable[np.ndarray]) -> None:
     """Written from beginning to end, not through a map: a full disk is then an error and not a crash."""
-    header = {"descr": "|u1", "fortran_order": False, "shape": (len(files.paths), size, size, 3)}
     with whole_file(path) as temporary, temporary.open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        for done, image in enumerate(map_ahead(lambda i: files.decode(i, size), range(len(files.paths))), 1):
+        for image in images:
             file.write(image.tobytes())
-            if progress:
-                progress(f"decoding to {size} pixels, {gigabytes(store_bytes(total, size))}", before + done, total)
 
 
 def _map(path: Path, count: int, size: int) -> Stored:

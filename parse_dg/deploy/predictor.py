@@ -74,7 +74,7 @@ class Predictor:
 
     @property
     def image_size(self) -> int:
-        """The side, in pixels, that every image is resized to."""
+        """The side, in pixels, of what it sees of every image."""
         return self.model.spec.image_size
 
     def predict(

@@ -128,14 +128,11 @@ class PrimitiveBottleneck(nn.Module):
         self.config = config
         self.projection = nn.Conv2d(channels, config.count, kernel_size=1)
         nn.init.normal_(self.projection.weight, std=channels**-0.5, generator=generator)
-        nn.init.constant_(self._bias(), config.presence_bias)
+        assert self.projection.bias is not None
+        nn.init.constant_(self.projection.bias, config.presence_bias)
         self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
         if config.window is not None:
             self.register_buffer("focus", torch.zeros(()))
-
-    def _bias(self) -> Tensor:
-        assert self.projection.bias is not None
-        return self.projection.bias
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
         """Feature map F → descriptors of the K primitives."""

@@ -8,12 +8,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from parse_dg.model import fused
+from parse_dg.model.primitives import Heatmap
 
 EPSILON = 0.01
 """ε of the concentration and of the angle term."""
 
 
-def diversity(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:
+def diversity(heatmap: Heatmap) -> Float[Tensor, ""]:
     """L_div: the mean cosine between the heat maps of different primitives; 0 for a single primitive."""
     K = heatmap.shape[1]
     if K == 1:
@@ -24,12 +25,12 @@ def diversity(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:
     return (cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(-1)).mean() / (K * (K - 1))
 
 
-def concentration(heatmap: Float[Tensor, "B K H W"]) -> Float[Tensor, ""]:
+def concentration(heatmap: Heatmap) -> Float[Tensor, ""]:
     """L_conc: the mean entropy of the heat maps, with ε inside the logarithm."""
     return -(heatmap * (heatmap + EPSILON).log()).sum((2, 3)).mean()
 
 
-def diversity_and_concentration(heatmap: Float[Tensor, "B K H W"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def diversity_and_concentration(heatmap: Heatmap) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Both, in one launch where that can be had."""
     if fused.usable(heatmap):
         from parse_dg.model.fused import primitives as on_cuda
@@ -47,9 +48,7 @@ def spread(extent: Float[Tensor, "B K 2"], presence: Float[Tensor, "B K"]) -> Fl
     return _over_present((extent / 2).square().sum(-1), presence)
 
 
-def ownership(
-    heatmap: Float[Tensor, "B K H W"], evidence: Float[Tensor, "B K H W"], presence: Float[Tensor, "B K"]
-) -> Float[Tensor, ""]:
+def ownership(heatmap: Heatmap, evidence: Heatmap, presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
     """The mean cross-entropy of telling a present primitive from what all of them find where it is: there its own
     evidence is to be the strongest.
     """

@@ -21,6 +21,8 @@ AT_ONCE = 2**20
 """Up to how many activations (images × applications) are evaluated together and kept for the gradient."""
 PART = 2**18
 """About how many are evaluated together when there are more: their intermediate steps fit a cache."""
+Scores = Float[Tensor, "B C"]
+Columns = Int[Tensor, "n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +38,9 @@ class StructuralOutput(NamedTuple):
     """Class scores and what they are the sum of: scores = evaluate(z, columns) @ weights.T."""
 
     logits: Float[Tensor, "B C"]
-    scores: Float[Tensor, "B C"]
+    scores: Scores
     """s in [0, 1]."""
-    columns: Int[Tensor, "n"]
+    columns: Columns
     """Which applications of the vocabulary some class uses, ascending."""
     weights: Float[Tensor, "C n"]
     l1: Float[Tensor, ""] | None
@@ -48,7 +50,7 @@ class StructuralOutput(NamedTuple):
 class _CachedColumns(NamedTuple):
     """Columns, looked up: a model that is used and not trained asks for the same ones again and again."""
 
-    columns: Int[Tensor, "n"]
+    columns: Columns
     parts: tuple[Applications, ...]
     shares: Float[Tensor, "n K"]
 
@@ -89,9 +91,7 @@ class StructuralLayer(nn.Module):
             logits = self.composition.logits(scores)
         return StructuralOutput(logits, scores, active.applications, active.weights, active.l1)
 
-    def _look(
-        self, z: PrimitiveDescriptors, active: ActiveWeights, scores: Float[Tensor, "B C"], steps: int
-    ) -> Float[Tensor, "B C"]:
+    def _look(self, z: PrimitiveDescriptors, active: ActiveWeights, scores: Scores, steps: int) -> Scores:
         weight, columns = self.composition.weight, self.composition.columns
         used = torch.zeros_like(weight, dtype=torch.bool).index_copy_(1, active.columns, active.weights > 0)
         seen = PrimitiveDescriptors(*(part.detach() for part in z))
@@ -102,7 +102,7 @@ class StructuralLayer(nn.Module):
 
         return reach_all_weights(scores, weight, used, evaluate, steps)
 
-    def evaluate(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
+    def evaluate(self, z: PrimitiveDescriptors, columns: Columns) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""
         if not fused.usable(z.centre):
             return self._plain(z, columns)
@@ -115,20 +115,18 @@ class StructuralLayer(nn.Module):
         parts += [self._plain(z, columns[known:])] if known < len(columns) else []
         return torch.cat(parts, 1)
 
-    def _plain(self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"]) -> Float[Tensor, "B n"]:
+    def _plain(self, z: PrimitiveDescriptors, columns: Columns) -> Float[Tensor, "B n"]:
         chosen = self._choose(columns, z.centre.dtype)
         activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
         return activations.T
 
-    def _choose(self, columns: Int[Tensor, "n"], dtype: torch.dtype) -> _CachedColumns:
+    def _choose(self, columns: Columns, dtype: torch.dtype) -> _CachedColumns:
         if self._chosen is None or self._chosen.columns is not columns or self._chosen.shares.dtype != dtype:
             parts = tuple(self.vocabulary.applications(columns))
             self._chosen = _CachedColumns(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
         return self._chosen
 
-    def _score(
-        self, z: PrimitiveDescriptors, columns: Int[Tensor, "n"], weights: Float[Tensor, "C n"]
-    ) -> Float[Tensor, "B C"]:
+    def _score(self, z: PrimitiveDescriptors, columns: Columns, weights: Float[Tensor, "C n"]) -> Scores:
         """w·a; a long union of supports part by part, computed anew for the gradient instead of kept.
 
         The fused kernels keep nothing but the activations, so they need no parts.

@@ -16,7 +16,7 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from safetensors import SafetensorError
 
@@ -84,6 +84,24 @@ def read_split(folder: Path) -> SplitRecord | None:
 def read_environment(folder: Path) -> RunEnvironment | None:
     """Where the run in `folder` was trained; None if that is not written."""
     return read_file(RunEnvironment, folder / "environment.json")
+
+
+class TrainingTime(NamedTuple):
+    """How long a run took, checks included, in seconds."""
+
+    per_step: float
+    per_epoch: float
+    """For as many images as train."""
+
+
+def training_time(folder: Path) -> TrainingTime | None:
+    """How long the finished run in `folder` took; None if its folder does not say."""
+    result, split, about = read_result(folder), read_split(folder), read_environment(folder)
+    if not (result and split and about):
+        return None
+    images, batch = split.training_images, read_config(folder).training.batch_size(len(split.training_images))
+    per_step = about.seconds / result.steps
+    return TrainingTime(per_step, per_step * sum(images.values()) / batch)
 
 
 def read_file(kind: type[R], path: Path, what: str = "what a run writes") -> R | None:

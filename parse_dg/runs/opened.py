@@ -118,7 +118,7 @@ class OpenedRun:
     @cached_property
     def benchmark(self) -> Benchmark:
         """The images that the run is of; refused if they are others now."""
-        data = replace(self.config.data, store=self._store or self.config.data.store)
+        data = replace(self.config.data, store=self._store or self.config.data.store, definitions=None)
         if data.evaluation == "resize":
             data = replace(data, crop_from=None)  # nothing is trained
         benchmark = self._benchmark or open_benchmark(data, self.progress)

@@ -41,20 +41,33 @@ def swad(config: RunConfig) -> RunConfig:
     return replace(config, protocol=ProtocolConfig(name="swad", checks="target"))
 
 
-def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
-    """What DomainBed and SWAD share."""
+def gvrt(config: RunConfig) -> RunConfig:
+    """GVRT's, for CUB-DG: crops of 448 pixels from images of 512, crop and flip alone, the lists of its archive."""
+    config = _classic(config, steps=5000, check_every=300, check_from=0)
+    scheme = "gvrt-split" if config.data.benchmark == "cub-dg" else config.split.scheme
+    return replace(
+        config,
+        data=replace(config.data, image_size=448, crop_from=512, evaluation="centre"),
+        split=replace(config.split, scheme=scheme, target_images="all"),
+        augment=AugmentConfig(crop="fixed", jitter=0.0, grayscale=0.0),
+        protocol=ProtocolConfig(name="gvrt", checks="target"),
+    )
+
+
+def _classic(config: RunConfig, *, steps: int, check_every: int, check_from: int = 1) -> RunConfig:
+    """What DomainBed, SWAD and GVRT share."""
     training = replace(
         config.training,
         steps=steps,
         epochs=None,
         check_every=check_every,
-        check_from=1,
+        check_from=check_from,
         batch_per_domain=32,
         batch=None,
     )
     return replace(
         config,
-        data=replace(config.data, image_size=224, crop_from=256),
+        data=replace(config.data, image_size=224, crop_from=256, evaluation="resize"),
         split=replace(config.split, target_images="in"),
         sampling=SamplingConfig(replacement=config.algorithm.as_domainbed),
         augment=AugmentConfig(),
@@ -63,7 +76,12 @@ def _classic(config: RunConfig, *, steps: int, check_every: int) -> RunConfig:
     )
 
 
-PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {"parse": parse, "domainbed": domainbed, "swad": swad}
+PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {
+    "parse": parse,
+    "domainbed": domainbed,
+    "swad": swad,
+    "gvrt": gvrt,
+}
 """Every protocol by name; each changes a configuration whose data set and seed are set."""
 
 

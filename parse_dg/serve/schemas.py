@@ -147,7 +147,7 @@ class HealthData(ResponseModel):
     model: str = Field(examples=["seed0/model.safetensors"])
     method: str = Field(examples=["parse"])
     classes: list[str]
-    image_size: int = Field(description="the side, in pixels, that every image is resized to", examples=[64])
+    image_size: int = Field(description="the side, in pixels, of what the network sees", examples=[64])
     max_bytes: int = Field(description="of one upload")
     max_pixels: int = Field(description="of one image")
     version: str = Field(description="of parse-dg")

@@ -33,12 +33,14 @@ TOLERANCE = 1e-4
 State = dict[str, Tensor]
 
 
+OURS = Path(__file__).parent.parent / "golden"
+NAMED = Path(os.environ.get("PARSE_DG_GOLDEN") or OURS).absolute()  # wherever a test goes from here
+
+
 def find(file: str) -> Path:
     """Where a recording is."""
-    here = Path(__file__).parent.parent / "golden"
-    named = Path(os.environ.get("PARSE_DG_GOLDEN") or here)
-    assert named.is_dir(), f"PARSE_DG_GOLDEN must name a folder, found {named}"
-    return named / file if (named / file).exists() else here / file
+    assert NAMED.is_dir(), f"PARSE_DG_GOLDEN must name a folder, found {NAMED}"
+    return NAMED / file if (NAMED / file).exists() else OURS / file
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:

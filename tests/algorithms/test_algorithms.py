@@ -149,18 +149,6 @@ def test_cross_entropy_is_computed_in_float32_or_wider() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_styles_are_mixed_by_draws_from_the_generator(name: str, example: Minibatch) -> None:
-    algorithm = build(name, stages=(1, 2)).train()
-    torch.manual_seed(1)
-    one = algorithm.losses(example, generator(5))["cross_entropy"]
-    torch.manual_seed(2)
-    again = algorithm.losses(example, generator(5))["cross_entropy"]
-    other = algorithm.losses(example, generator(6))["cross_entropy"]
-    assert one.item() == again.item()
-    assert one.item() != other.item()
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_parameter_is_in_exactly_one_group(name: str) -> None:
     algorithm = build(name)
     groups = algorithm.groups()

@@ -85,7 +85,3 @@ def test_without_weight_or_a_second_domain_there_is_nothing_to_align() -> None:
 def test_a_covariance_needs_two_images_a_domain() -> None:
     with pytest.raises(InputError, match=r"coral needs 2 images .* or more, found training\.batch_per_domain=1"):
         build().losses(batch(per_domain=1), generator())
-
-
-def test_the_default_is_the_published_one() -> None:
-    assert CoralConfig().gamma == 1.0

@@ -94,30 +94,6 @@ def test_the_head_moves_alone_for_one_step_more_than_the_setting_says(linear_ste
         assert int(algorithm.update_count) == algorithm.count == step
 
 
-def test_everything_starts_with_an_optimiser_that_remembers_nothing() -> None:
-    algorithm = small(linear_steps=1)
-    run = trainer(algorithm, constant(0.01))
-    algorithm.train()
-    counted = []
-    for step in range(1, 5):
-        run.update(step, example(step))
-        counted.append(float(run.optimizer.state[algorithm.classifier.weight]["step"]))
-    assert counted == [1, 2, 1, 2]
-
-
-def test_the_gradient_of_the_first_phase_is_that_of_the_head() -> None:
-    algorithm = small(linear_steps=1)
-    (turn,) = algorithm.turns(example(), torch.Generator())
-    assert turn.groups == ("head",)
-    sum(turn.terms.values()).backward()  # type: ignore[union-attr]
-    assert all(parameter.grad is None for parameter in algorithm.backbone.parameters())
-    found = algorithm.classifier.weight.grad
-    algorithm.classifier.weight.grad = None
-    algorithm.losses(example(), torch.Generator())["cross_entropy"].backward()
-    assert found is not None
-    torch.testing.assert_close(found, algorithm.classifier.weight.grad)
-
-
 def test_loaded_weights_go_on_where_they_were() -> None:
     algorithm, other = small(linear_steps=1), small(linear_steps=1)
     run = trainer(algorithm, constant(0.01))

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from parse_dg.algorithms.base import BuildContext
-from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator, step
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> GroupDro:
@@ -44,13 +43,6 @@ def test_the_loss_and_the_weights_of_some_steps(domains: int, divide: bool) -> N
         assert turn.groups is None
 
 
-def test_a_rate_of_zero_is_erm() -> None:
-    dro, erm = build(eta=0.0), Erm(ErmConfig(), BuildContext(backbone(), CLASSES, generator=generator()))
-    ours, theirs = step(dro, 3), step(erm, 3)
-    for one, other in zip(ours, theirs, strict=True):
-        assert one["cross_entropy"] == pytest.approx(other["cross_entropy"], 1e-5)
-
-
 def test_the_weights_are_no_part_of_the_gradient() -> None:
     dro = build(eta=0.5)
     terms = dro.losses(batch(), generator())
@@ -69,7 +61,3 @@ def test_asking_for_the_loss_does_not_move_the_weights() -> None:
     assert one == again
     assert dro.q.tolist() == [1.0] * DOMAINS
     assert next(dro.turns(batch(), generator())).terms["cross_entropy"].item() == one
-
-
-def test_the_defaults_are_the_published_ones() -> None:
-    assert (GroupDroConfig().eta, GroupDroConfig().divide) == (0.01, False)

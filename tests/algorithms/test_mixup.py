@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from parse_dg.algorithms.base import BuildContext
-from parse_dg.algorithms.erm import Erm, ErmConfig
-from parse_dg.algorithms.mixup import Mixup, MixupConfig, Pairing
+from parse_dg.algorithms.mixup import Mixup, MixupConfig
 from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator
 
 
@@ -35,15 +34,6 @@ def test_the_loss_is_the_mean_over_a_circle_of_domains(domains: int, monkeypatch
             loss = share * -logs[one.labels[image]] + (1 - share) * -logs[other.labels[image]]
             expected += loss.item() / len(one.images) / domains
     assert mixup.losses(example, generator())["cross_entropy"].item() == pytest.approx(expected, 1e-5)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_of_all_or_nothing_is_erm(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixup, erm = build(), Erm(ErmConfig(), BuildContext(backbone(), CLASSES, generator=generator()))
-    drawn = Pairing(torch.tensor([2, 0, 1]), torch.full((3,), share))
-    monkeypatch.setattr(mixup, "draw", lambda _: drawn)
-    ours, theirs = (algorithm.losses(batch(), generator())["cross_entropy"].item() for algorithm in (mixup, erm))
-    assert ours == pytest.approx(theirs, 1e-5)
 
 
 def test_draws_are_a_circle_of_all_domains_and_shares() -> None:
@@ -77,7 +67,3 @@ def test_smoothing_is_applied_to_either_label() -> None:
         hard = share * of_one + (1 - share) * of_other
         expected += (0.7 * hard - 0.3 * logs.mean()).item() / DOMAINS
     assert smooth.losses(batch(), generator(5))["cross_entropy"].item() == pytest.approx(expected, 1e-5)
-
-
-def test_the_default_is_the_published_one() -> None:
-    assert MixupConfig().alpha == 0.2

@@ -66,14 +66,6 @@ def test_content_is_swapped_with_that_of_the_partner() -> None:
         assert found[row].tolist() == pytest.approx(expected, 1e-9)
 
 
-def test_an_image_that_keeps_its_own_is_left_alone() -> None:
-    features, exchange = features_and_exchange()
-    alone = torch.arange(5)
-    torch.testing.assert_close(mix_style(features, exchange._replace(partner=alone)), features)
-    torch.testing.assert_close(mix_style(features, exchange._replace(share=torch.ones(5, 1))), features)
-    torch.testing.assert_close(swap_content(features, exchange._replace(partner=alone)), features)
-
-
 def test_the_gradient_of_swapped_content_flows_through_the_style_alone() -> None:
     features, exchange = features_and_exchange()
     leaf = features.clone().requires_grad_()
@@ -94,13 +86,6 @@ def test_the_gradient_of_swapped_content_flows_through_the_style_alone() -> None
 def test_the_gradient_of_mixed_style_is_right() -> None:
     features, exchange = features_and_exchange()
     assert torch.autograd.gradcheck(lambda x: mix_style(x, exchange), features.requires_grad_())
-
-
-def test_a_step_has_three_turns() -> None:
-    turns = list(build(weight=0.3).turns(batch(), generator()))
-    assert [turn.groups for turn in turns] == GROUPS
-    assert [list(turn.terms) for turn in turns] == [["cross_entropy"], ["style"], ["adversary"]]
-    assert not any(turn.afresh for turn in turns)
 
 
 def test_every_turn_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,15 +124,6 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == []
 
 
-def test_draws_come_from_the_generator() -> None:
-    one, again, other = (
-        [next(iter(turn.terms.values())).item() for turn in build().turns(batch(), generator(seed))]
-        for seed in (5, 5, 6)
-    )
-    assert one == again
-    assert all(a != b for a, b in zip(one, other, strict=True))
-
-
 def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     sagnet, draws = build(), generator(3)
     one, other = sagnet.draw(200, draws), sagnet.draw(200, draws)
@@ -155,7 +131,3 @@ def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
     assert sorted(one.partner.tolist()) == list(range(200))
     assert not torch.equal(one.partner, other.partner)
-
-
-def test_the_default_is_the_published_one() -> None:
-    assert SagNetConfig().weight == 0.1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from parse_dg.data.domain import DecodedFiles, ImageFiles
-from parse_dg.data.images import ImageError, decode, open_image
+from parse_dg.data.images import ImageError, decode, open_bytes, read_file
 from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
 
@@ -40,7 +40,7 @@ def array(files: ImageFiles) -> np.ndarray:
 
 def test_files_are_opened_and_decoded_by_number(files: ImageFiles) -> None:
     for number, path in enumerate(files.paths):
-        assert files.open(number) == open_image(files.root / path)
+        assert files.open(number) == open_bytes(read_file(files.root / path), Path(path))
         assert np.array_equal(files.decode(number, SIZE), decode(files.root / path, SIZE))
     assert files.open(6).size == (8, 12)
 

@@ -19,7 +19,7 @@ from parse_dg.data.images import (
     MAX_PIXELS,
     ImageError,
     decode,
-    open_image,
+    open_bytes,
     read_file,
     read_size,
 )
@@ -42,14 +42,14 @@ def file(tmp_path: Path) -> Any:
 
 
 def pixels(path: Path, keep_truncated: bool = False) -> np.ndarray:
-    image = open_image(path, keep_truncated)
+    image = open_bytes(read_file(path), path, keep_truncated)
     assert image.mode == "RGB"
     return np.asarray(image)
 
 
 def refused(path: Path, reason: str, keep_truncated: bool = False) -> None:
     with pytest.raises(ImageError, match=reason) as caught:
-        open_image(path, keep_truncated)
+        open_bytes(read_file(path), path, keep_truncated)
     assert caught.value.reason in str(caught.value)
     assert path.name in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -185,7 +185,7 @@ def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path, file: Any) -> Non
     refused(tmp_path / ("x" * 300), "file name too long")
     refused(file(b""), "it is empty")
     with pytest.raises(ImageError, match=r"'.*a\\x00b.jpg': no file can have this name"):
-        open_image(tmp_path / "a\0b.jpg")
+        read_file(tmp_path / "a\0b.jpg")
     assert pixels(tmp_path / "link.jpg").shape == (24, 32, 3)
 
 

@@ -115,27 +115,6 @@ def test_the_fingerprint_changes_with_everything_it_is_of(manifest: Manifest) ->
     assert len({manifest.fingerprint, *(other.fingerprint for other in others)}) == len(others) + 1
 
 
-def test_duplicates_are_found_within_and_across(listing: Listing) -> None:
-    root = listing.root
-
-    def copy(source: str, *targets: str) -> None:
-        for target in targets:
-            (root / target).write_bytes((root / source).read_bytes())
-
-    copy("art/cat/0.png", "art/cat/1.png")
-    copy("art/dog/0.png", "art/emu/0.png")
-    copy("art/dog/1.png", "photo/dog/1.png")
-    copy("art/emu/1.png", "photo/cat/0.png", "photo/cat/1.png")
-    found = index("mine", listing).duplicates
-    assert [(len(group.images), group.across_domains, group.across_classes) for group in found] == [
-        (2, False, False),
-        (2, False, True),
-        (2, True, False),
-        (3, True, True),
-    ]
-    assert [image.path for image in found[3].images] == ["art/emu/1.png", "photo/cat/0.png", "photo/cat/1.png"]
-
-
 def test_a_signature_changes_with_the_files_and_the_list(listing: Listing, tmp_path: Path) -> None:
     before = signature(listing)
     assert signature(listing) == before

@@ -19,6 +19,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "data.image_size": (4097, "from 1 to 4096"),
     "data.crop_from": (223, "from data.image_size to 4096, or none"),
     "data.evaluation": ("both", "one of resize, centre"),
+    "data.definitions": ("", "a file, or none"),
     "data.store": ("sometimes", "one of auto, always, never"),
     "data.blueprints.seed": (2**32, "from 0 to 4294967295"),
     "data.blueprints.images_per_class": COUNT,
@@ -224,7 +225,7 @@ TOGETHER: dict[str, tuple[dict[str, object], str]] = {
     ),
     "single images in whole batches": (
         {"augment.per_image": True, "augment.randaugment_ops": 2},
-        "augment.randaugment_ops must be 0 with augment.per_image=true, as RandAugment works on whole batches",
+        "augment.randaugment_ops must be 0 with augment.per_image=true, as they work on whole batches",
     ),
 }
 

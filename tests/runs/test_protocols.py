@@ -78,6 +78,22 @@ def test_erm_plus_plus_draws_and_normalises_as_its_authors(name: str) -> None:
     assert replace(same, backbone=others.backbone) == others
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_gvrt_is_its_authors_program(recipe: str) -> None:
+    """It counts steps from 1, looks after every 300th and the last, and cuts 448 pixels from 512 as they are."""
+    config = under("gvrt", "cub-dg", recipe)
+    assert checked(config) == [*range(300, 5000, 300), 5000]
+    data, augment = config.data, config.augment
+    assert (data.image_size, data.crop_from, data.evaluation) == (448, 512, "centre")
+    assert (augment.crop, augment.flip, augment.jitter, augment.grayscale) == ("fixed", 0.5, 0, 0)
+    assert augment.randaugment_ops == 0
+    assert (config.split.scheme, config.protocol.checks) == ("gvrt-split", "target")
+    assert not config.protocol.augment_validation
+    assert (config.training.batch_per_domain, config.training.batch, config.training.epochs) == (32, None, None)
+    assert (config.sampling.replacement, config.backbone.freeze_batchnorm) == (True, True)
+    assert under("gvrt", "pacs").split.scheme == "holdout20"
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_the_split_of_swad_depends_on_the_seed(seed: int) -> None:
     config = under("swad", seed=seed)
@@ -94,7 +110,7 @@ def test_what_domainbed_and_swad_share(name: str, recipe: str) -> None:
     assert config.sampling.replacement
     assert config.sampling.balance == "images"
     assert config.backbone.freeze_batchnorm
-    assert (config.data.image_size, config.data.crop_from) == (224, 256)
+    assert (config.data.image_size, config.data.crop_from, config.data.evaluation) == (224, 256, "resize")
     assert config.augment == AugmentConfig()
     augment = config.augment
     assert (augment.crop_scale, augment.flip, augment.jitter, augment.grayscale) == ((0.7, 1.0), 0.5, 0.3, 0.1)
@@ -122,7 +138,7 @@ def test_a_configuration_under_a_protocol_survives_its_file(name: str, data: str
 
 
 def test_an_unknown_protocol_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="unknown protocol 'wilds': valid are parse, domainbed, swad"):
+    with pytest.raises(InputError, match="unknown protocol 'wilds': valid are parse, domainbed, swad, gvrt"):
         apply_protocol("wilds", build_config("blueprints", "erm"))
 
 

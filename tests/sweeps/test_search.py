@@ -9,7 +9,7 @@ import pytest
 from parse_dg.config import change
 from parse_dg.errors import InputError
 from parse_dg.runs.recipes import build_config
-from parse_dg.sweeps.draws import random_hparams
+from parse_dg.sweeps.draws import default_hparams, random_hparams
 from parse_dg.sweeps.search import (
     DOMAINBED,
     FIELDS,
@@ -129,6 +129,13 @@ def test_every_hyper_parameter_has_a_place(algorithm: str) -> None:
         assert config.algorithm.dropout == drawn["resnet_dropout"]  # type: ignore[union-attr]
         if "mlp_dropout" in drawn:
             assert config.algorithm.discriminator_dropout == drawn["mlp_dropout"]  # type: ignore[union-attr]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("algorithm", DOMAINBED)
+def test_domainbeds_defaults_are_those_of_its_recipe(algorithm: str) -> None:
+    config = build_config("domainbed", algorithm)
+    assert change(config, map_hyperparameters(default_hparams(DOMAINBED[algorithm], "PACS"))) == config
 
 
 def test_the_two_players_of_dann_keep_their_rates() -> None:

@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
-from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods
-from parse_dg.algorithms.gvrt.sentence_encoders import EncoderName, build_sentence_encoder, load_clip
+from parse_dg.algorithms.gvrt.clip import ClipEncoder, EncoderName, load_clip
+from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods, at_last
 from parse_dg.algorithms.gvrt.text import END, PAD, Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import Count, NotNegative, at_least
@@ -88,9 +88,9 @@ class Gvrt(Pooled):
         vocabulary = context.vocabulary or Tokenizer(())
         assert isinstance(vocabulary, Tokenizer)
         self.vocabulary = vocabulary
-        self.encoder = build_sentence_encoder(config.encoder, config.width, vocabulary)
+        self.clip = None if config.encoder == "trained" else ClipEncoder(config.encoder, vocabulary)
         self.visual = linear(backbone.channels, config.width, generator)  # W_v
-        self.textual = linear(self.encoder.width, config.width, generator)  # W_t
+        self.textual = linear(self.clip.width if self.clip else config.width, config.width, generator)  # W_t
         self.joint_classifier = linear(config.width, classes, generator)
         self.explainer = Explainer(len(vocabulary), classes, config.width, generator)
         self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
@@ -122,9 +122,9 @@ class Gvrt(Pooled):
         states = self.explainer.read(captions[:, :-1])
         made_up = self.explainer.sample(about, config.sample_length, generator)
         made_up_states = self.explainer.read(made_up[:, :-1])
-        sentence = self.textual(self.encoder(captions, made_up, made_up_states))
+        vector = self.clip(captions) if self.clip else at_last(made_up_states, made_up[:, 1:] != PAD)
         terms = {
-            "align": config.align * F.mse_loss(image, sentence),
+            "align": config.align * F.mse_loss(image, self.textual(vector)),
             "align_class": config.align * self.cross_entropy(self.joint_classifier(image), labels),
             "tokens": config.tokens * self._per_word(self.explainer.speak(captions, states, about)),
             "discriminator": config.discriminator * self.cross_entropy(self.discriminator(captions), labels),

@@ -230,9 +230,10 @@ def write_tables(
             table.add_row(*map(Text, cells.values()))
         console.print(table)
     if some:
-        size = predictor.image_size
+        size, wider = predictor.image_size, predictor.model.spec.resize_to
+        whole = f"{size} × {size}" if wider is None else f"{wider} × {wider}, of which the middle {size} × {size}"
         model = f"{predictor.model.spec.algorithm.name}, {plural(len(predictor.classes), 'class')}"
-        console.print(f"probability: softmax of the model's logits ({model}; images resized to {size} × {size})")
+        console.print(f"probability: softmax of the model's logits ({model}; images resized to {whole})")
     if some and shown.relations:
         console.print(
             "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "

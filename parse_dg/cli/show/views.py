@@ -17,7 +17,7 @@ from parse_dg.cli.show.tables import show
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import read_compaction
-from parse_dg.runs.folder import read_config, read_result
+from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
 from parse_dg.tables.curve import AccuracyPoint, Panel, check_picture, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
@@ -52,11 +52,11 @@ def show_runs(
     """The tables of runs, as `parse-dg table` shows them; a folder may be a run, or have runs below it."""
     known = find_published(compare) if compare else None
     if view == "compaction":
-        if known or by or plot:
-            raise InputError(
-                "--view compaction goes without --compare, --by and --plot: its tables are not of accuracy"
-            )
-        tables, csv = compaction_tables(folders)
+        if by or plot:
+            raise InputError("--view compaction goes without --by and --plot: its tables are not of accuracy")
+        if known and style == "csv":
+            raise InputError("--view compaction has our own figures alone in csv: leave --compare out")
+        tables, csv = compaction_tables(folders, known)
         show(console, style, tables, lambda: csv)
         return
     if plot and view != "k":
@@ -134,7 +134,7 @@ def view_tables(
 
 def compared(view: str, known: Published) -> Published:
     """The published figures that belong beside a view."""
-    return Published(known.sources, tuple(row for row in known.rows if VIEWS[view].published(row)))
+    return replace(known, rows=tuple(row for row in known.rows if VIEWS[view].published(row)))
 
 
 def curve(seen: ViewedRuns, path: Path) -> None:
@@ -180,8 +180,10 @@ def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None
     return None
 
 
-def compaction_tables(folders: Sequence[Path]) -> tuple[tuple[TextTable, ...], str]:
-    """What `parse-dg compact` found of the runs of PARSE in the folders, or below them, as tables and as CSV."""
+def compaction_tables(folders: Sequence[Path], known: Published | None = None) -> tuple[tuple[TextTable, ...], str]:
+    """What `parse-dg compact` found of the runs of PARSE in the folders, or below them, as tables, with published
+    figures of the same data sets below, and as CSV.
+    """
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
         if not read_config(folder).algorithm.explains:
@@ -202,8 +204,8 @@ def compaction_tables(folders: Sequence[Path]) -> tuple[tuple[TextTable, ...], s
     if len(thresholds) > 1:
         given = ", ".join(f"{report.threshold:g} ({folder})" for folder, report in found.items())
         raise InputError(f"one table is of one threshold, found {given}: compact the runs again with the same")
-    rows = [table_row(report) for report in found.values()]
-    tables = compact_tables(rows, thresholds.pop())
+    rows = [table_row(report, training_time(folder)) for folder, report in found.items()]
+    tables = compact_tables(rows, thresholds.pop(), known)
     if missing:
         note = f"Missing: {plural(len(missing), 'run')} of parse without compact.json, {some(missing)}."
         *above, last = tables

@@ -8,7 +8,7 @@ draws, so that the others stay as they were; only RandAugment and what was regis
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
@@ -19,7 +19,13 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from parse_dg.config import Config, Probability, Rule, Whole, require
-from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, RandAugmentDraws, draw_randaugment, randaugment
+from parse_dg.data.augment.randaugment import (
+    MAGNITUDE_BINS,
+    ImageBatch,
+    RandAugmentDraws,
+    draw_randaugment,
+    randaugment,
+)
 from parse_dg.errors import InputError
 from parse_dg.registry import Registry
 
@@ -38,6 +44,7 @@ AREA = Rule("two shares that ascend, above 0 and at most 1", lambda shares: 0 < 
 MAGNITUDE = Rule(f"from 0 to {MAGNITUDE_BINS - 1}", lambda value: 0 <= value < MAGNITUDE_BINS)
 
 
+FloatBatch = Float[Tensor, "B 3 h w"]
 BatchAugmentation = Callable[[Tensor, torch.Generator], Tensor]
 """A float batch (B, 3, h, w) in [0, 1], on any device → another of its shape; draws are from the generator, on the
 CPU."""
@@ -75,11 +82,10 @@ class AugmentConfig(Config):
     """What is done to a batch after all of this, in order, by the names it was registered with (docs/extend.md)."""
 
     def check(self) -> None:
-        whole = "0 with augment.per_image=true, as RandAugment works on whole batches"
-        self.require(not (self.per_image and self.randaugment_ops), "randaugment_ops", whole)
+        for name, none in (("randaugment_ops", "0"), ("extra", "()")):
+            whole = f"{none} with augment.per_image=true, as they work on whole batches"
+            self.require(not (self.per_image and getattr(self, name)), name, whole)
         self.require(not (self.per_image and self.crop == "fixed"), "crop", "resized with augment.per_image=true")
-        none = "() with augment.per_image=true, as they work on whole batches"
-        self.require(not (self.per_image and self.extra), "extra", none)
         for name in self.extra:
             AUGMENTATIONS.find(name)
 
@@ -114,18 +120,13 @@ def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) 
     return AugmentDraws(uniform, order, drawn, tuple(seeds))
 
 
-def augment(
-    images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
-) -> Float[Tensor, "B 3 h w"]:
+def augment(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None = None) -> FloatBatch:
     """A randomly augmented float32 copy of a batch, values in [0, 1], not normalised.
 
     The result is size × size pixels, or H × W where size is None.
     """
     images, config = _cut(images, config, draws, size)
-    height, width = _shape(images, size)
-    result = torch.empty((len(images), 3, height, width), device=images.device)
-    for rows, part in _augmented(images, config, draws, (height, width)):
-        result[rows] = part
+    result = _augmented(images, config, draws, _shape(images, size), lambda part: part)
     for name, seed in zip(config.extra, draws.seeds, strict=True):
         shape, result = result.shape, AUGMENTATIONS[name](result, torch.Generator().manual_seed(seed))
         if result.shape != shape:
@@ -134,8 +135,8 @@ def augment(
 
 
 def prepare_images(
-    images: UInt8[Tensor, "B 3 H W"], config: AugmentConfig, draws: AugmentDraws, size: int | None = None
-) -> Float[Tensor, "B 3 h w"]:
+    images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None = None
+) -> FloatBatch:
     """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
     if config.extra:
         return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
@@ -144,10 +145,7 @@ def prepare_images(
     cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
     if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):
         return _prepare_fused(images, config, draws, shape)
-    result = torch.empty((len(images), 3, height, width), device=images.device, memory_format=torch.channels_last)
-    for rows, part in _augmented(images, config, draws, shape):
-        result[rows] = normalise(part)
-    return result
+    return _augmented(images, config, draws, shape, normalise, torch.channels_last)
 
 
 def _cut(
@@ -178,9 +176,7 @@ def fixed_box(
     return rows, torch.where(uniform[:, 4:5] < flip, columns.flip(1), columns)
 
 
-def cut_out(
-    images: UInt8[Tensor, "B 3 H W"], rows: Int[Tensor, "B h"], columns: Int[Tensor, "B w"]
-) -> UInt8[Tensor, "B 3 h w"]:
+def cut_out(images: ImageBatch, rows: Int[Tensor, "B h"], columns: Int[Tensor, "B w"]) -> UInt8[Tensor, "B 3 h w"]:
     """The pixels of some rows and columns of every image."""
     number = torch.arange(len(images), device=images.device)[:, None, None]
     return images.permute(0, 2, 3, 1)[number, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
@@ -192,18 +188,10 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
     return augment_normalised(
-        images,
-        draws.uniform.to(images.device),
-        draws.order,
-        shape,
-        crop_scale=config.crop_scale,
-        log_ratio=_LOG_RATIO,
-        flip=config.flip,
-        jitter=config.jitter,
-        grayscale=config.grayscale,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
-    )
+        images, draws.uniform.to(images.device), draws.order, shape,
+        crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
+        grayscale=config.grayscale, mean=IMAGENET_MEAN, std=IMAGENET_STD,
+    )  # fmt: skip
 
 
 def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
@@ -213,26 +201,32 @@ def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
 
 
 def _augmented(
-    images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]
-) -> Iterator[tuple[slice, Tensor]]:
-    """The batch augmented, some rows at a time."""
+    images: Tensor,
+    config: AugmentConfig,
+    draws: AugmentDraws,
+    shape: tuple[int, int],
+    finish: Callable[[Tensor], Tensor],
+    layout: torch.memory_format = torch.contiguous_format,
+) -> Tensor:
+    """The batch augmented and finished; on a CPU some rows at a time."""
     if draws.randaugment is not None:
         images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
     uniform = draws.uniform.to(images.device)
+    result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
     together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)
-    step = max(1, together)
-    for start in range(0, len(images), step):
-        rows = slice(start, start + step)
-        yield rows, _augment(images[rows], config, uniform[rows], draws.order, shape)
+    for start in range(0, len(images), max(1, together)):
+        rows = slice(start, start + max(1, together))
+        result[rows] = finish(_augment(images[rows], config, uniform[rows], draws.order, shape))
+    return result
 
 
 def _augment(
-    images: UInt8[Tensor, "B 3 H W"],
+    images: ImageBatch,
     config: AugmentConfig,
     uniform: Float[Tensor, "B 10"],
     order: tuple[int, ...],
     shape: tuple[int, int],
-) -> Float[Tensor, "B 3 h w"]:
+) -> FloatBatch:
     """Everything but RandAugment."""
     flip = uniform[:, 4] < config.flip
     if config.crop_scale[0] == 1 and shape == images.shape[-2:]:
@@ -264,8 +258,8 @@ def crop_box(draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Seq
 
 
 def crop_flip(
-    images: UInt8[Tensor, "B 3 H W"], box: Float[Tensor, "B 4"], flip: Bool[Tensor, "B"], shape: tuple[int, int]
-) -> Float[Tensor, "B 3 h w"]:
+    images: ImageBatch, box: Float[Tensor, "B 4"], flip: Bool[Tensor, "B"], shape: tuple[int, int]
+) -> FloatBatch:
     """The box of each image, resized to `shape` and flipped where `flip` is set, by one bilinear resampling.
 
     The resampling reads the four nearest pixels, without a filter before it: where a crop is much larger than
@@ -285,37 +279,37 @@ def crop_flip(
     return sampled.clamp_(0, 1)
 
 
-def jitter_(images: Float[Tensor, "B 3 H W"], strengths: Float[Tensor, "B 4"], order: Sequence[int]) -> None:
+def jitter_(images: FloatBatch, strengths: Float[Tensor, "B 4"], order: Sequence[int]) -> None:
     """Colour jitter in place: columns are brightness, contrast, saturation (factor - 1) and hue (turns)."""
     for step in order:
         _JITTER_STEPS[step](images, strengths[:, step] + _JITTER_NEUTRAL[step])
 
 
-def luma(images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B H W"]:
+def luma(images: FloatBatch) -> Float[Tensor, "B h w"]:
     """The grayscale image, 0.299 R + 0.587 G + 0.114 B."""
     red, green, blue = images.unbind(1)
     return (red * 0.299).add_(green, alpha=0.587).add_(blue, alpha=0.114)
 
 
-def adjust_brightness_(images: Float[Tensor, "B 3 H W"], factor: Float[Tensor, "B"]) -> None:
+def adjust_brightness_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
     """Blends with black, in place: 0 is black, 1 changes nothing, above 1 brightens; clamped to [0, 1]."""
     images.mul_(factor[:, None, None, None]).clamp_(0, 1)
 
 
-def adjust_contrast_(images: Float[Tensor, "B 3 H W"], factor: Float[Tensor, "B"]) -> None:
+def adjust_contrast_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
     """Blends with the mean of the luma, in place: 0 is flat, 1 changes nothing; clamped to [0, 1]."""
     means = images.mean((2, 3))
     mean = 0.299 * means[:, 0] + 0.587 * means[:, 1] + 0.114 * means[:, 2]  # of the luma, without building it
     images.mul_(factor[:, None, None, None]).add_((mean * (1 - factor))[:, None, None, None]).clamp_(0, 1)
 
 
-def adjust_saturation_(images: Float[Tensor, "B 3 H W"], factor: Float[Tensor, "B"]) -> None:
+def adjust_saturation_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
     """Blends with the grayscale image, in place: 0 is gray, 1 changes nothing; clamped to [0, 1]."""
     gray = luma(images).mul_((1 - factor)[:, None, None])
     images.mul_(factor[:, None, None, None]).add_(gray[:, None]).clamp_(0, 1)
 
 
-def shift_hue_(images: Float[Tensor, "B 3 H W"], turns: Float[Tensor, "B"]) -> None:
+def shift_hue_(images: FloatBatch, turns: Float[Tensor, "B"]) -> None:
     """Shifts the hue of HSV, in place, by `turns` of the colour circle; value and saturation stay.
 
     Written over hue and chroma, which needs neither the saturation nor a table of sectors: with minimum m,
@@ -344,7 +338,7 @@ _JITTER_STEPS = (adjust_brightness_, adjust_contrast_, adjust_saturation_, shift
 _JITTER_NEUTRAL = (1.0, 1.0, 1.0, 0.0)  # what each step's parameter is where nothing changes
 
 
-def to_unit(images: UInt8[Tensor, "B 3 H W"], size: int | None = None) -> Float[Tensor, "B 3 h w"]:
+def to_unit(images: ImageBatch, size: int | None = None) -> FloatBatch:
     """The evaluation path: float32 images in [0, 1], resized to size × size (antialiased) if that differs."""
     unit = images.float().div_(255)
     if size is None or tuple(images.shape[-2:]) == (size, size):
@@ -354,8 +348,8 @@ def to_unit(images: UInt8[Tensor, "B 3 H W"], size: int | None = None) -> Float[
 
 
 def normalise(
-    images: Float[Tensor, "B 3 H W"], mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
-) -> Float[Tensor, "B 3 H W"]:
+    images: FloatBatch, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
+) -> FloatBatch:
     """(images - mean) / std, channel by channel; by default with ImageNet's statistics."""
     centre = torch.tensor(mean, dtype=images.dtype, device=images.device)[:, None, None]
     spread = torch.tensor(std, dtype=images.dtype, device=images.device)[:, None, None]

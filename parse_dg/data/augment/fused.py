@@ -126,17 +126,14 @@ def _pixel(plane, row, column, stride_row, stride_column, inside):
 @triton.jit
 def _jitter(r, g, b, step, strength, level):
     """Brightness, contrast, saturation or hue, by number."""
+    factor = 1 + strength
     if step == 0:
-        r, g, b = _clamp(r * (1 + strength)), _clamp(g * (1 + strength)), _clamp(b * (1 + strength))
+        r, g, b = _clamp(r * factor), _clamp(g * factor), _clamp(b * factor)
     elif step == 1:
         toward = -level * strength
-        r, g, b = (
-            _clamp(r * (1 + strength) + toward),
-            _clamp(g * (1 + strength) + toward),
-            _clamp(b * (1 + strength) + toward),
-        )
+        r, g, b = _clamp(r * factor + toward), _clamp(g * factor + toward), _clamp(b * factor + toward)
     elif step == 2:
-        r, g, b = _saturate(r, g, b, 1 + strength)
+        r, g, b = _saturate(r, g, b, factor)
     else:
         r, g, b = _shift_hue(r, g, b, strength)
     return r, g, b

@@ -6,7 +6,6 @@ black.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -23,13 +22,15 @@ ImageBatch = UInt8[Tensor, "B 3 H W"]
 Magnitudes = Float[Tensor, "B"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operation:
+class Operation(NamedTuple):
     """One operation: what it does to a batch, and what a magnitude means to it."""
 
-    apply: Callable[[Tensor, Tensor], Tensor]  # (images, a magnitude for each) → images
-    magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0  # step from 0 to 30
-    signed: bool = False  # whether the magnitude is negated, with probability 1/2
+    apply: Callable[[Tensor, Tensor], Tensor]
+    """Images and a magnitude for each → images."""
+    magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0
+    """Of a step from 0 to 30 on images of this size."""
+    signed: bool = False
+    """Whether the magnitude is negated, with probability 1/2."""
 
 
 class RandAugmentDraws(NamedTuple):
@@ -58,20 +59,16 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
     order = draws.choices.argsort(dim=1, stable=True)  # images that drew the same operation side by side
     drawn = draws.choices.gather(1, order)
     values = value[drawn] * torch.where(signed[drawn], draws.signs.gather(1, order), 1.0)
-    on_device, values = _without_waiting(order, images.device), _without_waiting(values, images.device)
+    # copied without waiting: the CPU goes on at once, whatever is queued there
+    moved = [pinned(each, images.device).to(images.device, non_blocking=True) for each in (order, values)]
     result = images.clone()
     for number, choice in enumerate(draws.choices):
         parts = torch.bincount(choice, minlength=len(OPERATIONS)).tolist()
-        rows_of, values_of = (torch.split(one[number], parts) for one in (on_device, values))
+        rows_of, values_of = (torch.split(one[number], parts) for one in moved)
         for operation, rows, their_values in zip(OPERATIONS.values(), rows_of, values_of, strict=True):
             if len(rows) and operation.apply is not identity:
                 result[rows] = operation.apply(result[rows], their_values)
     return result
-
-
-def _without_waiting(tensor: Tensor, device: torch.device) -> Tensor:
-    """A CPU tensor on the device; the CPU goes on at once, whatever is queued there."""
-    return pinned(tensor, device).to(device, non_blocking=True)
 
 
 def identity(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
@@ -103,36 +100,17 @@ def _warp(images: Tensor, matrix: Tensor) -> Tensor:
     return moved.mul_(inside[:, None])
 
 
-def _unit_matrix(magnitude: Tensor) -> Tensor:
-    return torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
+def _shift(row: int, column: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Puts the magnitude into one entry of the unit matrix: a shear to the left or upwards, or a shift to the right
+    or down, by whole pixels, towards zero.
+    """
 
+    def apply(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
+        matrix = torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
+        matrix[:, row, column] = magnitude if column < 2 else -magnitude.trunc()
+        return _warp(images, matrix)
 
-def shear_x(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Reads x + magnitude · y: rows move left, the more the lower they are."""
-    matrix = _unit_matrix(magnitude)
-    matrix[:, 0, 1] = magnitude
-    return _warp(images, matrix)
-
-
-def shear_y(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Reads y + magnitude · x: columns move up, the more the further right they are."""
-    matrix = _unit_matrix(magnitude)
-    matrix[:, 1, 0] = magnitude
-    return _warp(images, matrix)
-
-
-def translate_x(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Moves right by magnitude pixels, towards zero to a whole number."""
-    matrix = _unit_matrix(magnitude)
-    matrix[:, 0, 2] = -magnitude.trunc()
-    return _warp(images, matrix)
-
-
-def translate_y(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Moves down by magnitude pixels, towards zero to a whole number."""
-    matrix = _unit_matrix(magnitude)
-    matrix[:, 1, 2] = -magnitude.trunc()
-    return _warp(images, matrix)
+    return apply
 
 
 def rotate(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
@@ -226,22 +204,18 @@ def _linear(top: float) -> Callable[[int, int, int], float]:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "Identity": Operation(apply=identity),
-    "ShearX": Operation(apply=shear_x, magnitude=_linear(0.3), signed=True),
-    "ShearY": Operation(apply=shear_y, magnitude=_linear(0.3), signed=True),
-    "TranslateX": Operation(
-        apply=translate_x, magnitude=lambda step, height, width: 150 / 331 * width * step / 30, signed=True
-    ),
-    "TranslateY": Operation(
-        apply=translate_y, magnitude=lambda step, height, width: 150 / 331 * height * step / 30, signed=True
-    ),
-    "Rotate": Operation(apply=rotate, magnitude=_linear(30), signed=True),
-    "Brightness": Operation(apply=brightness, magnitude=_linear(0.9), signed=True),
-    "Color": Operation(apply=color, magnitude=_linear(0.9), signed=True),
-    "Contrast": Operation(apply=contrast, magnitude=_linear(0.9), signed=True),
-    "Sharpness": Operation(apply=sharpness, magnitude=_linear(0.9), signed=True),
-    "Posterize": Operation(apply=posterize, magnitude=lambda step, height, width: 8.0 - round(step / 7.5)),
-    "Solarize": Operation(apply=solarize, magnitude=lambda step, height, width: 255 * (30 - step) / 30),
-    "AutoContrast": Operation(apply=autocontrast),
-    "Equalize": Operation(apply=equalize),
+    "Identity": Operation(identity),
+    "ShearX": Operation(_shift(0, 1), _linear(0.3), signed=True),
+    "ShearY": Operation(_shift(1, 0), _linear(0.3), signed=True),
+    "TranslateX": Operation(_shift(0, 2), lambda step, height, width: 150 / 331 * width * step / 30, signed=True),
+    "TranslateY": Operation(_shift(1, 2), lambda step, height, width: 150 / 331 * height * step / 30, signed=True),
+    "Rotate": Operation(rotate, _linear(30), signed=True),
+    "Brightness": Operation(brightness, _linear(0.9), signed=True),
+    "Color": Operation(color, _linear(0.9), signed=True),
+    "Contrast": Operation(contrast, _linear(0.9), signed=True),
+    "Sharpness": Operation(sharpness, _linear(0.9), signed=True),
+    "Posterize": Operation(posterize, lambda step, height, width: 8.0 - round(step / 7.5)),
+    "Solarize": Operation(solarize, lambda step, height, width: 255 * (30 - step) / 30),
+    "AutoContrast": Operation(autocontrast),
+    "Equalize": Operation(equalize),
 }

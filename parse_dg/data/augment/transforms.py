@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageEnhance
 
-from parse_dg.config import require
 from parse_dg.data.augment.batches import AugmentConfig, crop_box
-from parse_dg.errors import InputError
 
 
 def transform_image(
@@ -23,9 +21,6 @@ def transform_image(
 
     `draws` is a row of the uniform draws of `augment` and `order` that of its jitter: both paths do the same.
     """
-    if config.randaugment_ops:
-        raise InputError("RandAugment runs on batches only: set randaugment_ops to 0 for images taken one by one")
-    require(size >= 1, "size", size, "at least 1")
     result = crop_resize(image.convert("RGB"), draws[:4], config.crop_scale, size)
     if draws[4] < config.flip:
         result = result.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -42,14 +37,11 @@ def crop_resize(
 ) -> Image.Image:
     """The random box of `augment.crop_box`, resized to size × size: bilinear, antialiased where it gets smaller."""
     box = crop_box(torch.tensor(draws)[None], scale, (image.height, image.width))[0].tolist()
-    left, right = _pixels(box[0], box[2], image.width)
-    top, bottom = _pixels(box[1], box[3], image.height)
-    return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, right, bottom))
-
-
-def _pixels(start: float, extent: float, side: int) -> tuple[float, float]:
-    """Shares of a side → pixels; Pillow takes parts of a pixel, but nothing that rounding puts outside."""
-    return start * side, min(start + extent, 1.0) * side
+    left, top, width, height = box
+    # Pillow takes parts of a pixel, but nothing that rounding puts outside
+    right, bottom = min(left + width, 1.0) * image.width, min(top + height, 1.0) * image.height
+    cut = (left * image.width, top * image.height, right, bottom)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=cut)
 
 
 def shift_hue(image: Image.Image, turns: float) -> Image.Image:

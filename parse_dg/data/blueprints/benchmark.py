@@ -13,10 +13,9 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
 
 from parse_dg.config import Config, Count, Rule, require
-from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, parts_alone as draw_parts_alone, render
+from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
 from parse_dg.errors import InputError, unknown
 
 DOMAINS: tuple[str, ...] = ("photo", "cartoon", "sketch", "paint")
@@ -166,18 +165,14 @@ def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig
         )
         for part in PARTS
     )
+    order = tuple(rng.permutation(len(PARTS)).tolist())
+    scene = Scene(style=domain, seed=int(rng.integers(2**32)))
+    chosen = rng.choice(facts(places), size=3, replace=False)
     return Creature(
-        label=label,
-        places=places,
-        middle=middle,
-        scale=float(scale),
-        turn=float(turn),
-        mirrored=mirrored,
-        looks=looks,
-        order=tuple(int(k) for k in rng.permutation(len(PARTS))),
-        scene=Scene(style=domain, seed=int(rng.integers(2**32))),
-        caption=_caption(domain, label, places, rng),
-    )
+        label=label, places=places, middle=middle, scale=float(scale), turn=float(turn), mirrored=mirrored,
+        looks=looks, order=order, scene=scene,
+        caption=f"a {_NOUNS[domain]} of a {CLASSES[label]}: {', '.join(map(str, chosen))}",
+    )  # fmt: skip
 
 
 def _slots(
@@ -220,20 +215,10 @@ def facts(places: npt.NDArray[np.float32]) -> list[str]:
     return found
 
 
-def _caption(domain: str, label: int, places: npt.NDArray[np.float32], rng: np.random.Generator) -> str:
-    chosen = rng.choice(facts(places), size=3, replace=False)
-    return f"a {_NOUNS[domain]} of a {CLASSES[label]}: {', '.join(str(fact) for fact in chosen)}"
-
-
 def draw(example: Creature) -> npt.NDArray[np.uint8]:
     """The example's picture, (64, 64, 3)."""
     order = list(example.order)
     return render(example.scene, [example.looks[k] for k in order], example.places[order], SIZE)
-
-
-def parts_alone(example: Creature) -> npt.NDArray[np.uint8]:
-    """The example's parts, each alone in a tile, same looks, no position: (6, TILE, TILE, 3)."""
-    return draw_parts_alone(example.scene, example.looks)
 
 
 def generate_domain(
@@ -255,21 +240,3 @@ def generate_domain(
             progress(n + 1)
     labels = np.repeat(np.arange(len(CLASSES), dtype=np.int64), config.images_per_class)
     return BlueprintsDomain(images=images, labels=labels, centres=centres, captions=tuple(captions))
-
-
-def contact_sheet(config: BlueprintsConfig) -> npt.NDArray[np.uint8]:
-    """The first image of every class (columns) in every domain (rows), twice as large, with names: RGB."""
-    cell, gap, left, top = 2 * SIZE, 4, 64, 24
-    width = left + len(CLASSES) * (cell + gap)
-    sheet = Image.new("RGB", (width, top + len(DOMAINS) * (cell + gap)), "white")
-    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(14)
-    for row, domain in enumerate(DOMAINS):
-        y = top + row * (cell + gap)
-        pen.text((left - 8, y + cell / 2), domain, fill="black", font=font, anchor="rm")
-        for column, name in enumerate(CLASSES):
-            x = left + column * (cell + gap)
-            image = Image.fromarray(draw(sample_example(domain, column, 0, config)))
-            sheet.paste(image.resize((cell, cell), Image.Resampling.LANCZOS), (x, y))
-            if row == 0:
-                pen.text((x + cell / 2, top / 2), name, fill="black", font=font, anchor="mm")
-    return np.asarray(sheet)

@@ -264,9 +264,8 @@ class _Paint(_Style):
         drag = _noise(rng, size, size // 4) * 0.8
         dy, dx = (np.rint(drag * f(self.lean)).astype(int) for f in (np.sin, np.cos))
         picture = picture[np.clip(y + dy, 0, size - 1), np.clip(x + dx, 0, size - 1)]
-        weave = 0.02 * (np.where(x % 3 == 0, -1, 0.5) + np.where(y % 3 == 0, -1, 0.5)) + 0.02 * _noise(
-            rng, size, 32
-        )
+        weave = 0.02 * (np.where(x % 3 == 0, -1, 0.5) + np.where(y % 3 == 0, -1, 0.5))
+        weave = weave + 0.02 * _noise(rng, size, 32)
         return np.asarray(_blurred(picture, 0.35) * (1 + weave[..., None]), dtype=np.float32)
 
 
@@ -310,9 +309,3 @@ def _paste(picture: Floats, patch: Patch, left: int, top: int) -> None:
     if patch.shadow is not None:
         below = below * (1 - patch.shadow[part])[..., None]
     picture[rows, columns] = _mix(below, patch.colour[part], patch.cover[part])
-
-
-def parts_alone(scene: Scene, looks: Sequence[PartLook]) -> npt.NDArray[np.uint8]:
-    """Every part by itself in the middle of its own tile, in the very same look: (n, TILE, TILE, 3)."""
-    middle = np.full((1, 2), (TILE - 1) / 2, dtype=np.float32)
-    return np.stack([render(scene, [look], middle, TILE) for look in looks])

@@ -32,15 +32,12 @@ def open_blueprints(config: BlueprintsConfig, progress: Progress | None = None) 
     if not (folder / "index.json").exists():
         _build(folder, config, progress)
     index = json.loads((folder / "index.json").read_text())
-    domains = {
-        name: BlueprintsDomain(
-            images=np.load(folder / f"{name}.images.npy", mmap_mode="r"),
-            labels=np.load(folder / f"{name}.labels.npy"),
-            centres=np.load(folder / f"{name}.centres.npy"),
-            captions=tuple(index["captions"][name]),
-        )
-        for name in blueprints.DOMAINS
-    }
+    domains = {}
+    for name in blueprints.DOMAINS:
+        images = np.load(folder / f"{name}.images.npy", mmap_mode="r")
+        labels, centres = (np.load(folder / f"{name}.{kind}.npy") for kind in ("labels", "centres"))
+        captions = tuple(index["captions"][name])
+        domains[name] = BlueprintsDomain(images=images, labels=labels, centres=centres, captions=captions)
     return StoredBlueprints(blueprints.CLASSES, domains, index["fingerprint"])
 
 

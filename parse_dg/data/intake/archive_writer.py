@@ -99,7 +99,6 @@ class ArchiveWriter:
         return self.root.joinpath(*parts)
 
     def folder(self, path: Path) -> None:
-        """Makes a folder, and those above it."""
         if path.is_dir():
             return
         self.folder(path.parent)  # not by mkdir's parents, which get another mode

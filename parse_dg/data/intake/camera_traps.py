@@ -50,7 +50,7 @@ def _find(reader: FolderReader) -> tuple[Folder | None, list[Path]]:
     """The folder of pictures, and the annotations to go by: those of the whole collection, if they are there."""
     pictures: Folder | None = None
     files: list[Path] = []
-    level = [reader.top()]
+    level = [reader.top]
     for _ in range(_DEPTH + 1):
         below: list[Folder] = []
         for folder in level:

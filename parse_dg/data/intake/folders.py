@@ -34,11 +34,8 @@ class FolderReader:
     def __init__(self, root: Path, boundary: Path) -> None:
         self.root = root
         self.problems: list[Problem] = []
+        self.top = Folder("", (os.path.realpath(root),))
         self._boundary = os.path.realpath(boundary)
-
-    def top(self) -> Folder:
-        """The root."""
-        return Folder("", (os.path.realpath(self.root),))
 
     def folders(self, folder: Folder) -> list[Folder]:
         """The folders directly inside `folder`, sorted by name."""

@@ -6,17 +6,18 @@ TerraIncognita's archive is one folder and annotations (`camera_traps.py`). Noth
 ImageFolder's order.
 """
 
+import gzip
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.intake.camera_traps import list_camera_traps
-from parse_dg.data.intake.duplicates import find_duplicates
 from parse_dg.data.intake.folders import Folder, FolderReader
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.wording import UNPRINTABLE, some
 
 _DEPTH = 3
@@ -25,6 +26,8 @@ _SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
 _ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
 """The folders of original archives in which the domains are."""
 _SHOWN = 5
+LIST_NAME = "domain_net_duplicates.txt"
+"""A list of duplicates: one `domain/class/file` a line."""
 
 
 class _Found(NamedTuple):
@@ -83,7 +86,7 @@ def list_own(folder: Path) -> Listing:
     _require_folder(folder)
     reader = FolderReader(folder, folder)
     found: dict[str, dict[str, list[_Found]]] = {}
-    for domain in reader.folders(reader.top()):
+    for domain in reader.folders(reader.top):
         classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.folders(domain)}
         classes = {name: images for name, images in classes.items() if images}
         _require_names(domain, classes)
@@ -109,7 +112,7 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
     numbers = data_set.domain_numbers()
     reader = FolderReader(folder, folder)
     best: set[int] = set()
-    level = [reader.top()]
+    level = [reader.top]
     seen: list[str] = []
     for _ in range(_DEPTH + 1):
         below: list[Folder] = []
@@ -135,7 +138,7 @@ def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
     """The folder of every domain, in the order of the domains."""
     numbers = data_set.domain_numbers()
     places: dict[int, Folder] = {}
-    for place in reader.folders(reader.top()):
+    for place in reader.folders(reader.top):
         number = numbers.get(spelling(place.name))
         if number in places:
             expected = f"expected one folder for each domain of {data_set.title}"
@@ -242,3 +245,40 @@ def _not_empty(listing: Listing) -> Listing:
     if empty:
         raise InputError(f"expected images of every domain in {listing.root}, found none of {', '.join(empty)}")
     return listing
+
+
+# Published duplicates
+
+
+class DuplicateList(NamedTuple):
+    """Images to leave out, copies of others, as `domain/class/file`, and where the list is from."""
+
+    names: frozenset[str]
+    source: str
+
+
+def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None) -> DuplicateList:
+    """The list that is named; else, for DomainNet, one that lies beside the data, or the one that its users agree
+    on, which comes with DomainBed and with this package.
+    """
+    if given is not None:
+        return _read_duplicates(given)
+    if data_set != "domainnet":
+        return DuplicateList(frozenset(), "none")
+    for place in places:
+        if (place / LIST_NAME).is_file():
+            return _read_duplicates(place / LIST_NAME)
+    packed = (Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()
+    return DuplicateList(
+        frozenset(gzip.decompress(packed).decode().split()), "the list that comes with this package"
+    )
+
+
+def _read_duplicates(path: Path) -> DuplicateList:
+    with attempting(f"read the list of duplicates {path}", also=UnicodeDecodeError):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    names = [line.strip().replace("\\", "/") for line in lines if line.strip()]
+    for number, name in enumerate(names, 1):
+        if name.count("/") < 2:
+            raise InputError(f"{path}, entry {number}: expected domain/class/file, found {name!r}")
+    return DuplicateList(frozenset(names), str(path))

@@ -62,19 +62,21 @@ def add(
     if duplicates and (name not in DATA_SETS or (source and source.is_file())):
         raise InputError(f"--duplicates {duplicates}: expected the folder or archives of a public data set with it")
     make_folder(home, "PARSE_DG_DATA")
-    unpacked = free_name(home / "files")  # what is in use now must stay until the new manifest is written
+    place = free_name(home / "files")  # what is in use now must stay until the new manifest is written
+    unpacked = []
     try:
         if source is None:
-            extract(archives, unpacked, progress)
-        listing = _list(name, source or unpacked, duplicates)
+            extract(archives, place, progress)
+            unpacked = [place]
+        listing = _list(name, source or place, duplicates)
         if source is not None:
             _require_outside(listing)
         manifest = index(name, listing, keep_truncated=keep_truncated, progress=progress)
         _write(manifest, manifest_path(name))
     except BaseException:
-        _tidy(home, [unpacked])
+        _tidy(home, unpacked)
         raise
-    _tidy(home, [old for old in home.iterdir() if _UNPACKED.fullmatch(old.name) and old != unpacked])
+    _tidy(home, [old for old in home.iterdir() if _UNPACKED.fullmatch(old.name) and old not in unpacked])
     return manifest
 
 
@@ -89,7 +91,7 @@ def download(name: str, progress: Progress | None = None) -> Manifest:
     make_folder(folder, "PARSE_DG_DATA")
     try:
         for a in data_set.addresses:
-            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, md5=a.md5, progress=progress)
+            fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, progress=progress)
     except InputError as error:
         raise InputError(f"{error}. By hand: {data_set.by_hand}") from error
     finally:

@@ -67,13 +67,12 @@ def _files(what: str, problems: Sequence[Problem]) -> list[str]:
 
 
 def _duplicates(manifest: Manifest) -> list[str]:
-    kinds: dict[str, list[str]] = {
-        "in two domains, so that a target has an image of a source": [],
-        "in two classes of a domain": [],
-        "twice in one class": [],
-    }
-    across_domains, across_classes, twice = kinds.values()
+    """By how much they matter: where a target has images of a source, accuracy on it says too much."""
+    named: list[list[str]] = [[], [], []]
     for group in manifest.duplicates:
-        kind = across_domains if group.across_domains else across_classes if group.across_classes else twice
-        kind.append(" = ".join(dict.fromkeys(printable(image.path) for image in group.images)))  # each file once
-    return [remark for what, found in kinds.items() for remark in _said("image", what, found)]
+        domains, classes = {image.domain for image in group}, {image.label for image in group}
+        kind = 0 if len(domains) > 1 else 1 if len(classes) > 1 else 2
+        named[kind].append(" = ".join(dict.fromkeys(printable(image.path) for image in group)))  # each file once
+    across = "in two domains, so that a target has an image of a source"
+    kinds = zip((across, "in two classes of a domain", "twice in one class"), named, strict=True)
+    return [remark for what, found in kinds for remark in _said("image", what, found)]

@@ -29,7 +29,6 @@ class Address(NamedTuple):
     """Its name on this machine."""
     bytes: int | None = None
     sha256: str | None = None
-    md5: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +85,8 @@ def find_data_set(name: str) -> DataSet:
 def compare_counts(data_set: DataSet, counts_by_domain: Mapping[str, int]) -> tuple[str, ...]:
     """What differs from the papers' images, a sentence each; nothing if all is as published."""
     found = tuple(counts_by_domain.get(domain, 0) for domain in data_set.domains)
-    differences = [
-        f"{name} is no domain of {data_set.title}" for name in counts_by_domain if name not in data_set.domains
-    ]
+    strange = (name for name in counts_by_domain if name not in data_set.domains)
+    differences = [f"{name} is no domain of {data_set.title}" for name in strange]
     nearest = max(data_set.expected, key=lambda version: sum(map(eq, version.counts, found)))
     other, published = nearest is not data_set.expected[0], data_set.published_images
     if nearest.counts == found:

@@ -10,7 +10,7 @@ Letters: N photographs, P parts.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,10 +42,8 @@ class PartAnnotations:
 
     def some(self, chosen: slice) -> "PartAnnotations":
         """Those of some of the photographs."""
-        places, visible = self.places[chosen], self.visible[chosen]
-        return replace(
-            self, places=places, visible=visible, sizes=self.sizes[chosen], diagonals=self.diagonals[chosen]
-        )
+        arrays = ("places", "visible", "sizes", "diagonals")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in arrays})
 
 
 def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
@@ -95,11 +93,8 @@ def _places(
     columns = {number: column for column, number in enumerate(parts)}
     places = np.full((len(rows), len(parts), 2), np.nan)
     visible = np.zeros((len(rows), len(parts)), dtype=bool)
-    for line, text in read_lines(path):
-        expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
-        photograph, part, x, y, seen = _numbers(path, line, text, expected)
-        if part not in columns or seen not in (0, 1):
-            raise _odd(path, line, expected, text)
+    expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
+    for photograph, part, x, y, seen in _rows(path, expected, lambda row: row[1] in columns and row[4] in (0, 1)):
         if photograph in rows:
             where = rows[int(photograph)], columns[int(part)]
             places[where], visible[where] = (x, y), seen
@@ -110,11 +105,8 @@ def _places(
 def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
     """Of the boxes of the photographs whose numbers have a row."""
     found = np.full(len(rows), np.nan)
-    for line, text in read_lines(path):
-        expected = "the number of a photograph, x, y, and a width and a height above 0"
-        photograph, _, _, width, height = _numbers(path, line, text, expected)
-        if min(width, height) <= 0:
-            raise _odd(path, line, expected, text)
+    expected = "the number of a photograph, x, y, and a width and a height above 0"
+    for photograph, _, _, width, height in _rows(path, expected, lambda row: min(row[3:]) > 0):
         if photograph in rows:
             found[rows[int(photograph)]] = math.hypot(width, height)
     _require_all(path, rows, ~np.isnan(found), "the box")
@@ -126,14 +118,16 @@ def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"],
         raise InputError(f"{path}: expected {what} of every photograph, missing for number {some(missing, _SHOWN)}")
 
 
-def _numbers(path: Path, line: int, text: str, expected: str) -> list[float]:
-    try:
-        numbers = [float(word) for word in text.split()]
-    except ValueError:
-        numbers = []
-    if len(numbers) != 5 or not all(map(math.isfinite, numbers)):
-        raise _odd(path, line, expected, text)
-    return numbers
+def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> Iterator[list[float]]:
+    """The five numbers of every line."""
+    for line, text in read_lines(path):
+        try:
+            numbers = [float(word) for word in text.split()]
+        except ValueError:
+            numbers = []
+        if len(numbers) != 5 or not all(map(math.isfinite, numbers)) or not valid(numbers):
+            raise _odd(path, line, expected, text)
+        yield numbers
 
 
 def _odd(path: Path, line: int, expected: str, text: str) -> InputError:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,6 @@ PREDICATES = (
 
 OLDEST = (7, 0)
 """The least compute capability that Triton compiles for."""
-
 
 _recorded = ContextVar("recorded", default=False)
 
@@ -52,3 +52,10 @@ def _new_enough(device: torch.device) -> bool:
 def usable(tensor: Tensor) -> bool:
     """Whether the fused kernels can take this tensor: float32 on a CUDA device Triton knows, with Triton there."""
     return tensor.is_cuda and tensor.dtype == torch.float32 and _installed() and _new_enough(tensor.device)
+
+
+def launch(kernel: Any, grid: tuple[int, ...], like: Tensor, *arguments: object, **settings: object) -> None:
+    """Start a kernel on a tensor's device, which Triton would not do by itself; an empty grid starts nothing."""
+    if all(grid):
+        with torch.cuda.device_of(like):
+            kernel[grid](*arguments, **settings)

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from parse_dg.model.fused import launch
+
 TILE = 4096
 """How many entries of a map a program looks at together."""
 MOST_PROGRAMS = 1024
@@ -57,12 +59,11 @@ class _ShiftAddRectify(torch.autograd.Function):
             beside = beside.to(x.dtype).contiguous(memory_format=torch.channels_last)
         out = torch.empty_like(x)
         rows, channels, across, down = _sizes(x)
-        if rows:
-            with torch.cuda.device_of(x):
-                _forward[(triton.cdiv(rows, down), triton.cdiv(channels, across))](
-                    x, shift, x if beside is None else beside, out, rows, channels,
-                    BESIDE=beside is not None, ACROSS=across, DOWN=down,
-                )  # fmt: skip
+        launch(
+            _forward, (triton.cdiv(rows, down), triton.cdiv(channels, across)), x,
+            x, shift, x if beside is None else beside, out, rows, channels,
+            BESIDE=beside is not None, ACROSS=across, DOWN=down,
+        )  # fmt: skip
         ctx.save_for_backward(out)
         ctx.beside = beside is not None
         return out
@@ -77,11 +78,11 @@ class _ShiftAddRectify(torch.autograd.Function):
         parts = max(1, min(triton.cdiv(rows, down), MOST_PROGRAMS // triton.cdiv(channels, across)))
         sums = torch.zeros(parts, channels, device=out.device, dtype=torch.float32)
         if rows:
-            with torch.cuda.device_of(out):
-                _backward[(parts, triton.cdiv(channels, across))](
-                    gradient, out, through, sums, rows, channels, parts,
-                    ROUNDS=triton.cdiv(rows, parts * down), ACROSS=across, DOWN=down,
-                )  # fmt: skip
+            launch(
+                _backward, (parts, triton.cdiv(channels, across)), out,
+                gradient, out, through, sums, rows, channels, parts,
+                ROUNDS=triton.cdiv(rows, parts * down), ACROSS=across, DOWN=down,
+            )  # fmt: skip
         return through, sums.sum(0), through if ctx.beside else None
 
 

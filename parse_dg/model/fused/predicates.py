@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from triton.language.extra.libdevice import atan2
 
 from parse_dg.model import predicate as plain
-from parse_dg.model.fused import PREDICATES
+from parse_dg.model.fused import PREDICATES, launch
 from parse_dg.model.geometry import MIN_LENGTH
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -79,15 +79,9 @@ def _table(predicates: Predicates, vocabulary: Vocabulary) -> Int[Tensor, "M 7"]
 class _Evaluate(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        centre: Tensor,
-        extent: Tensor,
-        presence: Tensor,
-        columns: Tensor,
-        table: Tensor,
-        settings: tuple[bool, float, float],
-        *parameters: Tensor,
-    ) -> Tensor:
+        ctx: Any, centre: Tensor, extent: Tensor, presence: Tensor, columns: Tensor, table: Tensor,
+        settings: tuple[bool, float, float], *parameters: Tensor,
+    ) -> Tensor:  # fmt: skip
         B, K = presence.shape
         packed = torch.cat((centre, extent, presence.unsqueeze(2)), 2).permute(2, 1, 0).contiguous()  # (5, K, B)
         shapes = torch.cat([parameter.view(-1) for parameter in parameters])
@@ -95,13 +89,12 @@ class _Evaluate(torch.autograd.Function):
         ctx.save_for_backward(packed, shapes, columns, table, *parameters)
         ctx.settings = settings
         gate, _, fade = settings
-        if activations.numel():
-            block = _images_at_once(B)
-            with torch.cuda.device_of(packed):
-                _forward[(len(columns), triton.cdiv(B, block))](
-                    packed, shapes, columns, table, activations, K, B, fade * fade,
-                    GATE=gate, BLOCK=block, enable_fp_fusion=False,
-                )  # fmt: skip
+        block = _images_at_once(B)
+        launch(
+            _forward, (len(columns), triton.cdiv(B, block)), packed,
+            packed, shapes, columns, table, activations, K, B, fade * fade,
+            GATE=gate, BLOCK=block, enable_fp_fusion=False,
+        )  # fmt: skip
         return activations
 
     @staticmethod
@@ -111,13 +104,12 @@ class _Evaluate(torch.autograd.Function):
         gate, softness, fade = ctx.settings
         _, K, B = packed.shape
         of_packed, of_shapes = torch.zeros_like(packed), torch.zeros_like(shapes)
-        if gradient.numel():
-            block = _images_at_once(B)
-            with torch.cuda.device_of(packed):
-                _backward[(len(columns), triton.cdiv(B, block))](
-                    packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
-                    K, B, softness * softness, fade * fade, GATE=gate, BLOCK=block, enable_fp_fusion=False,
-                )  # fmt: skip
+        block = _images_at_once(B)
+        launch(
+            _backward, (len(columns), triton.cdiv(B, block)), packed,
+            packed, shapes, columns, table, gradient.contiguous(), of_packed, of_shapes,
+            K, B, softness * softness, fade * fade, GATE=gate, BLOCK=block, enable_fp_fusion=False,
+        )  # fmt: skip
         of_centre, of_extent = of_packed[0:2].permute(2, 1, 0), of_packed[2:4].permute(2, 1, 0)
         each = of_shapes.split([parameter.numel() for parameter in parameters])
         of_parameters = (g.view(parameter.shape) for g, parameter in zip(each, parameters, strict=True))

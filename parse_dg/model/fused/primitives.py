@@ -1,6 +1,6 @@
 """Descriptors and bottleneck regularisers on CUDA, a launch each for the value and for the gradient.
 
-What is computed is said in `parse_dg.model.primitives.describe` and `parse_dg.model.regularisers`.
+What is computed is said in `parse_dg.model.primitives.to_descriptors` and `parse_dg.model.regularisers`.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from parse_dg.model.fused import launch
 from parse_dg.model.geometry import MIN_VARIANCE
 
 MIN = tl.constexpr(MIN_VARIANCE)
@@ -53,12 +54,10 @@ class _Describe(torch.autograd.Function):
         centre, extent = evidence.new_empty(B, K, 2), evidence.new_empty(B, K, 2)
         presence, heatmap = evidence.new_empty(B, K), torch.empty_like(evidence)
         size = triton.next_power_of_2(H * W)
-        if B:
-            with torch.cuda.device_of(evidence):
-                _describe[(B * K,)](
-                    evidence, temperature, centre, presence, extent, heatmap, H, W,
-                    SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
-                )  # fmt: skip
+        launch(
+            _describe, (B * K,), evidence, evidence, temperature, centre, presence, extent, heatmap, H, W,
+            SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
+        )  # fmt: skip
         ctx.save_for_backward(evidence, temperature, centre, presence, extent, heatmap)
         ctx.set_materialize_grads(False)
         return centre, presence, extent, heatmap
@@ -71,12 +70,11 @@ class _Describe(torch.autograd.Function):
         of_evidence, of_temperature = torch.empty_like(evidence), evidence.new_empty(B * K)
         given = [g if g is None else g.contiguous() for g in gradients]
         size = triton.next_power_of_2(H * W)
-        if B:
-            with torch.cuda.device_of(evidence):
-                _describe_backward[(B * K,)](
-                    evidence, temperature, *found, *given, of_evidence, of_temperature, H, W,
-                    SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
-                )  # fmt: skip
+        launch(
+            _describe_backward, (B * K,), evidence,
+            evidence, temperature, *found, *given, of_evidence, of_temperature, H, W,
+            SIZE=size, num_warps=_warps(size), enable_fp_fusion=False,
+        )  # fmt: skip
         return of_evidence, of_temperature.sum()
 
 
@@ -87,12 +85,10 @@ class _Regularise(torch.autograd.Function):
         heatmap = heatmap.contiguous()
         terms = heatmap.new_empty(2, B)
         tile = triton.next_power_of_2(K), triton.next_power_of_2(H * W)
-        if B:
-            with torch.cuda.device_of(heatmap):
-                _regularise[(B,)](
-                    heatmap, terms, B, K, H * W, epsilon,
-                    MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
-                )  # fmt: skip
+        launch(
+            _regularise, (B,), heatmap, heatmap, terms, B, K, H * W, epsilon,
+            MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
+        )  # fmt: skip
         ctx.save_for_backward(heatmap)
         ctx.epsilon = epsilon
         diversity, concentration = terms.mean(1).unbind()
@@ -105,12 +101,11 @@ class _Regularise(torch.autograd.Function):
         B, K, H, W = heatmap.shape
         of_heatmap = torch.empty_like(heatmap)
         tile = triton.next_power_of_2(K), triton.next_power_of_2(H * W)
-        if B:
-            with torch.cuda.device_of(heatmap):
-                _regularise_backward[(B,)](
-                    heatmap, of_diversity, of_concentration, of_heatmap, B, K, H * W, ctx.epsilon,
-                    MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
-                )  # fmt: skip
+        launch(
+            _regularise_backward, (B,), heatmap,
+            heatmap, of_diversity, of_concentration, of_heatmap, B, K, H * W, ctx.epsilon,
+            MAPS=tile[0], SIZE=tile[1], num_warps=_warps(tile[0] * tile[1]),
+        )  # fmt: skip
         return of_heatmap, None
 
 
@@ -203,17 +198,9 @@ def _regularise(heatmap, terms, B, K, cells, epsilon, MAPS: tl.constexpr, SIZE: 
 
 @triton.jit
 def _regularise_backward(
-    heatmap,
-    of_diversity,
-    of_concentration,
-    of_heatmap,
-    B,
-    K,
-    cells,
-    epsilon,
-    MAPS: tl.constexpr,
-    SIZE: tl.constexpr,
-):
+    heatmap, of_diversity, of_concentration, of_heatmap, B, K, cells, epsilon,
+    MAPS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
     p, place, inside = _maps(heatmap, K, cells, MAPS, SIZE)
     norm = tl.maximum(tl.sqrt(tl.sum(p * p, 1)), 1e-12)[:, None]
     unit = p / norm

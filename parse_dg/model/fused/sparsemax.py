@@ -1,8 +1,7 @@
 """The support of sparsemax on CUDA, in two launches and one read of the matrix.
 
 The same search as `parse_dg.model.sparsemax`: the largest entry of every block gives a lower bound of τ, and only
-the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it. Triton launches on the
-current device, which is made the tensor's.
+the blocks above it are read again. Nothing is decided on the CPU, so nothing waits for it.
 """
 
 import torch
@@ -10,6 +9,8 @@ import triton
 import triton.language as tl
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from parse_dg.model.fused import launch
 
 WIDTH = 128
 """Columns of a block."""
@@ -34,13 +35,11 @@ def find_support(z: Float[Tensor, "R M"]) -> tuple[Float[Tensor, "R 1"], Float[T
     near = torch.empty(R, blocks, dtype=torch.int32, device=z.device)
     highest, depth = z.new_empty(R, 1), z.new_empty(R, 1)
     used = torch.zeros(M, dtype=torch.bool, device=z.device)
-    if R:
-        with torch.cuda.device_of(z):
-            _largest[(R, triton.cdiv(blocks, BLOCKS))](z, largest, M, blocks, WIDTH=WIDTH, BLOCKS=BLOCKS)
-            _search[(R,)](
-                z, largest, near, highest, depth, used, M, blocks, SLACK,
-                WIDTH=WIDTH, CHUNK=CHUNK, TILE=TILE, num_warps=8,
-            )  # fmt: skip
+    launch(_largest, (R, triton.cdiv(blocks, BLOCKS)), z, z, largest, M, blocks, WIDTH=WIDTH, BLOCKS=BLOCKS)
+    launch(
+        _search, (R,), z, z, largest, near, highest, depth, used, M, blocks, SLACK,
+        WIDTH=WIDTH, CHUNK=CHUNK, TILE=TILE, num_warps=8,
+    )  # fmt: skip
     return highest, depth, used
 
 
@@ -51,9 +50,7 @@ def weights(
     R, n = z.shape
     z = z.contiguous()
     result = torch.empty_like(z)
-    if z.numel():
-        with torch.cuda.device_of(z):
-            _weights[(R, triton.cdiv(n, PART))](z, highest, depth, result, n, PART=PART)
+    launch(_weights, (R, triton.cdiv(n, PART)), z, z, highest, depth, result, n, PART=PART)
     return result
 
 
@@ -62,11 +59,9 @@ def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "
     R, n = weights.shape
     gradient, weights = gradient.contiguous(), weights.contiguous()
     result, sums = torch.empty_like(weights), weights.new_zeros(2, R)
-    if weights.numel():
-        grid = (R, triton.cdiv(n, PART))
-        with torch.cuda.device_of(weights):
-            _sums_on_support[grid](gradient, weights, sums, R, n, PART=PART)
-            _from_mean[grid](gradient, weights, sums, result, R, n, PART=PART)
+    grid = (R, triton.cdiv(n, PART))
+    launch(_sums_on_support, grid, weights, gradient, weights, sums, R, n, PART=PART)
+    launch(_from_mean, grid, weights, gradient, weights, sums, result, R, n, PART=PART)
     return result
 
 
@@ -74,9 +69,8 @@ def sign_times(z: Float[Tensor, "R M"], factor: Float[Tensor, ""]) -> Float[Tens
     """sign(z) · factor in one pass: the gradient of factor · Σ|z|."""
     z = z.contiguous()
     result = torch.empty_like(z)
-    if z.numel():
-        with torch.cuda.device_of(z):
-            _sign_times[(triton.cdiv(z.numel(), 4096),)](z, factor, result, z.numel(), BLOCK=4096, num_warps=8)
+    grid = (triton.cdiv(z.numel(), 4096),)
+    launch(_sign_times, grid, z, z, factor, result, z.numel(), BLOCK=4096, num_warps=8)
     return result
 
 

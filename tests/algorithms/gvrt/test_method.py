@@ -181,15 +181,6 @@ def test_each_term_trains_what_it_is_about(
         assert moved == (not name.startswith(tuple(f"{part}." for part in untouched))), name
 
 
-def test_draws_come_from_the_generator_alone(tokenizer: Tokenizer, example: Minibatch) -> None:
-    gvrt = build(tokenizer).double().eval()
-    torch.manual_seed(1)
-    one = gvrt.losses(example, generator(3))["reinforce"].item()
-    torch.manual_seed(2)
-    assert gvrt.losses(example, generator(3))["reinforce"].item() == one
-    assert gvrt.losses(example, generator(4))["reinforce"].item() != one
-
-
 def test_a_batch_by_domain_keeps_its_captions(example: Minibatch) -> None:
     parts = example.by_domain(3)
     assert [part.domains.tolist() for part in parts] == [[0, 0], [1, 1], [2, 2]]

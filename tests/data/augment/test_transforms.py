@@ -20,7 +20,6 @@ from parse_dg.data.augment.batches import (
     to_unit,
 )
 from parse_dg.data.augment.transforms import crop_resize, shift_hue, transform_image
-from parse_dg.errors import InputError
 
 OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0}
 ORDER = (0, 1, 2, 3)
@@ -174,8 +173,3 @@ def test_every_mode_becomes_rgb(mode: str) -> None:
     image = noise(16, 16).convert("L").convert("RGBA").convert(mode)
     result = transform_image(image, AugmentConfig(**OFF), draws(0), ORDER, 16)
     assert np.array_equal(result, np.array(image.convert("RGB")))
-
-
-def test_randaugment_is_refused() -> None:
-    with pytest.raises(InputError, match="RandAugment runs on batches only: set randaugment_ops to 0"):
-        transform_image(noise(4, 4), AugmentConfig(randaugment_ops=1), MIDDLE, ORDER, 4)

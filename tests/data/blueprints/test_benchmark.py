@@ -106,9 +106,15 @@ def test_centres_are_where_the_parts_are_drawn(label: int) -> None:
         assert np.abs(found - centres[k]).max() < 2 * 1.2 / (SIZE - 1)
 
 
+def parts_alone(example: bp.Creature) -> npt.NDArray[np.uint8]:
+    """Every part by itself in the middle of its own tile, in the very same look: (6, TILE, TILE, 3)."""
+    middle = np.full((1, 2), (TILE - 1) / 2, np.float32)
+    return np.stack([render(example.scene, [look], middle, TILE) for look in example.looks])
+
+
 def test_parts_alone_look_as_in_the_image() -> None:
     example = bp.sample_example("cartoon", 2, 5, BlueprintsConfig())
-    tiles = bp.parts_alone(example)
+    tiles = parts_alone(example)
     assert tiles.shape == (len(PARTS), TILE, TILE, 3)
     middle = np.full((1, 2), (SIZE - 1) / 2, np.float32)
     cut = slice((SIZE - 16) // 2, (SIZE + 16) // 2), slice((SIZE - 16) // 2, (SIZE + 16) // 2)
@@ -200,7 +206,7 @@ def _is_chance(accuracy: float, count: int, chance: float = 1 / 8) -> bool:
 def tiles(examples: list[bp.Creature]) -> Array:
     """Every example's parts alone, shrunk to 7 by 7: (N, 6, 7, 7, 3)."""
     with unchecked():
-        drawn = np.stack([bp.parts_alone(e) for e in examples])
+        drawn = np.stack([parts_alone(e) for e in examples])
     step = TILE // 7
     small = drawn.reshape(-1, len(PARTS), 7, step, 7, step, 3).mean(axis=(3, 5))
     return np.asarray(small, dtype=np.float32)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.data.intake.duplicates import find_duplicates
-from parse_dg.data.intake.layouts import list_images, list_own
+from parse_dg.data.intake.layouts import find_duplicates, list_images, list_own
 from parse_dg.data.listing import Listing
 from parse_dg.data.public.catalogue import DATA_SETS, DataSet
 from parse_dg.errors import InputError

@@ -1,4 +1,4 @@
-"""Captions → vectors: the explainer's reader, and CLIP through a stand-in for transformers."""
+"""CLIP's text encoder through a stand-in for transformers."""
 
 import sys
 from types import SimpleNamespace
@@ -8,14 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.gvrt.decoder import Explainer
-from parse_dg.algorithms.gvrt.sentence_encoders import (
-    CLIP,
-    ClipEncoder,
-    TrainedEncoder,
-    build_sentence_encoder,
-    load_clip,
-)
+from parse_dg.algorithms.gvrt.clip import CLIP, ClipEncoder, load_clip
 from parse_dg.algorithms.gvrt.text import Tokenizer, learn_tokenizer
 from parse_dg.errors import InputError
 
@@ -64,34 +57,19 @@ class FakeTransformers:
         return self.network
 
 
-def test_the_trained_one_is_the_reader_after_the_last_word(tokenizer: Tokenizer) -> None:
-    explainer = Explainer(len(tokenizer), 2, 6, torch.Generator().manual_seed(0))
-    encoder = build_sentence_encoder("trained", 6, tokenizer)
-    assert isinstance(encoder, TrainedEncoder)
-    assert encoder.width == 6
-    tokens = tokenizer.encode(SENTENCES)
-    found = encoder(torch.zeros(3, 2, dtype=torch.long), tokens, explainer.read(tokens[:, :-1]))
-    for row, sentence in enumerate(SENTENCES):
-        alone = tokenizer.encode([sentence])[:, :-1]  # without its end: the last word is the last token
-        assert torch.allclose(found[row], explainer.read(alone)[0, -1], atol=1e-6)
-    found.sum().backward()
-    assert explainer.reader.weight_ih_l0.grad is not None  # it learns
-
-
 def test_clip_sees_sentences_once_and_without_a_gradient(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeTransformers("openai/clip-vit-base-patch32")
     monkeypatch.setitem(sys.modules, "transformers", fake)
-    encoder = build_sentence_encoder("clip-vit-b-32", 6, tokenizer)
-    assert isinstance(encoder, ClipEncoder)
+    encoder = ClipEncoder("clip-vit-b-32", tokenizer)
     assert (encoder.width, fake.asked) == (512, [])  # not loaded before it is asked
-    tokens, states = tokenizer.encode(SENTENCES), torch.zeros(3, 4, 6)
-    found = encoder(tokens, tokens[:, :5], states)
+    tokens = tokenizer.encode(SENTENCES)
+    found = encoder(tokens)
     assert found.shape == (3, 512)
     assert not found.requires_grad
     assert found[:, 0].tolist() == [len(sentence) for sentence in SENTENCES]
-    assert torch.equal(encoder(tokens, tokens[:, :5], states), found)
+    assert torch.equal(encoder(tokens), found)
     assert [seen.tolist() for seen in fake.network.seen] == [[18, 6]]
     assert len(fake.asked) == 1
 

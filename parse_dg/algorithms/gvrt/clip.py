@@ -1,19 +1,18 @@
-"""What turns a sentence into a vector: the explainer's own reader, trained with it, or CLIP's text encoder, frozen.
+"""CLIP's text encoder, frozen, which turns a caption into a vector where GVRT does not train its own.
 
-CLIP needs `transformers`, which comes with `sentence-transformers`, and weights that are on this machine already:
+It needs `transformers`, which comes with `sentence-transformers`, and weights that are on this machine already:
 nothing is downloaded, and only `.safetensors` files are read, which cannot execute anything.
 """
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.gvrt.decoder import at_last
-from parse_dg.algorithms.gvrt.text import PAD, Tokenizer
+from parse_dg.algorithms.gvrt.text import Tokenizer
 from parse_dg.errors import InputError
 
 EncoderName = Literal["trained", "clip-vit-b-32", "clip-vit-b-16", "clip-vit-l-14"]
@@ -44,34 +43,6 @@ CLIP: dict[str, ClipText] = {
 """The published encoder of GVRT is the first."""
 
 
-@runtime_checkable
-class SentenceEncoder(Protocol):
-    """Sentences → vectors."""
-
-    @property
-    def width(self) -> int:
-        """How long a vector is."""
-
-    def __call__(
-        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
-    ) -> Float[Tensor, "B E"]:
-        """The vector of each caption, or of each sentence that the explainer made up; `states` are those of its
-        reader on all tokens of these but the last.
-        """
-
-
-class TrainedEncoder:
-    """The explainer's reader after the last word of what it made up: it learns with the rest."""
-
-    def __init__(self, width: int):
-        self.width = width
-
-    def __call__(
-        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
-    ) -> Float[Tensor, "B D"]:
-        return at_last(states, made_up[:, 1:] != PAD)
-
-
 class ClipEncoder:
     """CLIP's text encoder, as it is; what it said of a sentence is kept.
 
@@ -84,9 +55,7 @@ class ClipEncoder:
         self._parts: tuple[Any, Any] | None = None
         self._known: dict[str, Tensor] = {}
 
-    def __call__(
-        self, captions: Int[Tensor, "B _"], made_up: Int[Tensor, "B T1"], states: Float[Tensor, "B T D"]
-    ) -> Float[Tensor, "B E"]:
+    def __call__(self, captions: Int[Tensor, "B T"]) -> Float[Tensor, "B E"]:
         sentences = self.tokenizer.decode(captions)
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
         if new:
@@ -99,11 +68,6 @@ class ClipEncoder:
         numbers = words(list(sentences), padding=True, truncation=True, return_tensors="pt").to(device)
         found: Tensor = network.to(device)(**numbers).text_embeds
         return found.float()
-
-
-def build_sentence_encoder(name: EncoderName, width: int, tokenizer: Tokenizer) -> SentenceEncoder:
-    """The encoder called `name`; `width` is that of the explainer's reader."""
-    return TrainedEncoder(width) if name == "trained" else ClipEncoder(name, tokenizer)
 
 
 def load_clip(name: str) -> tuple[Any, Any]:
