@@ -29,7 +29,7 @@ from parse_dg.files import write_json
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.tables.table import markdown_table
+from parse_dg.tables.text_table import markdown_table
 
 
 def main() -> None:

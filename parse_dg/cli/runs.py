@@ -9,7 +9,7 @@ from parse_dg.cli.options import Commands, Console, add_command, opened, say
 def evaluate(options: Namespace, console: Console) -> None:
     """Score a run's model: on the target domain, and on the held-out images of the source domains."""
     from parse_dg.cli.show.display import print_accuracies
-    from parse_dg.runs.evaluate import evaluate_run
+    from parse_dg.runs.opened import evaluate_run
 
     print_accuracies(console, evaluate_run(opened(options), options.domain))
 

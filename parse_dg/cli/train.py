@@ -40,7 +40,7 @@ def train(options: Namespace, console: Console) -> None:
     from parse_dg.cli.show.display import print_result, run_with_display
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.runs.train import default_folder
-    from parse_dg.training.launch import form_team
+    from parse_dg.training.team import form_team
 
     if options.dry_run:
         preview(options, console)
@@ -61,8 +61,7 @@ def preview(options: Namespace, console: Console) -> None:
     """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
     from parse_dg.cli.show.config import print_settings
     from parse_dg.cli.show.display import print_preview
-    from parse_dg.runs.preview import preview_run
-    from parse_dg.runs.train import default_folder
+    from parse_dg.runs.train import default_folder, preview_run
     from parse_dg.sweeps.cost import estimate_cost
     from parse_dg.sweeps.jobs import Job
 

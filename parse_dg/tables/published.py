@@ -58,7 +58,6 @@ class PublishedRow:
     error: str
     """What stands after a ±: one of ERRORS."""
     trials: int | None
-    """None: not stated."""
     selection: str | None
     """Name of the model selection; None: not stated."""
     protocol: str

@@ -8,8 +8,7 @@ from typing import Any
 from parse_dg.runs.compact import CompactionReport
 from parse_dg.runs.folder import TrainingTime
 from parse_dg.tables.published import Published, PublishedCompaction, find_domain, find_name
-from parse_dg.tables.table import csv_table, markdown_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, csv_table, markdown_table
 from parse_dg.wording import percent, plural
 
 

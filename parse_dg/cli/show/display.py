@@ -16,12 +16,12 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.runs.compact import CompactionOutcome, CompactionReport, compact_runs
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.evaluate import NamedAccuracy
 from parse_dg.runs.folder import read_finished
 from parse_dg.runs.keeper import EVERY
-from parse_dg.runs.preview import RunPreview
+from parse_dg.runs.opened import NamedAccuracy
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import count_steps, execute, prepare
+from parse_dg.runs.train import RunPreview
 from parse_dg.sweeps.cost import SweepCost, duration
 from parse_dg.tables.text_table import TextTable
 from parse_dg.training.accuracy import Accuracy

@@ -7,8 +7,7 @@ from parse_dg.explain.measures.collapse import OF_MAXIMUM, PRESENT
 from parse_dg.explain.measures.followed_parts import WITHIN
 from parse_dg.explain.measures.measure import RunMeasures
 from parse_dg.explain.measures.selected import FIRST
-from parse_dg.tables.table import csv_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, csv_table
 from parse_dg.wording import percent, plural
 
 UNKNOWN = "–"

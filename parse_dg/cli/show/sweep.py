@@ -14,9 +14,8 @@ from rich.text import Text
 
 from parse_dg.cli.options import say
 from parse_dg.cli.show.tables import print_rows
-from parse_dg.sweeps.jobs import Job
+from parse_dg.sweeps.jobs import Job, read_progress, read_seconds, read_state
 from parse_dg.sweeps.loop import Event, SweepObserver, SweepReport, SweepStatus
-from parse_dg.sweeps.state import read_progress, read_seconds, read_state
 from parse_dg.wording import plural
 
 ROWS = 16

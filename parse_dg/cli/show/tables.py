@@ -7,8 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parse_dg.cli.options import say
-from parse_dg.tables.html_table import html_page
-from parse_dg.tables.text_table import TO_FILL, TextTable
+from parse_dg.tables.text_table import TO_FILL, TextTable, html_page
 
 COMMANDS_SHOWN = 12
 """In the terminal; every other form has them all."""

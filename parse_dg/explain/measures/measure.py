@@ -32,7 +32,7 @@ from parse_dg.explain.measures.structure_use import (
 )
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.opened import OpenedRun, weights_at_start
-from parse_dg.runs.parts import target_part, validation_part
+from parse_dg.runs.scoring import target_part, validation_part
 
 SEED = 0
 """Of everything that is drawn at random here."""
