@@ -115,26 +115,23 @@ def to_dict(config: Any) -> dict[str, Any]:
     return data
 
 
-def from_dict(kind: type[C], data: Any, where: str = "") -> C:
-    """Plain data → a configuration of type `kind`; fields left out keep their defaults, unknown ones raise."""
-    try:
-        return _from_dict(kind, data, where)
-    except _UnknownFieldError as error:
-        raise error if where else error.compared(field_paths(kind)) from None
+def from_dict(kind: type[C], data: Any, where: str = "", root: Any = None) -> C:
+    """Plain data → a configuration of type `kind`; fields left out keep their defaults, unknown ones raise.
 
-
-def _from_dict(kind: type[C], data: Any, where: str) -> C:
+    `where` it is within a `root`, whose other fields may have been meant.
+    """
     if not isinstance(data, Mapping):
         raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {data!r}")
+    root = root or kind
     known = field_types(kind, rules=True)
     values = {}
     for key, value in data.items():
         if key == "name" and _is_named(kind):
             require(value == kind.name, f"{where}name", value, repr(kind.name))  # type: ignore[attr-defined]
-            continue
-        if key not in known:
-            raise _UnknownFieldError(f"{where}{key}", where, kind)
-        values[key] = _convert(known[key], value, where + key)
+        elif key not in known:
+            raise _unknown_within(root, kind, where, f"{where}{key}")
+        else:
+            values[key] = _convert(known[key], value, where + key, root)
     return within(where, lambda: kind(**values))
 
 
@@ -143,10 +140,7 @@ def change(config: C, settings: Mapping[str, Any]) -> C:
 
     Values may be text as typed on a command line: "500", "true", "none", "1,2".
     """
-    try:
-        return _changed(config, [(path.split("."), value, path) for path, value in settings.items()], where="")
-    except _UnknownFieldError as error:
-        raise error.compared(field_paths(config)) from None
+    return _changed(config, [(path.split("."), value, path) for path, value in settings.items()], "", config)
 
 
 def field_paths(config: Any, where: str = "") -> Iterator[str]:
@@ -182,14 +176,14 @@ def as_typed(value: object) -> str:
             return str(value)
 
 
-def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str) -> C:
+def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], where: str, root: Any) -> C:
     """All settings at once, so that only what they make together is checked."""
     known = field_types(type(config), rules=True)
     values: dict[str, Any] = {}
     inside: dict[str, list[tuple[Sequence[str], Any, str]]] = {}
     for (key, *rest), value, path in settings:
         if key not in known:
-            raise _UnknownFieldError(path, where, config)
+            raise _unknown_within(root, config, where, path)
         current = getattr(config, key)
         if is_dataclass(current):
             if not rest:
@@ -199,23 +193,16 @@ def _changed(config: C, settings: Sequence[tuple[Sequence[str], Any, str]], wher
         elif rest:
             raise InputError(f"{path} is not a field: {where}{key} is a single value and has no fields")
         else:
-            values[key] = _convert(known[key], value, path)
+            values[key] = _convert(known[key], value, path, root)
     for key, some in inside.items():
-        values[key] = _changed(getattr(config, key), some, f"{where}{key}.")
+        values[key] = _changed(getattr(config, key), some, f"{where}{key}.", root)
     return within(where, lambda: replace(config, **values)) if values else config  # type: ignore[type-var]
 
 
-class _UnknownFieldError(InputError):
-    """A path that leads nowhere, and the section, or its type, that has no such field."""
-
-    def __init__(self, path: str, where: str, section: Any) -> None:
-        super().__init__(path)
-        self.path, self.where, self.inside = path, where, list(field_paths(section, where))
-
-    def compared(self, known: Iterable[str]) -> InputError:
-        """The error for the user: of the section's type its own fields are known, not those of others like it."""
-        elsewhere = (path for path in known if not path.startswith(self.where or " "))
-        return unknown_field(self.path, (*self.inside, *elsewhere))
+def _unknown_within(root: Any, section: Any, where: str, path: str) -> InputError:
+    """Of the section's type its own fields are known, not those of others like it; then those elsewhere."""
+    elsewhere = (known for known in field_paths(root) if not known.startswith(where or " "))
+    return unknown_field(path, (*field_paths(section, where), *elsewhere))
 
 
 def unknown_field(path: str, known: Iterable[str]) -> InputError:
@@ -258,23 +245,20 @@ field_types: Callable[..., dict[str, Any]] = cache(_find_types)
 """The types of the fields of a configuration's type, with their rules or without."""
 
 
-def _convert(kind: Any, value: Any, where: str) -> Any:
+def _convert(kind: Any, value: Any, where: str, root: Any) -> Any:
     """`value`, from JSON or typed as text, as the declared type `kind`."""
     if isinstance(kind, type) and is_dataclass(kind):
         family = _family(kind)
-        return from_dict(kind if family is None else _member(family, value, where), value, f"{where}.")
+        if family is not None:
+            name = value.get("name") if isinstance(value, Mapping) else value
+            if not isinstance(value, Mapping) or str(name) not in family:
+                raise unknown(where, name, family)
+            kind = family[str(name)]
+        return from_dict(kind, value, f"{where}.", root)
     converted = _coerced(kind, value)
     expected = fault(kind, converted)
     require(expected is None, where, converted, expected or "")
     return converted
-
-
-def _member(family: Mapping[str, type], value: Any, where: str) -> type:
-    """The member that `value` names."""
-    name = value.get("name") if isinstance(value, Mapping) else value
-    if not isinstance(value, Mapping) or str(name) not in family:
-        raise unknown(where, name, family)
-    return family[str(name)]
 
 
 def _coerced(kind: Any, value: Any) -> Any:

@@ -1,6 +1,7 @@
 """What is said to the user in one line; anything else that is raised is a bug of ours and keeps its traceback."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class InputError(ValueError):
@@ -29,3 +30,12 @@ class FieldError(InputError):
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:
     """The error for a name that is not in a table: `unknown method 'emr': valid are erm, parse`."""
     return InputError(f"unknown {kind} {str(found)!r}: valid are {', '.join(str(v) for v in valid)}")
+
+
+@contextmanager
+def about(what: object) -> Iterator[None]:
+    """Within, an `InputError` begins with what it is about: `WHAT: ...`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error

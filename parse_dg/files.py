@@ -65,10 +65,15 @@ def read_json(path: Path) -> Any:
     """The data of a JSON file."""
     with attempting(f"read {path}"):
         data = path.read_bytes()
+    return parse_json(data, str(path))
+
+
+def parse_json(text: str | bytes, what: str) -> Any:
+    """The data of a JSON text; `what` is what an error calls it."""
     try:
-        return json.loads(data)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from error
+        raise InputError(f"{what} is not valid JSON: {error}") from error
 
 
 def sync(path: Path) -> None:

@@ -3,7 +3,7 @@
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
@@ -25,12 +25,10 @@ class Jsonable:
     """Keys that come before the fields of base classes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        known = {field.name: field for field in fields(self)}  # type: ignore[arg-type]
-        names = dict.fromkeys((*self.FIRST, *known))
+        known = _fields(type(self))  # type: ignore[arg-type]
         data = {}
-        for name in names:
-            value, default = getattr(self, name), _default(known[name])
+        for name in dict.fromkeys((*self.FIRST, *known)):
+            value, (_, default) = getattr(self, name), known[name]
             if default is MISSING or value != default:
                 data[name] = to_plain(value)
         return data
@@ -39,7 +37,7 @@ class Jsonable:
     def from_dict(cls: type[J], data: Any, where: str = "") -> J:
         """Of JSON data; `where` is what an error writes before the name of a field."""
         if not isinstance(data, Mapping):
-            raise InputError(f"{where.rstrip('.') or 'the content'} must be an object, found {_short(data)}")
+            raise InputError(f"{where.rstrip('.') or 'the content'} must be an object, found {short(data)}")
         values = {}
         for name, (kind, default) in _fields(cls).items():  # type: ignore[arg-type]
             if name in data:
@@ -62,15 +60,22 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Sections in sections as one: {"training": {"steps": 500}} → {"training.steps": 500}."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        found |= flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
+    return found
+
+
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
     """The type and the default of every field."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: (hints[field.name], _default(field)) for field in fields(kind)}
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+    hints, found = typing.get_type_hints(kind), {}
+    for field in fields(kind):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        found[field.name] = (hints[field.name], default)
+    return found
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -92,13 +97,14 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if kind in EXPECTED and type(value) is kind:
         return value
     expected = EXPECTED.get(kind, "an object" if origin is Mapping else "a list")
-    raise InputError(f"{where} must be {expected}, found {_short(value)}")
+    raise InputError(f"{where} must be {expected}, found {short(value)}")
 
 
 def _may_be_none(kind: Any) -> bool:
     return get_origin(kind) in (typing.Union, types.UnionType) and type(None) in get_args(kind)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -47,9 +47,9 @@ def handed_on() -> tuple[str, ...]:
     return tuple(_loaded.values())
 
 
-def as_options(plugins: Iterable[str]) -> list[str]:
+def as_options(names: Iterable[str], option: str = "--plugin") -> list[str]:
     """As words of a command line."""
-    return [word for plugin in plugins for word in ("--plugin", plugin)]
+    return [word for name in names for word in (option, name)]
 
 
 def find_needs(config: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -80,9 +80,8 @@ def without_needs(config: Any, where: object) -> Any:
     if missing:
         which = f"plug-in{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         has = ", ".join(str(name) for names in missing.values() for name in names)
-        raise InputError(
-            f"{where} needs the {which}: pass {' '.join(as_options(missing))} (for {has}; in Python, import first)"
-        )
+        advice = f"pass {' '.join(as_options(missing))} (for {has}; in Python, import first)"
+        raise InputError(f"{where} needs the {which}: {advice}")
     return {name: value for name, value in config.items() if name != KEY}
 
 

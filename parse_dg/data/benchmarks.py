@@ -12,6 +12,7 @@ import numpy as np
 from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
+from parse_dg.data.definitions import with_definitions
 from parse_dg.data.domain import Benchmark, CentreCrops, DecodedFiles, Domain, Images
 from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
@@ -45,6 +46,8 @@ class DataConfig(Config):
     store: Literal["auto", "always", "never"] = "auto"
     """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
     fit (`auto`)."""
+    definitions: Annotated[str, Rule("a file", bool)] | None = None
+    """A text file with a line `class: sentence` for every class: what images have as captions, for GVRT."""
     blueprints: BlueprintsConfig = field(default_factory=BlueprintsConfig)
 
     def check(self) -> None:
@@ -59,8 +62,10 @@ def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = 
     if not isinstance(config, DataConfig):
         config = DataConfig(benchmark=str(config))
     if config.benchmark in GENERATED_DATA_SETS:
-        return GENERATED_DATA_SETS[config.benchmark](config, progress)
-    return _from_manifest(open_manifest(config.benchmark, progress), config, progress)
+        benchmark = GENERATED_DATA_SETS[config.benchmark](config, progress)
+    else:
+        benchmark = _from_manifest(open_manifest(config.benchmark, progress), config, progress)
+    return with_definitions(benchmark, Path(config.definitions)) if config.definitions else benchmark
 
 
 def outline(config: DataConfig) -> Benchmark:

@@ -126,7 +126,7 @@ def captions_of(source: Subset) -> list[tuple[str, ...]]:
     sentences = [captions[index] if captions else () for index in source.indices.tolist()]
     if missing := sentences.count(()):
         found = f"{missing:,} of the {len(sentences):,} of domain {source.domain.name} have none"
-        valid = "data sets with captions are blueprints, and cub-dg with its descriptions.json or text_c10"
+        valid = "blueprints has them, cub-dg in its descriptions.json or text_c10, others by data.definitions=FILE"
         raise InputError(f"this method needs a sentence about every training image, and {found}: {valid}")
     return sentences
 

@@ -5,24 +5,24 @@ compact.json          what compaction dropped, and how the predictions compare, 
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
-from parse_dg.deploy.compaction import Compaction, compact
+from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, save_model
-from parse_dg.errors import FailedError, InputError
-from parse_dg.files import write_json
+from parse_dg.errors import FailedError, InputError, about
+from parse_dg.files import require_writable, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.folder import read_file, read_result
 from parse_dg.runs.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.result import BenchmarkVersion
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 
+COMPACT = "compact.safetensors"
 TOLERANCE = 1e-6
 """Lossless: no logit moves by more than this, times the logit where that is above 1. A float32 is exact to 6e-8 of
 its size, so that this leaves room for about sixteen roundings and for nothing else."""
@@ -44,7 +44,6 @@ class Comparison:
     same_prediction: int
     """On how many images the predicted class is the same."""
     largest_difference: float
-    """The largest absolute difference of a logit."""
     within_tolerance: bool
     """Whether no logit moved by more than `TOLERANCE`."""
 
@@ -114,7 +113,6 @@ class CompactionReport(Jsonable):
     """Of one image."""
     file_bytes: Counts
     images: int
-    """How many were compared, over all domains."""
     same_prediction: int
     largest_logit_difference: float
     domains: Mapping[str, DomainComparison]
@@ -133,7 +131,6 @@ class CompactionOutcome(NamedTuple):
 
     @property
     def report_path(self) -> Path:
-        """Where the figures are."""
         return self.path.with_suffix(".json")
 
 
@@ -151,14 +148,12 @@ def compact_runs(
 ) -> list[CompactionOutcome]:
     """`compact_run` for each of several; what is plainly wrong with one of them is said before any is begun."""
     if len(folders) > 1 and out is not None:
-        raise InputError(
-            f"--out names one file, found {len(folders)} runs: leave it out, and each gets its compact.safetensors"
-        )
+        raise InputError(f"--out names one file, found {len(folders)} runs: without it, each gets its {COMPACT}")
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InputError("every run must be given once, found one twice")
     runs = [open_run(folder, device=device, progress=progress) for folder in folders]
     for run in runs:
-        _check(run, _place(run, out))
+        _check(run, out or run.path / COMPACT)
     return [compact_run(run, out, threshold) for run in runs]
 
 
@@ -167,71 +162,52 @@ def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> Compactio
 
     With threshold 0 nothing may change: if a prediction does, or a logit beyond `TOLERANCE`, nothing is written.
     """
-    path = _place(run, out)
+    path = out or run.path / COMPACT
     _check(run, path)
     folder, full, benchmark = run.path, run.model, run.benchmark
-    try:
+    with about(folder):
         small, found = compact(full, threshold)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
     at_start = None if full.compact else applications_at_start(run.config, full)
     compared: dict[str, Comparison] = {}
     for each in _comparisons(run, small):
         _require_sound(folder, each, lossless=threshold == 0)
         compared[each.domain] = each
     save_model(path, small.spec, {name: value.cpu() for name, value in small.algorithm.state_dict().items()})
-    outcome = CompactionOutcome(
-        path,
-        CompactionReport(
-            benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
-            target=run.target,
-            seed=run.config.seed,
-            **_figures(found, full.spec.classes, at_start),
-            file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
-            **_changes([compared.pop(run.target), *compared.values()]),
+    target = compared.pop(run.target)
+    everything = [target, *compared.values()]
+    report = CompactionReport(
+        benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+        target=run.target,
+        seed=run.config.seed,
+        threshold=found.threshold,
+        applications=ApplicationCounts(
+            before=found.applications_before, at_start=at_start, after=found.applications_after
         ),
+        active_applications_per_class=dict(zip(full.spec.classes, found.active_per_class, strict=True)),
+        lambda_parameters=Counts(before=found.parameters_before, after=found.parameters_after),
+        reduction=found.reduction,
+        model_parameters=Counts(before=found.model_parameters_before, after=found.model_parameters_after),
+        gflops=Figures(before=found.cost_before.gflops, after=found.cost_after.gflops),
+        file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
+        images=sum(each.before.images for each in everything),
+        same_prediction=sum(each.same_prediction for each in everything),
+        largest_logit_difference=max(each.largest_difference for each in everything),
+        domains={each.domain: _of_domain(each, "target" if each is target else "source") for each in everything},
     )
-    write_json(outcome.report_path, outcome.report.to_dict())
+    outcome = CompactionOutcome(path, report)
+    write_json(outcome.report_path, report.to_dict())
     return outcome
 
 
-def _figures(found: Compaction, classes: Sequence[str], at_start: int | None) -> dict[str, Any]:
-    """What compaction dropped."""
-    return {
-        "threshold": found.threshold,
-        "applications": ApplicationCounts(
-            before=found.applications_before, at_start=at_start, after=found.applications_after
-        ),
-        "active_applications_per_class": dict(zip(classes, found.active_per_class, strict=True)),
-        "lambda_parameters": Counts(before=found.parameters_before, after=found.parameters_after),
-        "reduction": found.reduction,
-        "model_parameters": Counts(before=found.model_parameters_before, after=found.model_parameters_after),
-        "gflops": Figures(before=found.cost_before.gflops, after=found.cost_after.gflops),
-    }
-
-
-def _changes(compared: Sequence[Comparison]) -> dict[str, Any]:
-    """What it changed on every domain, the target's comparison first."""
-    return {
-        "images": sum(each.before.images for each in compared),
-        "same_prediction": sum(each.same_prediction for each in compared),
-        "largest_logit_difference": max(each.largest_difference for each in compared),
-        "domains": {
-            each.domain: DomainComparison(
-                role="target" if number == 0 else "source",
-                images=each.before.images,
-                correct=Counts(before=each.before.correct, after=each.after.correct),
-                accuracy=Figures(before=each.before.accuracy, after=each.after.accuracy),
-                same_prediction=each.same_prediction,
-                largest_logit_difference=each.largest_difference,
-            )
-            for number, each in enumerate(compared)
-        },
-    }
-
-
-def _place(run: OpenedRun, out: Path | None) -> Path:
-    return out or run.path / "compact.safetensors"
+def _of_domain(found: Comparison, role: str) -> DomainComparison:
+    return DomainComparison(
+        role=role,
+        images=found.before.images,
+        correct=Counts(before=found.before.correct, after=found.after.correct),
+        accuracy=Figures(before=found.before.accuracy, after=found.after.accuracy),
+        same_prediction=found.same_prediction,
+        largest_logit_difference=found.largest_difference,
+    )
 
 
 def _check(run: OpenedRun, path: Path) -> None:
@@ -241,10 +217,8 @@ def _check(run: OpenedRun, path: Path) -> None:
         raise InputError(f"{folder}: this needs a model of parse, found one of {run.config.algorithm.name}")
     if not (folder / "model.safetensors").is_file():
         raise InputError(f"no model at {folder / 'model.safetensors'}: train the run first")
-    named = path.suffix == ".safetensors" and not path.is_dir() and not path.with_suffix(".json").is_dir()
-    if not named or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        expected = "expected a .safetensors file in a folder that is there and can be written"
-        raise InputError(f"cannot write the compact model to {path}: {expected}")
+    require_writable(path, "the compact model", (".safetensors",))
+    require_writable(path.with_suffix(".json"), "the compact model's report", (".json",))
     if path.stem in OF_A_RUN and (path.parent / "config.json").exists():
         kept = ", ".join(OF_A_RUN)
         raise InputError(f"cannot write the compact model to {path}: a run keeps the names {kept} for itself")
@@ -283,9 +257,7 @@ def _require_sound(folder: Path, found: Comparison, *, lossless: bool) -> None:
     if not math.isfinite(found.largest_difference):
         raise InputError(f"{folder}: the model's logits on {found.domain} are not finite")
     if lossless and not found.lossless:
-        changed = found.before.images - found.same_prediction
-        raise NotLosslessError(
-            f"{folder}: compaction at threshold 0 must change nothing, but on {found.domain} {changed} of "
-            f"{found.before.images} predictions changed and a logit moved by {found.largest_difference:.2g}: "
-            "nothing is written"
-        )
+        changed = f"{found.before.images - found.same_prediction} of {found.before.images} predictions changed"
+        moved = f"on {found.domain} {changed} and a logit moved by {found.largest_difference:.2g}"
+        message = "compaction at threshold 0 must change nothing, but"
+        raise NotLosslessError(f"{folder}: {message} {moved}: nothing is written")

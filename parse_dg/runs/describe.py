@@ -25,18 +25,15 @@ class Description:
     """An image in words."""
 
     file: str | None = None
-    """Where the image is, where it has a file."""
     domain: str | None = None
     """Its domain, where it is of the run's benchmark."""
     index: int | None = None
-    """Its position in the domain."""
     truth: str | None = None
     """None: not known."""
     predicted: str
     argued: str
     """The class that the sentence argues for: the predicted one, unless another was asked for."""
     sentence: str
-    """What the model writes."""
     captions: tuple[str, ...] = ()
     """What the data set says of the image."""
 
@@ -85,16 +82,15 @@ class _Writer:
 
     def __init__(self, run: OpenedRun, argued: str | None):
         if not run.config.algorithm.writes_sentences:
-            raise InputError(
-                f"{run.path} is a run of {run.config.algorithm.name}: only gvrt puts images in words, train it "
-                "with `parse-dg train --algorithm gvrt`"
-            )
+            advice = "only gvrt puts images in words, train it with `parse-dg train --algorithm gvrt`"
+            raise InputError(f"{run.path} is a run of {run.config.algorithm.name}: {advice}")
         self.model, self.algorithm = run.model, run.model.algorithm
         self.classes, self.spec = run.classes, run.model.spec
-        self.argued = None if argued is None else _number(argued, self.classes)
+        if argued is not None and argued not in self.classes:
+            raise InputError(f"unknown class {argued!r} to argue for: valid are {some(self.classes, 20)}")
+        self.argued = None if argued is None else self.classes.index(argued)
 
     def write(self, images: UInt8[Tensor, "B 3 H W"]) -> Iterator[Description]:
-        """The words about each image."""
         prepared = self.model.prepare(images)
         with torch.no_grad():
             predicted = self.algorithm(prepared).argmax(1)
@@ -115,9 +111,3 @@ def _with_known(words: Description, subset: Subset, index: int, classes: Sequenc
         truth=classes[int(domain.labels[index])],
         captions=domain.captions[index] if domain.captions else (),
     )
-
-
-def _number(name: str, classes: Sequence[str]) -> int:
-    if name not in classes:
-        raise InputError(f"unknown class {name!r} to argue for: valid are {some(classes, 20)}")
-    return list(classes).index(name)

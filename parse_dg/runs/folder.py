@@ -16,13 +16,13 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from safetensors import SafetensorError
 
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
-from parse_dg.errors import BusyError, InputError
+from parse_dg.errors import BusyError, InputError, about
 from parse_dg.files import attempting, locked, read_json, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
@@ -58,17 +58,14 @@ def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
     """The result of a finished run of this configuration in `folder`, if it is there."""
     found = folder / "config.json"
     if not found.exists():
-        if folder.exists() and (not folder.is_dir() or any(_is_foreign(path.name) for path in folder.iterdir())):
+        ours = (LOCK, "config.json")  # what there may be, besides temporary files, before the configuration
+        foreign = (path for path in folder.glob("*") if path.name not in ours and path.suffix != ".writing")
+        if folder.exists() and (not folder.is_dir() or any(foreign)):
             raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
         return None
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
     return read_result(folder)
-
-
-def _is_foreign(name: str) -> bool:
-    """Whether a file is none that there may be before a run has its configuration."""
-    return name not in (LOCK, "config.json") and not name.endswith(".writing")
 
 
 def read_result(folder: Path) -> RunResult | None:
@@ -86,15 +83,31 @@ def read_environment(folder: Path) -> RunEnvironment | None:
     return read_file(RunEnvironment, folder / "environment.json")
 
 
+class TrainingTime(NamedTuple):
+    """How long a run took, checks included, in seconds."""
+
+    per_step: float
+    per_epoch: float
+    """For as many images as train."""
+
+
+def training_time(folder: Path) -> TrainingTime | None:
+    """How long the finished run in `folder` took; None if its folder does not say."""
+    result, split, about = read_result(folder), read_split(folder), read_environment(folder)
+    if not (result and split and about):
+        return None
+    images, batch = split.training_images, read_config(folder).training.batch_size(len(split.training_images))
+    per_step = about.seconds / result.steps
+    return TrainingTime(per_step, per_step * sum(images.values()) / batch)
+
+
 def read_file(kind: type[R], path: Path, what: str = "what a run writes") -> R | None:
     """The content of a JSON file; None if it is not there."""
     if not path.exists():
         return None
     data = read_json(path)
-    try:
+    with about(f"{path} is not {what}"):
         return kind.from_dict(data)
-    except InputError as error:
-        raise InputError(f"{path} is not {what}: {error}") from error
 
 
 def require_same_images(folder: Path, benchmark: Benchmark) -> None:
@@ -102,10 +115,9 @@ def require_same_images(folder: Path, benchmark: Benchmark) -> None:
     written = read_split(folder) or read_result(folder)
     known = written.benchmark.fingerprint if written else benchmark.fingerprint
     if known != benchmark.fingerprint:
-        raise InputError(
-            f"{folder} is a run on other images: {benchmark.name} had the fingerprint {known[:16]} then and has "
-            f"{benchmark.fingerprint[:16]} now. Bring the images back, or train again"
-        )
+        changed = f"had the fingerprint {known[:16]} then and has {benchmark.fingerprint[:16]} now"
+        advice = "Bring the images back, or train again"
+        raise InputError(f"{folder} is a run on other images: {benchmark.name} {changed}. {advice}")
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -119,10 +131,8 @@ def read_config(folder: Path) -> RunConfig:
 def parse_config(data: Any, where: object) -> RunConfig:
     """The configuration that a config.json holds; `where` it was found is said in errors."""
     config = without_needs(data, where)
-    try:
+    with about(where):
         return from_dict(RunConfig, config)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
 
 
 def claim(folder: Path, config: RunConfig, split: SplitRecord, kept: int) -> None:

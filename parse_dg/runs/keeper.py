@@ -76,26 +76,16 @@ class Keeper:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        if not self.team.first:
-            return False
         wait = max(self.every, SHARE * self.cost) if self.every else 0.0
-        return time.monotonic() - self.written >= wait
+        return self.team.first and time.monotonic() - self.written >= wait
 
     def save(self, trainer: Trainer, metrics: TextIO, steering: dict[str, Any] | None) -> None:
-        """Write where the run stands."""
         started = time.monotonic()
         with writing_to(self.folder):
             metrics.flush()
             os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
-        run = {
-            "config": self.config,
-            "metrics": metrics.tell(),
-            "seconds": self.seconds,
-            "steering": steering,
-        }
-        trained = save_trainer(trainer)
-        write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": trained}))
+        run = {"config": self.config, "metrics": metrics.tell(), "seconds": self.seconds, "steering": steering}
+        write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": save_trainer(trainer)}))
         self.written = time.monotonic()
         self.cost = self.written - started
 
@@ -130,10 +120,8 @@ def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
     if saved is None:
         return None
     if saved.data["run"]["config"] != config:
-        raise InputError(
-            f"the checkpoint in {folder} is of another configuration than its config.json: delete the checkpoint "
-            "to start the run again"
-        )
+        advice = "delete the checkpoint to start the run again"
+        raise InputError(f"the checkpoint in {folder} is of another configuration than its config.json: {advice}")
     metrics = folder / "metrics.jsonl"
     found, expected = metrics.stat().st_size if metrics.exists() else 0, saved.data["run"]["metrics"]
     if found < expected:

@@ -1,12 +1,12 @@
 """metrics.jsonl: a line for every check of a run."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from parse_dg.errors import InputError
+from parse_dg.errors import about
+from parse_dg.files import attempting, parse_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.averaging import SCORED
@@ -71,24 +71,15 @@ def _checked(check: Check, best: Best | None) -> CheckedWeights:
 
 def read_checks(folder: Path) -> tuple[CheckLine, ...]:
     """Every check of the run in `folder`."""
-    path = folder / "metrics.jsonl"
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path.name}: {getattr(error, 'strerror', None) or error}") from error
-    try:
+    with attempting("read metrics.jsonl", also=UnicodeDecodeError):
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+    with about("metrics.jsonl is not what a run writes"):
         return tuple(map(read_line, lines))
-    except InputError as error:
-        raise InputError(f"{path.name} is not what a run writes: {error}") from error
 
 
 def read_line(line: str) -> CheckLine:
     """A line of metrics.jsonl."""
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"a line is not valid JSON: {error}") from error
-    return CheckLine.from_dict(data)
+    return CheckLine.from_dict(parse_json(line, "a line"))
 
 
 class StepCounter:

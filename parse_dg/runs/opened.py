@@ -1,7 +1,10 @@
-"""A run that was trained before, opened to be looked into: everything is read when it is first asked for."""
+"""A run that was trained before, opened to be looked into: everything is read when it is first asked for.
+
+What can be asked of it: its accuracy on named images, and the class weights that it began with.
+"""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -11,7 +14,7 @@ import torch
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
-from parse_dg.data.splits import LeaveOneOut, Subset, leave_one_out
+from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.devices import pick_device
@@ -23,7 +26,9 @@ from parse_dg.runs.folder import read_config, read_result, require_same_images
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import build_start
+from parse_dg.runs.scoring import target_part, validation_part
 from parse_dg.runs.two_stage import all_of_sources
+from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.wording import percent
 
 
@@ -54,7 +59,7 @@ class OpenedRun:
         load_plugins(plugins)
         self.path = Path(path)
         self.model_file = None if model is None else Path(model)
-        self.progress: Progress = progress or _ignore
+        self.progress: Progress = progress or (lambda what, done, total: None)
         self._device, self._benchmark, self._store = device, benchmark, store
         if self.model_file is not None:
             self.config  # noqa: B018 - or says that this is no run
@@ -118,7 +123,7 @@ class OpenedRun:
     @cached_property
     def benchmark(self) -> Benchmark:
         """The images that the run is of; refused if they are others now."""
-        data = replace(self.config.data, store=self._store or self.config.data.store)
+        data = replace(self.config.data, store=self._store or self.config.data.store, definitions=None)
         if data.evaluation == "resize":
             data = replace(data, crop_from=None)  # nothing is trained
         benchmark = self._benchmark or open_benchmark(data, self.progress)
@@ -142,19 +147,13 @@ class OpenedRun:
         """Raise unless the model is of the classes and the size of the run's images."""
         spec, benchmark = self.model.spec, self.benchmark
         if spec.classes != benchmark.classes or spec.image_size != benchmark.image_size:
-            raise InputError(
-                f"{self.model_file or self.path} is a model of {len(spec.classes)} classes and images of "
-                f"{spec.image_size} pixels: expected those of {benchmark.name}, {len(benchmark.classes)} classes "
-                f"and {benchmark.image_size} pixels"
-            )
+            found, expected = (f"{len(o.classes)} classes and {o.image_size} pixels" for o in (spec, benchmark))
+            named = self.model_file or self.path
+            raise InputError(f"{named} is a model of {found}: expected those of {benchmark.name}, {expected}")
 
 
 open_run = OpenedRun
 """`open_run("runs/blueprints/parse/sketch/seed0").result.target.accuracy`"""
-
-
-def _ignore(what: str, done: int, total: int) -> None:
-    """Progress that nobody follows."""
 
 
 @torch.no_grad()
@@ -178,3 +177,43 @@ def applications_at_start(config: RunConfig, model: Model) -> int | None:
     """How many applications some class used before training; None as above."""
     start = weights_at_start(config, model)
     return None if start is None else len(start.applications)
+
+
+@dataclass(frozen=True)
+class NamedAccuracy:
+    """An accuracy, and which images it is of."""
+
+    domain: str
+    images: str
+    accuracy: Accuracy
+
+
+def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
+    """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
+    subsets = scored_parts(run.config, run.split)
+    if domain is not None:
+        everything = whole(run.benchmark.domain(domain))
+        role = "target" if domain == run.target else "source"
+        subsets = [(everything, f"{role}: all images, {_seen(run.split, everything)}")]
+    model = run.model.algorithm
+    return [NamedAccuracy(s.domain.name, words, accuracy(model, s, run.device)) for s, words in subsets]
+
+
+def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
+    """The images a run is scored and validated on, in words; none of them are augmented here."""
+    found = [(split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}")]
+    if split.target_held_out:
+        found.append((split.target_held_out, f"target: the others, {_seen(split, split.target_held_out)}"))
+    if split.validation_domain:
+        found.append((split.validation_domain, f"source: {validation_part(config.split, config.protocol)}"))
+    plain = "held-out images, not augmented" if config.protocol.augment_validation else "held-out images"
+    return [*found, *((subset, f"source: {plain}") for subset in split.validation)]
+
+
+def _seen(split: LeaveOneOut, subset: Subset) -> str:
+    """How much of a subset was trained on."""
+    trained = sum(len(source.indices) for source in split.training if source.domain is subset.domain)
+    if trained:
+        return f"{'most' if 2 * trained > len(subset.indices) else 'some'} of them trained on"
+    again = leaked(replace(split, target=subset))
+    return f"{again:,} show a picture that is also trained on" if again else "never seen in training"

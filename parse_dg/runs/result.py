@@ -28,7 +28,6 @@ class TargetAccuracy(Accuracy):
     """Of its images, the fraction that is scored."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The images first."""
         return {"domain": self.domain, "part": self.part, "share": self.share, **super().to_dict()}
 
 
@@ -41,7 +40,6 @@ class ScoredWeights(Jsonable):
     """By source domain."""
     validation_mean_accuracy: float
     selection: str
-    """How they were chosen, in words."""
     selected_step: int
     oracle: Accuracy | None = None
     """On the target's held-out images, where hyper-parameters are to be chosen by them."""

@@ -24,17 +24,18 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.runs.metrics import check_line, read_checks
-from parse_dg.runs.parts import describe_split, scored_subsets
 from parse_dg.runs.result import RunResult
-from parse_dg.runs.scoring import WeightSelection, how_chosen, run_environment, score_weights, summarise
-from parse_dg.runs.tracking import Tracking, open_trackers
-from parse_dg.runs.two_stage import (
-    SELECTION,
-    Steering,
-    all_of_sources,
-    describe_stages,
-    name_whole,
+from parse_dg.runs.scoring import (
+    WeightSelection,
+    describe_split,
+    how_chosen,
+    run_environment,
+    score_weights,
+    scored_subsets,
+    summarise,
 )
+from parse_dg.runs.tracking import Tracking, open_trackers
+from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, describe_stages, name_whole
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.pretrained import load_pretrained
@@ -71,7 +72,7 @@ def execute(
     is refused, and one that another process is at. The processes of a `team` all call this, with the same
     arguments; the first of them writes. `track` names the trackers that follow the run.
     """
-    folder, observe = Path(folder), observe or _unobserved
+    folder, observe = Path(folder), observe or (lambda step, check: None)
     finished = read_finished(config, folder)
     if finished is not None:
         return finished
@@ -86,10 +87,6 @@ def execute(
             return finished
         keeper = Keeper(folder, config, checkpoint_every, team, following)
         return _execute(config, benchmark, split, trainer, keeper, observe, track)
-
-
-def _unobserved(step: int, check: Check | None) -> None:
-    """Nobody looks on."""
 
 
 def _execute(
@@ -189,13 +186,9 @@ def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words
     start = _generator(config, "start")
     backbone = build_backbone(config.backbone, config.mixstyle, start)
     load_pretrained(backbone, config.backbone)
+    smoothing = config.training.label_smoothing
     context = BuildContext(
-        backbone,
-        classes,
-        label_smoothing=config.training.label_smoothing,
-        generator=start,
-        domains=domains,
-        vocabulary=vocabulary,
+        backbone, classes, label_smoothing=smoothing, generator=start, domains=domains, vocabulary=vocabulary
     )
     return config.algorithm.build(context)
 
@@ -273,10 +266,6 @@ def _fit_twice(
         return _fit(of_stage, spec, keeper, both, steering)
 
     stages = steering.train(trainer, second, fit)
-    chosen = WeightSelection(
-        SELECTION,
-        trainer.averaging.report(),
-        validated_by=", by the weights of stage 1",
-        stages=describe_stages(stages),
-    )
+    averaged, by = trainer.averaging.report(), ", by the weights of stage 1"
+    chosen = WeightSelection(SELECTION, averaged, validated_by=by, stages=describe_stages(stages))
     return Best(stages.first, stages.second.state), chosen

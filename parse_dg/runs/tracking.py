@@ -10,11 +10,13 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from parse_dg.errors import InputError, unknown
+from parse_dg.jsonable import flat
 from parse_dg.runs.metrics import CheckLine, StepCounter
 from parse_dg.runs.result import RunResult
 from parse_dg.wording import first_line
@@ -33,11 +35,9 @@ class Tracker(Protocol):
 
     def record(self, line: CheckLine) -> None:
         """A check was made."""
-        ...
 
     def finish(self, result: RunResult | None) -> None:
         """The run has ended: with its result, or with None where it was broken off."""
-        ...
 
 
 class TrackedRun(NamedTuple):
@@ -45,7 +45,6 @@ class TrackedRun(NamedTuple):
 
     folder: Path
     config: Mapping[str, Any]
-    """What config.json holds."""
     earlier: Sequence[CheckLine]
     """The checks that it goes on from; none: it begins."""
 
@@ -59,9 +58,8 @@ def open_trackers(
     what was tracked after them is replaced, so that no step is drawn twice. Raises if a name is unknown, a package
     is missing or nobody is logged in; anything else that goes wrong, now or later, is a warning, once.
     """
-    wanted = require_trackers(names)
     followed = TrackedRun(folder, config, earlier)
-    return [_Guarded(name, followed) for name in wanted]
+    return [_Guarded(name, followed) for name in require_trackers(names)]
 
 
 def require_trackers(names: Iterable[str]) -> list[str]:
@@ -85,7 +83,6 @@ class Tracking:
         self.result: RunResult | None = None
 
     def record(self, line: CheckLine) -> None:
-        """A check was made."""
         for tracker in self.trackers:
             tracker.record(line)
 
@@ -150,18 +147,11 @@ class WeightsAndBiases:
         self.run.finish(exit_code=1 if result is None else 0)
 
 
-class TrackerPackage(NamedTuple):
-    """A tracker, and the module that it needs."""
-
-    build: Callable[[TrackedRun], Tracker]
-    module: str
-
-
-TRACKERS = {
-    "tensorboard": TrackerPackage(TensorBoard, "torch.utils.tensorboard"),
-    "wandb": TrackerPackage(WeightsAndBiases, "wandb"),
+TRACKERS: dict[str, tuple[Callable[[TrackedRun], Tracker], str]] = {
+    "tensorboard": (TensorBoard, "torch.utils.tensorboard"),
+    "wandb": (WeightsAndBiases, "wandb"),
 }
-"""Every tracker by name, which is also that of the extra that brings its package."""
+"""Every tracker by name, which is also that of the extra that brings its package, and the module that it needs."""
 
 
 def scalars(line: CheckLine) -> dict[str, float]:
@@ -177,14 +167,6 @@ def scalars(line: CheckLine) -> dict[str, float]:
     return {stage + name: value for name, value in found.items() if value is not None}
 
 
-def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Sections in sections as one: {"training": {"steps": 500}} → {"training.steps": 500}."""
-    found: dict[str, Any] = {}
-    for name, value in data.items():
-        found |= flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {above + name: value}
-    return found
-
-
 def run_id(followed: TrackedRun) -> str:
     """The same whenever the run in this folder is resumed; another for other folders and configurations."""
     known = json.dumps([str(followed.folder.resolve()), followed.config], sort_keys=True)
@@ -197,40 +179,38 @@ class _Guarded:
     def __init__(self, name: str, followed: TrackedRun) -> None:
         self.name = name
         self.tracker: Tracker | None = None
-        try:
-            self.tracker = TRACKERS[name].build(followed)
-        except InputError:
-            raise
-        except Exception as error:  # whatever a package, a disk or a network comes up with
-            self._give_up(error)
+        with self._left_behind():
+            self.tracker = TRACKERS[name][0](followed)
 
     def record(self, line: CheckLine) -> None:
-        if self.tracker is not None:
-            try:
+        with self._left_behind():
+            if self.tracker is not None:
                 self.tracker.record(line)
-            except Exception as error:  # as above
-                self._give_up(error)
 
     def finish(self, result: RunResult | None) -> None:
-        if self.tracker is not None:
-            try:
+        with self._left_behind():
+            if self.tracker is not None:
                 self.tracker.finish(result)
-            except Exception as error:  # as above
-                self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
-        self.tracker = None
-        reason = first_line(error)
-        log.warning("%s no longer follows the run, which goes on; metrics.jsonl has it all: %s", self.name, reason)
+    @contextmanager
+    def _left_behind(self) -> Iterator[None]:
+        """Within, whatever a package, a disk or a network comes up with; what the user can mend is raised."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            self.tracker = None
+            said = "%s no longer follows the run, which goes on; metrics.jsonl has it all: %s"
+            log.warning(said, self.name, first_line(error))
 
 
 def _imported(name: str) -> Any:
     try:
-        return importlib.import_module(TRACKERS[name].module)
+        return importlib.import_module(TRACKERS[name][1])
     except ImportError as error:
-        raise InputError(
-            f"tracking with {name} needs a package that cannot be imported: pip install 'parse-dg[{name}]'"
-        ) from error
+        mended = f"pip install 'parse-dg[{name}]'"
+        raise InputError(f"tracking with {name} needs a package that cannot be imported: {mended}") from error
 
 
 def _require_login(wandb: Any, settings: Any) -> None:

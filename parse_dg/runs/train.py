@@ -1,20 +1,24 @@
-"""From names to a finished run: `parse_dg.train("pacs", "sketch")`, and the configuration that it makes."""
+"""From names to a finished run: `parse_dg.train("pacs", "sketch")`; its configuration, and what it would do."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from parse_dg.config import change
-from parse_dg.data.benchmarks import benchmark_name, find_domains
+from parse_dg.data.benchmarks import benchmark_name, find_domains, outline
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
+from parse_dg.runs.folder import read_finished
 from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
-from parse_dg.runs.run import execute
+from parse_dg.runs.run import count_steps, execute, prepare
+from parse_dg.runs.scoring import target_part, validation_part
 from parse_dg.training.check import Observer
+from parse_dg.training.protocol import protocol_sentences
 
 
 def train(
@@ -87,3 +91,59 @@ def default_folder(config: RunConfig) -> Path:
     data = Path(config.data.benchmark).name or "data"
     parts = (data, config.method, config.data.target, f"seed{config.trial}")
     return Path("runs").joinpath(*parts)
+
+
+class PartCount(NamedTuple):
+    """Some images of a domain, and what they are for."""
+
+    domain: str
+    purpose: str
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPreview:
+    """What a run would do."""
+
+    finished: bool
+    """Then it would do nothing: the run is there already."""
+    parts: tuple[PartCount, ...]
+    classes: int
+    steps: int
+    batch: int
+    """Images in a batch, of all source domains together."""
+    epochs: float
+    """How often as many images are trained on as the source domains have for it."""
+    checks: int
+    rules: tuple[str, ...]
+    """By which it is scored, a sentence each."""
+
+
+def preview_run(config: RunConfig, folder: Path) -> RunPreview:
+    """What a run would do; raises where it would be refused. Images are counted; nothing is read or written."""
+    finished = read_finished(config, folder) is not None
+    benchmark, split = prepare(config, outline(config.data))
+    chosen_by = validation_part(config.split, config.protocol)
+    beside, oracle = split.validation_domain, split.target_held_out
+    counted = {
+        "source: trains": split.training,
+        f"source: validates, {chosen_by}": (beside,) if beside else split.validation,
+        "source: held out": split.validation if beside else (),
+        f"target: the result, {target_part(config.split)}": (split.target,),
+        "target: held out, for the oracle": (oracle,) if oracle else (),
+    }
+    parts = [PartCount(p.domain.name, purpose, len(p.indices)) for purpose, some in counted.items() for p in some]
+    steps, batch = count_steps(config, split), config.training.batch_size(len(split.training))
+    rules = protocol_sentences(config.protocol, config.split)
+    if config.algorithm.trains_twice:
+        rules.append("It is trained twice: how long is found on the training images, then on all of the sources.")
+    return RunPreview(
+        finished=finished,
+        parts=tuple(parts),
+        classes=len(benchmark.classes),
+        steps=steps,
+        batch=batch,
+        epochs=steps * batch / sum(len(source.indices) for source in split.training),
+        checks=sum(map(config.training.checks_at, range(1, steps))) + 1,
+        rules=tuple(rules),
+    )

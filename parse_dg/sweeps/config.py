@@ -3,8 +3,9 @@
 What can be known without opening data is checked here, when it is built; the rest when it is planned (plan.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -32,12 +33,6 @@ GIVEN_ELSEWHERE = {
 """Fields that a sweep decides itself, and by what."""
 
 
-def _require_free(fields: Iterable[str], where: str) -> None:
-    for path in fields:
-        if path in GIVEN_ELSEWHERE:
-            raise InputError(f"{path} cannot be in {where}: it is given by {GIVEN_ELSEWHERE[path]}")
-
-
 def _require_distinct(what: str, values: Sequence[Any]) -> None:
     require(bool(values), what, [], "a list of one or more")
     twice = [value for number, value in enumerate(values) if value in values[:number]]
@@ -60,7 +55,6 @@ class SweptData(Config):
         require(bool(self.name.strip()), "data", self.name, "a name or a path")
         if self.targets is not None:
             _require_distinct(f"targets of {self.name}", self.targets)
-        _require_free(self.settings, f"set of {self.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +71,6 @@ class Variant(Config):
         require(ok and not set(self.name) & set("/\\\n"), "name of a variant", self.name, "one word or a few")
         if self.methods is not None:
             _require_distinct(f"methods of the variant {self.name}", self.methods)
-        _require_free(self.settings, f"set of the variant {self.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,37 +107,38 @@ class SweepConfig(Config):
             raise unknown("recipe", self.recipe, RECIPES)
         if self.protocol not in PROTOCOLS:
             raise unknown("protocol", self.protocol, PROTOCOLS)
-        _require_free(self.settings, "[set]")
-        self._check_variants()
-        self._check_search()
-
-    def _check_variants(self) -> None:
         if self.variants:
             _require_distinct("names of variants", [variant.name for variant in self.variants])
         for variant in self.variants:
             for method in variant.methods or ():
                 if method not in self.methods:
                     raise unknown(f"method of the variant {variant.name}", method, self.methods)
+        self._check_search()
+
+    def places(self) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
+        """Where fields are given: what is said there, and of which methods; what is tried comes first."""
+        all_, ranges = self.methods, self.random.ranges if self.random else {}
+        return {
+            "[grid]": (self.grid, all_),
+            "[random]": (ranges, all_),
+            "[set]": (self.settings, all_),
+            **{f"set of {data.name}": (data.settings, all_) for data in self.data},
+            **{f"set of the variant {v.name}": (v.settings, v.methods or all_) for v in self.variants},
+        }
 
     def _check_search(self) -> None:
         if self.random and self.domainbed:
             raise InputError("[random] and [domainbed] are two ways to draw: give one of them")
         for path, values in self.grid.items():
             _require_distinct(f"[grid] {path}", values)
-        ranges = self.random.ranges if self.random else {}
-        _require_free(self.grid, "[grid]")
-        _require_free(ranges, "[random]")
-        fixed = {"[set]": self.settings}
-        fixed |= {f"set of {data.name}": data.settings for data in self.data}
-        fixed |= {f"set of the variant {variant.name}": variant.settings for variant in self.variants}
-        for path in ranges:
-            if path in self.grid:
-                raise InputError(f"{path} is in [grid] and in [random]: give it once")
-        for place, settings in fixed.items():
-            for path in settings:
-                for search, tried in (("[grid]", self.grid), ("[random]", ranges)):
-                    if path in tried:
-                        raise InputError(f"{path} is in {search} and in {place}: give it once")
+        for place, (given, _) in self.places().items():
+            for path in given:
+                if path in GIVEN_ELSEWHERE:
+                    raise InputError(f"{path} cannot be in {place}: it is given by {GIVEN_ELSEWHERE[path]}")
+        for (place, (tried, _)), (other, (given, _)) in combinations(self.places().items(), 2):
+            for path in tried if place in ("[grid]", "[random]") else ():
+                if path in given:
+                    raise InputError(f"{path} is in {place} and in {other}: give it once")
 
 
 def override(sweep: SweepConfig, settings: Settings) -> SweepConfig:

@@ -45,7 +45,6 @@ class RunTime(NamedTuple):
 
 Key = tuple[object, ...]
 Known = dict[Key, list[RunTime]]
-"""Runs by what they have in common."""
 
 
 class JobCost(NamedTuple):
@@ -54,7 +53,6 @@ class JobCost(NamedTuple):
     job: Job
     seconds: float | None
     how: str
-    """How it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +88,9 @@ class SweepCost:
 
     def lines(self, slots: int) -> list[str]:
         """What a person wants to know, a line each."""
-        said = [f"{plural(self.finished + len(self.estimates), 'run')}: {self.finished} finished, "]
-        said[0] += f"{len(self.estimates)} to do"
-        known = len(self.estimates) - self.unknown
+        left = len(self.estimates)
+        said = [f"{plural(self.finished + left, 'run')}: {self.finished} finished, {left} to do"]
+        known = left - self.unknown
         if known:
             at_a_time = f", {duration(self.wall_seconds(slots))} with {slots} at a time"
             of = "" if not self.unknown else f" for {known} of them"
@@ -119,27 +117,22 @@ def estimate_cost(
     which nothing is known are timed for so many steps, one of each kind; `told` hears which, before it starts.
     """
     known: Known = {}
-    for run in read_timed([job.folder for job in jobs] + (runs_below(below) if below else [])):
+    others = sorted(path.parent for path in below.rglob("environment.json")) if below else []
+    for run in read_timed([*(job.folder for job in jobs), *others]):
         _remember(known, run)
     left = [job for job in jobs if read_finished(job.config, job.folder) is None]
     devices = {name: _device(name) for name in {job.config.training.device for job in left}}
     estimates = []
     for job in left:
         of_kind, of_method = _keys(job.config, devices[job.config.training.device])
-        found = _from_kin(job, known.get(of_kind, []), "of the same kind")
-        if found is None and measure_steps:
+        if measure_steps and not _from_kin(job, known.get(of_kind), "of the same kind"):
             told(job)
             _remember(known, measure(job, measure_steps))
-            found = _from_kin(job, known.get(of_kind, []), "of the same kind")
-        other = _from_kin(job, known.get(of_method, []), f"of {job.config.method} with other settings")
+        found = _from_kin(job, known.get(of_kind), "of the same kind")
+        other = _from_kin(job, known.get(of_method), f"of {job.config.method} with other settings")
         estimates.append(found or other or JobCost(job, None, UNKNOWN))
     on_cpu = bool(devices) and all(device.startswith("cpu") for device in devices.values())
     return SweepCost(finished=len(jobs) - len(left), estimates=tuple(estimates), unit="CPU" if on_cpu else "GPU")
-
-
-def runs_below(folder: Path) -> list[Path]:
-    """The folders of finished runs below a folder."""
-    return sorted(path.parent for path in folder.rglob("environment.json")) if folder.is_dir() else []
 
 
 def read_timed(folders: Iterable[Path]) -> Iterable[RunTime]:
@@ -221,17 +214,15 @@ def _remember(known: Known, run: RunTime) -> None:
         known.setdefault(key, []).append(run)
 
 
-def _from_kin(job: Job, kin: Sequence[RunTime], of: str) -> JobCost | None:
+def _from_kin(job: Job, kin: Sequence[RunTime] | None, of: str) -> JobCost | None:
     """The mean of finished runs, or of measured ones if there are no others."""
-    scales = [(run, scale) for run in kin if (scale := _scale(job.config, run)) is not None]
+    scales = [(run, scale) for run in kin or () if (scale := _scale(job.config, run)) is not None]
     scales = [(run, scale) for run, scale in scales if not run.measured] or scales
     if not scales:
         return None
-    made_of = (
-        f"timed steps of a run {of}" if scales[0][0].measured else f"{plural(len(scales), 'finished run')} {of}"
-    )
+    made_of = "timed steps of a run" if scales[0][0].measured else plural(len(scales), "finished run")
     scaled = any(abs(scale - 1) > 1e-9 for _, scale in scales)
-    how = f"from {made_of}" + (", by how many images are trained on" if scaled else "")
+    how = f"from {made_of} {of}" + (", by how many images are trained on" if scaled else "")
     return JobCost(job, fmean(run.seconds * scale for run, scale in scales), how)
 
 

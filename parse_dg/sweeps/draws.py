@@ -92,12 +92,8 @@ def random_hparams(algorithm: str, data_set: str, hparams_seed: int, trial_seed:
     if hparams_seed == 0:
         return default_hparams(algorithm, data_set)
     seed = seed_hash(hparams_seed, trial_seed)
-    return MappingProxyType(
-        {
-            name: choice.draw(np.random.RandomState(seed_hash(seed, name)))
-            for name, choice in _choices(algorithm, data_set).items()
-        }
-    )
+    random = ((name, choice, seed_hash(seed, name)) for name, choice in _choices(algorithm, data_set).items())
+    return MappingProxyType({name: choice.draw(np.random.RandomState(own)) for name, choice, own in random})
 
 
 def job_seed(data_set: str, algorithm: str, test_envs: Sequence[int], hparams_seed: int, trial_seed: int) -> int:
@@ -112,14 +108,8 @@ def _choices(algorithm: str, data_set: str) -> dict[str, Choice]:
     small = data_set in SMALL_IMAGES
     rate = decades(1e-3, -4.5, -2.5) if small else decades(5e-5, -5, -3.5)
     decay = fixed(0.0) if small else decades(0.0, -6, -2)
-    choices = {**COMMON, **own, "lr": rate, "weight_decay": decay, "batch_size": _batch_size(data_set)}
+    batch = octaves(64, 3, 9) if small else octaves(32, 3, 5 if data_set == "DomainNet" else 5.5)
+    choices = {**COMMON, **own, "lr": rate, "weight_decay": decay, "batch_size": batch}
     if own is ADVERSARIAL:
         choices |= {"lr_g": rate, "lr_d": rate, "weight_decay_g": decay}
     return choices
-
-
-def _batch_size(data_set: str) -> Choice:
-    """Images of each source domain in a step."""
-    if data_set in SMALL_IMAGES:
-        return octaves(64, 3, 9)
-    return octaves(32, 3, 5) if data_set == "DomainNet" else octaves(32, 3, 5.5)

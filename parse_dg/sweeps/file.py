@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.config import SCALARS, require
-from parse_dg.errors import InputError, unknown
+from parse_dg.config import SCALARS, require, within
+from parse_dg.errors import InputError, about, unknown
 from parse_dg.files import attempting
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
@@ -37,10 +37,8 @@ def read_sweep_file(path: Path) -> SweepConfig:
         content = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from error
-    try:
+    with about(path):
         return parse_sweep(content, out=Path("runs") / path.stem)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 RANGES: tuple[Literal["log", "uniform", "choice"], ...] = ("log", "uniform", "choice")
@@ -54,30 +52,28 @@ def parse_sweep(content: Mapping[str, Any], out: Path) -> SweepConfig:
     """The content of a sweep file, checked; `out` is where runs go unless it says so."""
     _only(content, KEYS, "key")
     if "methods" not in content:
-        raise InputError(
-            f'methods is missing: give some of {", ".join(ALGORITHMS)}, as in methods = ["erm", "parse"]'
-        )
-    given: dict[str, Any] = {
-        key: _typed(content[key], str, key) for key in ("recipe", "protocol") if key in content
-    }
-    if "leave_one_domain_out" in content:
-        given["leave_one_domain_out"] = _typed(content["leave_one_domain_out"], bool, "leave_one_domain_out")
+        known = ", ".join(ALGORITHMS)
+        raise InputError(f'methods is missing: give some of {known}, as in methods = ["erm", "parse"]')
+    given = {key: content[key] for key in ("recipe", "protocol", "leave_one_domain_out") if key in content}
     if "seeds" in content:
-        given["seeds"] = tuple(_typed(seed, int, "seeds") for seed in _list(content["seeds"], "seeds"))
+        given["seeds"] = tuple(_list(content["seeds"], "seeds"))
     if "grid" in content:
-        grid = _flatten(_table(content["grid"], "[grid]"), "[grid]")
+        grid = _flatten(content["grid"], "[grid]")
         require(bool(grid), "[grid]", "no field", "given a field with a list of values")
         given["grid"] = {field: tuple(_list(values, f"[grid] {field}")) for field, values in grid.items()}
     if "random" in content:
-        given["random"] = _random(_table(content["random"], "[random]"))
+        given["random"] = _random(content["random"])
     if "domainbed" in content:
-        given["domainbed"] = _domainbed(_table(content["domainbed"], "[domainbed]"))
+        given["domainbed"] = _domainbed(content["domainbed"])
+    if "out" in content:
+        require(isinstance(content["out"], str), "out", content["out"], SCALARS[str])
+        out = Path(content["out"]).expanduser()
     return SweepConfig(
-        out=Path(_typed(content["out"], str, "out")).expanduser() if "out" in content else out,
+        out=out,
         methods=_names(content["methods"], "methods"),
         data=_data(content.get("data", "blueprints"), _targets(content.get("targets", "all"), "targets")),
-        settings=_settings(content, "[set]"),
-        variants=tuple(_variant(variant) for variant in _list(content.get("variants", []), "variants")),
+        settings=_flatten(content.get("set", {}), "[set]"),
+        variants=tuple(map(_variant, _list(content.get("variants", []), "variants"))),
         **given,
     )
 
@@ -87,10 +83,11 @@ def _data(found: Any, targets: tuple[str, ...] | None) -> tuple[SweptData, ...]:
     if not isinstance(found, Mapping):
         return tuple(SweptData(name=name, targets=targets) for name in _names(found, "data"))
     chosen = []
-    for name, about in found.items():
-        _only(_table(about, f"[data.{name}]"), ("targets", "set"), f"key of [data.{name}]")
-        own = _targets(about["targets"], f"targets of {name}") if "targets" in about else targets
-        chosen.append(SweptData(name=name, targets=own, settings=_settings(about, f"set of {name}")))
+    for name, table in found.items():
+        _only(table, ("targets", "set"), f"key of [data.{name}]")
+        own = _targets(table["targets"], f"targets of {name}") if "targets" in table else targets
+        settings = _flatten(table.get("set", {}), f"set of {name}")
+        chosen.append(SweptData(name=name, targets=own, settings=settings))
     return tuple(chosen)
 
 
@@ -99,74 +96,65 @@ def _targets(found: Any, where: str) -> tuple[str, ...] | None:
 
 
 def _variant(found: Any) -> Variant:
-    _only(_table(found, "[[variants]]"), ("name", "methods", "set"), "key of [[variants]]")
+    _only(found, ("name", "methods", "set"), "key of [[variants]]")
     if "name" not in found:
         raise InputError('a variant has no name: expected name = "..." in every [[variants]]')
-    name = _typed(found["name"], str, "name of a variant")
-    methods = _names(found["methods"], f"methods of the variant {name}") if "methods" in found else None
-    return Variant(name=name, methods=methods, settings=_settings(found, f"set of the variant {name}"))
+    which = f"the variant {found['name']}"
+    methods = _names(found["methods"], f"methods of {which}") if "methods" in found else None
+    return Variant(name=found["name"], methods=methods, settings=_flatten(found.get("set", {}), f"set of {which}"))
 
 
-def _random(found: Mapping[str, Any]) -> RandomSearch:
+def _random(found: Any) -> RandomSearch:
+    draws = _draws(found, "[random]")
     fields = _flatten({key: value for key, value in found.items() if key != "draws"}, "[random]")
     ranges = {}
     for path, range_ in fields.items():
-        try:
+        with about(f"[random] {path}"):
             ranges[path] = _range(range_)
-        except InputError as error:
-            raise InputError(f"[random] {path}: {error}") from error
-    return RandomSearch(draws=_draws(found, "[random]"), ranges=ranges)
+    return within("[random] ", lambda: RandomSearch(draws=draws, ranges=ranges))
 
 
 def _range(found: Any) -> Range:
     for kind in RANGES:
         if isinstance(found, Mapping) and kind in found and set(found) <= {kind, "whole"}:
-            whole = _typed(found.get("whole", False), bool, "whole")
-            return Range(kind=kind, values=tuple(_list(found[kind], kind)), whole=whole)
-    raise InputError(
-        f"expected {{log = [low, high]}}, {{uniform = [low, high]}} or {{choice = [...]}}, found {found!r}"
-    )
+            return Range(kind=kind, values=tuple(_list(found[kind], kind)), whole=found.get("whole", False))
+    expected = "{log = [low, high]}, {uniform = [low, high]} or {choice = [...]}"
+    raise InputError(f"expected {expected}, found {found!r}")
 
 
-def _domainbed(found: Mapping[str, Any]) -> DomainBedSearch:
+def _domainbed(found: Any) -> DomainBedSearch:
     _only(found, ("draws", "ignore"), "key of [domainbed]")
-    ignore = _names(found["ignore"], "[domainbed] ignore") if "ignore" in found else ()
-    return DomainBedSearch(draws=_draws(found, "[domainbed]"), ignore=ignore)
+    draws, ignore = _draws(found, "[domainbed]"), _names(found.get("ignore", []), "[domainbed] ignore")
+    return within("[domainbed] ", lambda: DomainBedSearch(draws=draws, ignore=ignore))
 
 
-def _draws(found: Mapping[str, Any], where: str) -> int:
+def _draws(found: Any, where: str) -> Any:
+    require(isinstance(found, Mapping), where, found, "a table")
     if "draws" not in found:
         raise InputError(f"{where} must say how many: draws = 20")
-    return int(_typed(found["draws"], int, f"{where} draws"))
+    return found["draws"]
 
 
-def _settings(found: Mapping[str, Any], where: str) -> dict[str, Any]:
-    return _flatten(_table(found.get("set", {}), where), where)
-
-
-def _flatten(found: Mapping[str, Any], where: str, prefix: str = "") -> dict[str, Any]:
+def _flatten(found: Any, where: str, prefix: str = "") -> dict[str, Any]:
     """Values by dotted path: `training.steps = 5`, quoted or not, and a table `[set.training]` are the same."""
+    require(isinstance(found, Mapping), where, found, "a table")
     flat: dict[str, Any] = {}
     for key, value in found.items():
         deeper = isinstance(value, Mapping) and not set(RANGES) & set(value)
-        for path, leaf in (
-            _flatten(value, where, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
-        ).items():
+        leaves = _flatten(value, where, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+        for path, leaf in leaves.items():
             if path in flat:
                 raise InputError(f"{path} is twice in {where}: give it once")
             flat[path] = leaf
     return flat
 
 
-def _only(found: Mapping[str, Any], known: Sequence[str], kind: str) -> None:
+def _only(found: Any, known: Sequence[str], kind: str) -> None:
+    """Raise unless it is a table of known keys."""
+    require(isinstance(found, Mapping), kind.removeprefix("key of "), found, "a table")
     for key in found:
         if key not in known:
             raise unknown(kind, key, known)
-
-
-def _table(found: Any, where: str) -> Mapping[str, Any]:
-    require(isinstance(found, Mapping), where, found, "a table")
-    return dict(found)
 
 
 def _list(found: Any, where: str) -> list[Any]:
@@ -176,9 +164,6 @@ def _list(found: Any, where: str) -> list[Any]:
 
 def _names(found: Any, where: str) -> tuple[str, ...]:
     """A list of names; one alone needs no brackets."""
-    return tuple(_typed(name, str, where) for name in ([found] if isinstance(found, str) else _list(found, where)))
-
-
-def _typed(found: Any, kind: type, where: str) -> Any:
-    require(type(found) is kind, where, found, SCALARS[kind])
-    return found
+    names = [found] if isinstance(found, str) else _list(found, where)
+    require(all(isinstance(name, str) for name in names), where, found, "names, in quotes")
+    return tuple(names)

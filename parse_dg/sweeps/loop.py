@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from parse_dg.errors import FailedError, InputError
-from parse_dg.sweeps.jobs import Job, Launcher, Outcome
-from parse_dg.sweeps.state import JobState, read_state
+from parse_dg.sweeps.jobs import Job, JobState, Launcher, Outcome, read_state
 
 TICK = 0.5
 """Seconds between two looks at everything, unless something ends before."""
@@ -58,7 +57,6 @@ class SweepReport(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """1 if a run failed."""
         return 1 if self.failed else 0
 
 
@@ -79,14 +77,14 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher, observe: SweepObserver, r
             sweep.look_elsewhere()
             sweep.fill(launcher)
             observe(sweep.standing(), None)
-            if sweep.running:
+            if sweep.at("running"):
                 for outcome in launcher.wait(TICK):
                     sweep.note(outcome)
             elif sweep.unfinished:
                 time.sleep(TICK)
     finally:
         launcher.stop()
-    return SweepReport(tuple(sweep.done.values()), tuple(sweep.failed.values()), tuple(sweep.retried))
+    return SweepReport(sweep.at("done"), tuple(sweep.failed), tuple(sweep.retried))
 
 
 def unique(jobs: Iterable[Job]) -> tuple[Job, ...]:
@@ -99,77 +97,70 @@ def unique(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 
 class _Sweep:
-    """The jobs of a sweep, each in one of `waiting`, `running`, `elsewhere`, `done` and `failed`."""
+    """The jobs of a sweep, each in one place: a field of `SweepStatus`."""
 
     def __init__(self, jobs: Sequence[Job], observe: SweepObserver, retries: int) -> None:
-        self.waiting = {job.folder: job for job in jobs}
-        self.running: dict[Path, Job] = {}
-        self.elsewhere: dict[Path, Job] = {}
-        self.done: dict[Path, Job] = {}
-        self.failed: dict[Path, Outcome] = {}
+        self.jobs = {job.folder: job for job in jobs}
+        self.places = dict.fromkeys(self.jobs, "waiting")
+        """In the order in which they came there."""
+        self.failed: list[Outcome] = []
         self.retried: list[Outcome] = []
         self.crashes: Counter[Path] = Counter()
         self.look_at: dict[Path, float] = {}
         """When a job of another process is looked at again."""
-        self.observe = observe
-        self.retries = retries
+        self.observe, self.retries = observe, retries
+
+    def at(self, place: str) -> tuple[Job, ...]:
+        return tuple(self.jobs[folder] for folder, found in self.places.items() if found == place)
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.waiting or self.running or self.elsewhere)
+        return not set(self.places.values()) <= {"done", "failed"}
 
     def standing(self) -> SweepStatus:
-        failed = tuple(outcome.job for outcome in self.failed.values())
-        waiting, running, elsewhere, done = (
-            tuple(jobs.values()) for jobs in (self.waiting, self.running, self.elsewhere, self.done)
-        )
-        return SweepStatus(waiting, running, elsewhere, done, failed)
+        return SweepStatus(*map(self.at, SweepStatus._fields))
 
     def find_finished(self) -> None:
         """Sort out what needs no start; raises before anything is started if a folder cannot be used."""
-        for job in tuple(self.waiting.values()):
+        for job in self.at("waiting"):
             self._sort(job, read_state(job))
 
     def fill(self, launcher: Launcher) -> None:
         """Start what waits while there is room."""
-        for job in tuple(self.waiting.values()):
-            if len(self.running) >= launcher.slots:
+        running = len(self.at("running"))
+        for job in self.at("waiting"):
+            if running >= launcher.slots:
                 return
             if self._may_start(job):  # another process may have taken or finished it since
-                del self.waiting[job.folder]
-                self.running[job.folder] = job
                 launcher.start(job)
-                self._tell(job, "started")
+                running += 1
+                self._move(job, "running", "started")
 
     def look_elsewhere(self) -> None:
         """What other processes were at: finished, still busy, or given up and so ours to start."""
         now = time.monotonic()
-        for job in tuple(self.elsewhere.values()):
+        for job in self.at("elsewhere"):
             if now >= self.look_at[job.folder]:
-                del self.elsewhere[job.folder]
-                self.waiting[job.folder] = job
+                self._move(job, "waiting")
                 self._may_start(job, told=True)
 
     def note(self, outcome: Outcome) -> None:
         """What has ended in the launcher."""
-        job = self.running.pop(outcome.job.folder)
         match outcome.kind:
             case "done":
-                self.done[job.folder] = job
-                self._tell(job, "done")
+                self._move(outcome.job, "done", "done")
             case "failed":
                 self._fail(outcome)
             case "crashed":
                 self._note_crash(outcome)
             case "elsewhere":
-                self._put_elsewhere(job)
+                self._put_elsewhere(outcome.job)
 
     def _may_start(self, job: Job, told: bool = False) -> bool:
         """Whether a waiting job is nobody's; moves it to where it belongs if not."""
         try:
             state = read_state(job)
         except InputError as error:
-            del self.waiting[job.folder]
             self._fail(Outcome(job, "failed", str(error)))
             return False
         self._sort(job, state, told)
@@ -177,36 +168,32 @@ class _Sweep:
 
     def _sort(self, job: Job, state: JobState, told: bool = False) -> None:
         """Move a waiting job to where its state says it belongs."""
-        if state == "unfinished":
-            return
-        del self.waiting[job.folder]
         if state == "finished":
-            self.done[job.folder] = job
-            self._tell(job, "found")
-        else:
+            self._move(job, "done", "found")
+        elif state == "busy":
             self._put_elsewhere(job, told)
 
     def _put_elsewhere(self, job: Job, told: bool = False) -> None:
-        self.elsewhere[job.folder] = job
         self.look_at[job.folder] = time.monotonic() + LOOK_AGAIN
-        if not told:
-            self._tell(job, "elsewhere")
+        self._move(job, "elsewhere", None if told else "elsewhere")
 
     def _note_crash(self, outcome: Outcome) -> None:
-        job = outcome.job
-        self.crashes[job.folder] += 1
-        times = self.crashes[job.folder]
+        folder = outcome.job.folder
+        self.crashes[folder] += 1
+        times = self.crashes[folder]
         if times > self.retries:
             often = f"crashed {times} times, at last: " if times > 1 else ""
             self._fail(outcome._replace(reason=often + outcome.reason))
-            return
-        self.retried.append(outcome)
-        self.waiting[job.folder] = job
-        self._tell(job, "retried", outcome.reason)
+        else:
+            self.retried.append(outcome)
+            self._move(outcome.job, "waiting", "retried", outcome.reason)
 
     def _fail(self, outcome: Outcome) -> None:
-        self.failed[outcome.job.folder] = outcome
-        self._tell(outcome.job, "failed", outcome.reason)
+        self.failed.append(outcome)
+        self._move(outcome.job, "failed", "failed", outcome.reason)
 
-    def _tell(self, job: Job, kind: EventKind, reason: str = "") -> None:
-        self.observe(self.standing(), Event(job, kind, reason))
+    def _move(self, job: Job, place: str, event: EventKind | None = None, reason: str = "") -> None:
+        del self.places[job.folder]
+        self.places[job.folder] = place
+        if event is not None:
+            self.observe(self.standing(), Event(job, event, reason))

@@ -5,16 +5,16 @@ where several are tried. Nothing of a data set is read but the names of its doma
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from parse_dg.config import change, field_paths, require
 from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, about, unknown
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
@@ -33,7 +33,6 @@ class MethodRow(NamedTuple):
     """A method, or a variant of it."""
 
     name: str
-    """Of its folder."""
     method: str
     settings: Settings
 
@@ -96,7 +95,7 @@ def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: 
     data = found.data
     for point in _points(sweep, data, row, seed):
         name = ",".join(filter(None, (row.name, point.mark)))
-        try:
+        with about(f"{name} on {data.name}"):
             config = _configure(sweep, found, row, point, seed)
             if sweep.leave_one_domain_out:
                 _require_selectable(config)
@@ -106,8 +105,6 @@ def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: 
                 if sweep.domainbed and point.draw is not None:
                     run = _seed_as_domainbed(run, data.name, found.domains, point.draw, seed)
                 yield Job(run, folder / "+".join(filter(None, held)) / f"seed{seed}")
-        except InputError as error:
-            raise InputError(f"{name} on {data.name}: {error}") from error
 
 
 def _points(sweep: SweepConfig, data: SweptData, row: MethodRow, seed: int) -> list[SearchPoint]:
@@ -172,38 +169,25 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
 def _require_selectable(config: RunConfig) -> None:
     """Raise if leave-one-domain-out could not select among runs like this."""
     if config.protocol.checks == "validation":
-        raise InputError(
-            "leave_one_domain_out needs checks that score the domains held out: "
-            'protocol = "domainbed" or "swad", or protocol.checks = "target" in [set]'
-        )
+        valid = 'protocol = "domainbed" or "swad", or protocol.checks = "target" in [set]'
+        raise InputError(f"leave_one_domain_out needs checks that score the domains held out: {valid}")
     if config.averaging.kind == "swad":
-        raise InputError(
-            "leave_one_domain_out selects among the checks of a run, over which swad averages: "
-            "sweep without one or the other"
-        )
+        conflict = "leave_one_domain_out selects among the checks of a run, over which swad averages"
+        raise InputError(f"{conflict}: sweep without one or the other")
 
 
 def _require_fields(sweep: SweepConfig, rows: Sequence[MethodRow]) -> None:
     """Raise if a field is not one of all the methods that it is given for."""
-    algorithms = {row.method: split_method(row.method).algorithm for row in rows}
     recipe = sweep.recipe or default_recipe(sweep.data[0].name)
-    configs = {method: build_config(recipe, algorithm) for method, algorithm in algorithms.items()}
-    places: dict[str, tuple[Mapping[str, Any], Sequence[str]]] = {
-        "[set]": (sweep.settings, sweep.methods),
-        **{f"set of {data.name}": (data.settings, sweep.methods) for data in sweep.data},
-        "[grid]": (sweep.grid, sweep.methods),
-        "[random]": (sweep.random.ranges if sweep.random else {}, sweep.methods),
-        **{f"set of the variant {v.name}": (v.settings, v.methods or sweep.methods) for v in sweep.variants},
-    }
-    for place, (settings, methods) in places.items():
+    configs = {row.method: build_config(recipe, split_method(row.method).algorithm) for row in rows}
+    for place, (settings, methods) in sweep.places().items():
         for path in settings:
             having = [method for method in methods if path in field_paths(configs[method])]
             lacking = [method for method in methods if method not in having]
             if having and lacking:
-                raise InputError(
-                    f"{path} in {place} is a field of {', '.join(having)} and not of {', '.join(lacking)}: "
-                    "give it in a variant with methods = [...], or sweep over the others apart"
-                )
+                of = f"is a field of {', '.join(having)} and not of {', '.join(lacking)}"
+                advice = "give it in a variant with methods = [...], or sweep over the others apart"
+                raise InputError(f"{path} in {place} {of}: {advice}")
             if lacking:
                 change(configs[lacking[0]], {path: None})  # raises, naming the fields there are
 

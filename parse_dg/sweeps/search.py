@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from parse_dg.config import Config, require
+from parse_dg.config import Config, Count, require
 from parse_dg.data.splits import seed_hash
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, about, unknown
 from parse_dg.sweeps.draws import random_hparams
 
 SHORT = {"algorithm.primitives.count": "K"}
@@ -23,7 +23,6 @@ class SearchPoint(NamedTuple):
     mark: str
     """What tells them apart in the name of a folder: `K=8`, `draw3`; empty where there is one point only."""
     settings: Mapping[str, Any]
-    """By dotted path of the field."""
     draw: int | None = None
     """The number of the draw, where they are drawn."""
 
@@ -50,7 +49,6 @@ class Range(Config):
         require(not self.whole or all(v == int(v) for v in found), self.kind, found, "two whole numbers")
 
     def draw(self, random: np.random.RandomState) -> Any:
-        """A value."""
         if self.kind == "choice":
             return self.values[int(random.choice(len(self.values)))]
         low, high = self.values[0], self.values[1] + (1 if self.whole else 0)
@@ -65,14 +63,13 @@ class Range(Config):
 class RandomSearch(Config):
     """Random search."""
 
-    draws: int
+    draws: Count
     """How many; they are numbered from 1."""
     ranges: Mapping[str, Range]
     """By dotted path of the field."""
 
     def check(self) -> None:
-        require(self.draws >= 1, "[random] draws", self.draws, "at least 1")
-        require(bool(self.ranges), "[random]", "no field", "given a field, such as optimizer.head_rate")
+        require(bool(self.ranges), "ranges", "no field", "given a field, such as optimizer.head_rate")
 
     def points(self, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial. Each field has a generator of its own, seeded by the number of the draw, the trial
@@ -88,13 +85,12 @@ class RandomSearch(Config):
 class DomainBedSearch(Config):
     """DomainBed's random search (draws.py): number 0 is its defaults."""
 
-    draws: int
+    draws: Count
     """How many, the defaults among them."""
     ignore: tuple[str, ...] = ()
     """Hyper-parameters that are left as they are here."""
 
     def check(self) -> None:
-        require(self.draws >= 1, "[domainbed] draws", self.draws, "at least 1")
         for name in self.ignore:
             if name not in IGNORABLE:
                 raise unknown("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
@@ -103,20 +99,13 @@ class DomainBedSearch(Config):
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
         for number in range(self.draws):
             drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
-            try:
+            with about(f"draw {number} of {algorithm}, seed {trial}"):
                 yield SearchPoint(f"draw{number}", map_hyperparameters(drawn, self.ignore), number)
-            except InputError as error:
-                raise InputError(f"draw {number} of {algorithm}, seed {trial}: {error}") from error
 
 
 DOMAINBED = {
-    "erm": "ERM",
-    "dann": "DANN",
-    "cdann": "CDANN",
-    "group_dro": "GroupDRO",
-    "mixup": "Mixup",
-    "sagnet": "SagNet",
-    "coral": "CORAL",
+    **{"erm": "ERM", "dann": "DANN", "cdann": "CDANN", "group_dro": "GroupDRO"},
+    **{"mixup": "Mixup", "sagnet": "SagNet", "coral": "CORAL"},
 }
 """The methods whose draws are known, and what DomainBed calls them."""
 
@@ -157,9 +146,8 @@ IGNORABLE = (*OURS_ARE, "mlp_dropout")
 def domainbed_name(algorithm: str) -> str:
     """What DomainBed calls a method, if its draws are known."""
     if algorithm not in DOMAINBED:
-        raise InputError(
-            f"DomainBed's draws for {algorithm} are not known: [domainbed] takes {', '.join(DOMAINBED)}"
-        )
+        known = ", ".join(DOMAINBED)
+        raise InputError(f"DomainBed's draws for {algorithm} are not known: [domainbed] takes {known}")
     return DOMAINBED[algorithm]
 
 
@@ -172,10 +160,8 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
             continue
         if name in OURS_ARE:
             if value != OURS_ARE[name]:
-                raise InputError(
-                    f"{name}={value} has no field here, where it is always {OURS_ARE[name]}: "
-                    f'[domainbed] ignore = ["{name}"] leaves it at that'
-                )
+                ours = f"has no field here, where it is always {OURS_ARE[name]}"
+                raise InputError(f'{name}={value} {ours}: [domainbed] ignore = ["{name}"] leaves it at that')
         elif name == "lr_d":  # a factor of the head's rate
             settings["algorithm.discriminator_rate"] = value / drawn["lr_g"]
         elif not (players and name in ("lr", "weight_decay")):  # two players have rates of their own
@@ -185,14 +171,13 @@ def map_hyperparameters(drawn: Mapping[str, Any], ignore: Sequence[str] = ()) ->
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[SearchPoint]:
     """Every combination; the last field varies fastest."""
-    names = _short_names(list(grid))
-    return [
-        SearchPoint(
-            ",".join(f"{names[field]}={in_words(value)}" for field, value in zip(grid, values, strict=True)),
-            dict(zip(grid, values, strict=True)),
-        )
-        for values in product(*grid.values())
-    ]
+    names = short_names(list(grid))
+    points = []
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        mark = ",".join(f"{names[field]}={in_words(value)}" for field, value in chosen.items())
+        points.append(SearchPoint(mark, chosen))
+    return points
 
 
 def combine(chosen: SearchPoint, drawn: SearchPoint) -> SearchPoint:
@@ -208,7 +193,7 @@ def in_words(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _short_names(fields: Sequence[str]) -> dict[str, str]:
+def short_names(fields: Sequence[str]) -> dict[str, str]:
     """The last part of each path, where no other ends alike."""
     short = {field: SHORT.get(field, field.rpartition(".")[2]) for field in fields}
     names = list(short.values())

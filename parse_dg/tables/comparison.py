@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
@@ -18,8 +18,7 @@ from parse_dg.tables.published import (
     find_name,
 )
 from parse_dg.tables.selection_tables import CSV_HEADER, SelectionTables
-from parse_dg.tables.table import csv_table
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, csv_table
 
 OURS = "ours"
 MORE_HEADER = ("source", "measured_by", "table", "printed", "error", "error_is", "protocol", "notes")
@@ -47,20 +46,14 @@ class PublishedValue(NamedTuple):
     notes: tuple[str, ...]
 
 
-class PublishedLine(NamedTuple):
-    """What one source has of one method."""
-
-    source: Publication
-    method: str
-    cells: Mapping[int, PublishedValue]
-    """By number of the column."""
+Lines = dict[tuple[Publication, str], dict[int, PublishedValue]]
+"""By source and method, what is published there; each value by the number of its column."""
 
 
 def compare(tables: SelectionTables, known: Published) -> tuple[TextTable, ...]:
     """Each table, its own rows first, then the published ones, values as they are printed there."""
-    return tuple(
-        _extend(text, columns, known) for text, columns in zip(tables.text(), _columns_of(tables), strict=True)
-    )
+    pairs = zip(tables.text(), _columns_of(tables), strict=True)
+    return tuple(_extend(text, columns, known) for text, columns in pairs)
 
 
 def compare_csv(tables: SelectionTables, known: Published) -> str:
@@ -82,13 +75,10 @@ def published_tables(known: Published, data: str = "all") -> tuple[TextTable, ..
         columns = _columns(name)
         lines = _lines(columns, known)
         if lines:
-            headings = [column.target for column in columns[:-1]]
-            if name == SUITE:
-                headings = [column.data for column in columns[:-1]]
+            headings = [column.data if name == SUITE else column.target for column in columns[:-1]]
             title = "DomainBed, averages" if name == SUITE else DATA_SETS[name].title
-            rows = tuple(_text_row(line, len(columns)) for line in lines)
-            header = ("method", "source", *headings, "Avg")
-            tables.append(TextTable(title, header, rows, _notes(lines), names=2))
+            rows = _text_rows(lines, len(columns))
+            tables.append(TextTable(title, ("method", "source", *headings, "Avg"), rows, _notes(lines), names=2))
     return tuple(tables)
 
 
@@ -96,9 +86,8 @@ def published_csv(known: Published, data: str = "all") -> str:
     """The same as lines of comma-separated values, in the columns of a comparison."""
     rows = []
     for name in _chosen(data):
-        columns = _columns(name)
-        whole = data == "all" and name == SUITE
-        rows += _csv_rows(columns[-1:] if whole else columns, known)
+        whole = data == "all" and name == SUITE  # the data sets are there already
+        rows += _csv_rows(_columns(name)[-1:] if whole else _columns(name), known)
     return csv_table((*CSV_HEADER, *MORE_HEADER), rows)
 
 
@@ -125,10 +114,8 @@ def _columns_of(tables: SelectionTables) -> list[list[Column]]:
     views, averages = [], []
     for table in tables.tables:
         name = find_name(table.data_set)
-        domains = [None if name is None else find_domain(name, domain) for domain in table.domains]
         average = Column(table.data_set, AVERAGE, name, AVERAGE)
-        pairs = zip(table.domains, domains, strict=True)
-        single = [Column(table.data_set, ours, name, theirs) for ours, theirs in pairs]
+        single = [Column(table.data_set, ours, name, name and find_domain(name, ours)) for ours in table.domains]
         views.append(single if table.left_out else [*single, average])
         if table in tables.averaged_tables:
             averages.append(average)
@@ -138,8 +125,8 @@ def _columns_of(tables: SelectionTables) -> list[list[Column]]:
     return [*views, [*averages, Column(AVERAGE, AVERAGE, suite, AVERAGE)]]
 
 
-def _lines(columns: Sequence[Column], known: Published) -> list[PublishedLine]:
-    lines: dict[tuple[Publication, str], dict[int, PublishedValue]] = {}
+def _lines(columns: Sequence[Column], known: Published) -> Lines:
+    lines: Lines = {}
     for row in known.rows:
         for number, (_, _, data_set, domain) in enumerate(columns):
             if data_set is None or domain is None:
@@ -148,13 +135,13 @@ def _lines(columns: Sequence[Column], known: Published) -> list[PublishedLine]:
             if name is not None:
                 found = PublishedValue(row, row.cells[name], row.notes(name))
                 lines.setdefault((row.source, row.method), {}).setdefault(number, found)
-    return [PublishedLine(source, method, cells) for (source, method), cells in lines.items()]
+    return lines
 
 
 def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> TextTable:
     lines = _lines(columns, known)
     ours = tuple((row[0], OURS, *row[1:]) for row in text.rows)
-    theirs = tuple(_text_row(line, len(columns)) for line in lines)
+    theirs = _text_rows(lines, len(columns))
     notes = _notes(lines) if lines else (f"Nothing published is known here to compare {text.title} with.",)
     header = (text.header[0], "source", *text.header[1:])
     bold = frozenset((row, column + 1) for row, column in text.bold)
@@ -163,22 +150,25 @@ def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> Tex
     return TextTable(text.title, header, ours + theirs, every, names=2, bold=bold, commands=text.commands)
 
 
-def _text_row(line: PublishedLine, count: int) -> tuple[str, ...]:
-    cells = (str(line.cells[number].value) if number in line.cells else "–" for number in range(count))
-    return (line.method, line.source.name, *cells)
+def _text_rows(lines: Lines, count: int) -> tuple[tuple[str, ...], ...]:
+    rows = []
+    for (source, method), cells in lines.items():
+        printed = (str(cells[number].value) if number in cells else "–" for number in range(count))
+        rows.append((method, source.name, *printed))
+    return tuple(rows)
 
 
-def _notes(lines: Iterable[PublishedLine]) -> tuple[str, ...]:
+def _notes(lines: Lines) -> tuple[str, ...]:
     """Each table that was read, with its protocol; then where rows come from, and what is to be said of them."""
     tables: dict[tuple[Publication, str, str], list[PublishedRow]] = {}
     remarks: dict[tuple[str, str], dict[str, None]] = {}
     origins: dict[Publication, None] = {}
-    for line in lines:
-        for row, _, notes in line.cells.values():
+    for (source, method), cells in lines.items():
+        for row, _, notes in cells.values():
             tables.setdefault((row.source, row.table, row.protocol), []).append(row)
             origins[row.origin] = None
             for note in notes:
-                remarks.setdefault((line.source.name, note), {})[line.method] = None
+                remarks.setdefault((source.name, note), {})[method] = None
     read = {source for source, _, _ in tables}
     return (
         "Published figures are accuracies in % on the target, as printed; – is not published there.",
@@ -188,7 +178,7 @@ def _notes(lines: Iterable[PublishedLine]) -> tuple[str, ...]:
             for (source, table, protocol), rows in tables.items()
         ),
         *(f"{source.name}: {source.cite}." for source in origins if source not in read),
-        *(f"{source}, {', '.join(methods)}: {note}." for (source, note), methods in remarks.items()),
+        *(f"{name}, {', '.join(methods)}: {note}." for (name, note), methods in remarks.items()),
     )
 
 
@@ -196,42 +186,31 @@ def _errors(rows: Sequence[PublishedRow]) -> str:
     trials = {row.trials for row in rows}
     count = next(iter(trials))
     over = f" over {count} trials" if len(trials) == 1 and count is not None else ""
-    match rows[0].error:
-        case "none":
-            return "no errors are given"
-        case "not stated":
-            return "what ± stands for was not found"
-        case error:
-            return f"± is the {error}{over}"
+    known = {"none": "no errors are given", "not stated": "what ± stands for was not found"}
+    return known.get(rows[0].error, f"± is the {rows[0].error}{over}")
 
 
 def _csv_rows(columns: Sequence[Column], known: Published) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = []
-    for line in _lines(columns, known):
-        for number, (row, value, notes) in line.cells.items():
-            column = columns[number]
-            error = "" if value.error is None else value.error / 100
-            standard = error if row.error == "standard error" else ""
-            deviation = error if row.error == "standard deviation" else ""
-            trials = "" if row.trials is None else row.trials
-            rows.append(
-                [
-                    *(row.selection or "", column.data, line.method, column.target, value.value / 100),
-                    *(
-                        standard,
-                        deviation,
-                        trials,
-                        "",
-                        "",
-                        "",
-                        "",
-                        row.source.name,
-                        row.origin.name,
-                        row.table,
-                        str(value),
-                        error,
-                    ),
-                    *("" if value.error is None else row.error, row.protocol, "; ".join(notes)),
-                ]
-            )
+    for (_, method), cells in _lines(columns, known).items():
+        for number, (row, value, notes) in cells.items():
+            error = None if value.error is None else value.error / 100
+            found = {
+                "selection": row.selection,
+                "data": columns[number].data,
+                "algorithm": method,
+                "target": columns[number].target,
+                "accuracy": value.value / 100,
+                row.error.replace(" ", "_"): error,  # `standard_error` or `standard_deviation`, if it is either
+                "trials": row.trials,
+                "source": row.source.name,
+                "measured_by": row.origin.name,
+                "table": row.table,
+                "printed": value,
+                "error": error,
+                "error_is": None if error is None else row.error,
+                "protocol": row.protocol,
+                "notes": "; ".join(notes),
+            }
+            rows.append([found.get(name) for name in (*CSV_HEADER, *MORE_HEADER)])
     return rows

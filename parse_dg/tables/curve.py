@@ -18,7 +18,6 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 MARKERS = ("s", "^", "D", "v", "P", "X", "h")
 INK = "#222222"
 FORMATS = (".png", ".svg", ".pdf")
-"""What a plot can be written as."""
 STAR: dict[str, Any] = {"marker": "*", "markersize": 12, "markerfacecolor": "white", "linestyle": "none"}
 WIDTH, HEIGHT = 6.6, 4.0
 """Of one panel, in inches."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from parse_dg.errors import InputError
 from parse_dg.tables.estimate import Estimate
@@ -22,7 +23,6 @@ class DataSetTable:
     average: Mapping[str, Estimate]
     """By algorithm: the mean over all targets inside a trial, for every trial that has them all."""
     runs: int = 0
-    """How many runs the table is of."""
     runs_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many a cell is chosen from, by algorithm and target."""
     left_out: tuple[str, ...] = ()
@@ -41,28 +41,25 @@ def data_set_table(
 
     `pairs` says whether runs with two domains held out took part in the selection.
     """
-    domains = _domains(name, records)
+    domains = records[0].domains
+    for record in records:
+        if record.domains != domains:
+            found = f"{', '.join(domains)} and {', '.join(record.domains)}"
+            raise InputError(f"the runs on {name} must have the same domains, found {found}")
     trials = tuple(sorted({record.trial for record in records}))
     present = {record.algorithm for record in records}
     cells, averages = {}, {}
     for algorithm in (algorithm for algorithm in algorithms if algorithm in present):
-        found = {
-            (target, trial): selected[case].accuracy
-            for target in domains
-            for trial in trials
-            if (case := Case(name, algorithm, target, trial)) in selected
-        }
-        complete = {
-            trial: average([found[target, trial] for target in domains])
-            for trial in trials
-            if all((target, trial) in found for target in domains)
-        }
-        cells[algorithm] = {
-            target: _estimate({trial: found[target, trial] for trial in trials if (target, trial) in found}, trials)
-            for target in domains
-        }
-        averages[algorithm] = _estimate(complete, trials)
-    runs = dict.fromkeys(_run(record) for record in records if pairs or len(record.held_out) == 1)
+        of_target: dict[str, dict[int, float]] = {target: {} for target in domains}
+        for target, trial in product(domains, trials):
+            if (case := Case(name, algorithm, target, trial)) in selected:
+                of_target[target][trial] = selected[case].accuracy
+        cells[algorithm] = {target: _estimate(values, trials) for target, values in of_target.items()}
+        complete = [trial for trial in trials if all(trial in values for values in of_target.values())]
+        means = {trial: average([values[trial] for values in of_target.values()]) for trial in complete}
+        averages[algorithm] = _estimate(means, trials)
+    used = [record for record in records if pairs or len(record.held_out) == 1]
+    runs = dict.fromkeys((r.algorithm, r.held_out, r.trial, r.hyperparameters) for r in used)
     runs_in = Counter((algorithm, target) for algorithm, held_out, *_ in runs for target in held_out)
     return DataSetTable(name, domains, trials, cells, averages, len(runs), runs_in)
 
@@ -74,11 +71,6 @@ def only_targets(table: DataSetTable) -> DataSetTable:
     left_out = tuple(target for target in table.domains if target not in kept)
     cells = {name: {target: row[target] for target in kept} for name, row in table.cells.items()}
     return replace(table, domains=kept, cells=cells, left_out=left_out)
-
-
-def _run(record: Record) -> tuple[str, tuple[str, ...], int, str]:
-    """What tells the runs on a data set apart."""
-    return record.algorithm, record.held_out, record.trial, record.hyperparameters
 
 
 def count_runs(table: DataSetTable) -> str:
@@ -106,15 +98,6 @@ def missing_cells(table: DataSetTable) -> list[str]:
 
 def _estimate(values: Mapping[int, float], trials: Sequence[int]) -> Estimate:
     return Estimate(values, tuple(trial for trial in trials if trial not in values))
-
-
-def _domains(name: str, records: Sequence[Record]) -> tuple[str, ...]:
-    domains = records[0].domains
-    for record in records:
-        if record.domains != domains:
-            found = f"{', '.join(domains)} and {', '.join(record.domains)}"
-            raise InputError(f"the runs on {name} must have the same domains, found {found}")
-    return domains
 
 
 def _which(cell: Estimate) -> str:

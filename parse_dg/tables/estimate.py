@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast
 
 from parse_dg.errors import unknown
 from parse_dg.tables.selection import average, standard_error
@@ -20,7 +20,6 @@ class Estimate:
     """An accuracy over trials, as fractions."""
 
     values: Mapping[int, float]
-    """By trial."""
     missing: tuple[int, ...] = ()
     """Trials of the data set that have no value."""
 
@@ -39,7 +38,6 @@ class Estimate:
         return statistics.stdev(self.values.values()) if len(self.values) > 1 else None
 
     def spread(self, kind: Spread) -> float | None:
-        """What stands after the ±."""
         return self.error if kind == "se" else self.deviation
 
     def say(self, kind: Spread) -> str:
@@ -57,10 +55,9 @@ class Estimate:
 
 def find_spread(name: str) -> Spread:
     """The spread of that name."""
-    for known in get_args(Spread):
-        if name == known:
-            return known  # type: ignore[no-any-return]
-    raise unknown("spread", name, SPREADS)
+    if name not in SPREADS:
+        raise unknown("spread", name, SPREADS)
+    return cast(Spread, name)
 
 
 def shown(fraction: float) -> str:

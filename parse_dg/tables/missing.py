@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,13 +45,12 @@ def fill_commands(
     places = {folder: read_config(folder) for folder in folders if folder not in done}
     fill: dict[CellKey, tuple[str, ...]] = {}
     for table in tables.tables:
-        for row in tables.algorithms:
-            for target in table.domains:
-                trials = table.cells[row][target].missing if row in table.cells else table.trials
-                cases = [Case(table.data_set, row, target, trial) for trial in trials]
-                commands = [line for case in cases for line in _commands(case, tables.selection.name, runs, places)]
-                if commands:
-                    fill[table.data_set, row, target] = tuple(commands)
+        for row, target in product(tables.algorithms, table.domains):
+            trials = table.cells[row][target].missing if row in table.cells else table.trials
+            cases = (Case(table.data_set, row, target, trial) for trial in trials)
+            commands = [line for case in cases for line in _commands(case, tables.selection.name, runs, places)]
+            if commands:
+                fill[table.data_set, row, target] = tuple(commands)
     return fill
 
 
@@ -99,12 +98,11 @@ def find_origin(config: RunConfig) -> Origin:
 def _nearest(config: RunConfig) -> tuple[tuple[str, str], ...]:
     """The recipe and the protocol from which the fewest settings lead to a configuration."""
     usual = default_recipe(config.data.benchmark)
-    counts = {
-        (recipe, protocol): (len(settings), recipe != usual)
-        for recipe in RECIPES
-        for protocol in PROTOCOLS
-        if (settings := _differences(recipe, protocol, config.seed, config)) is not None
-    }
+    counts = {}
+    for recipe, protocol in product(RECIPES, PROTOCOLS):
+        settings = _differences(recipe, protocol, config.seed, config)
+        if settings is not None:
+            counts[recipe, protocol] = (len(settings), recipe != usual)
     return tuple(sorted(counts, key=lambda names: counts[names])[:1])
 
 
@@ -130,13 +128,12 @@ def _lacking(case: Case, selection: str, runs: Sequence[FinishedRun]) -> Iterato
     on_data = [run for run in runs if run.record.data_set == case.data_set]
     here = [run for run in on_data if run.record.algorithm == case.algorithm]
     for draw, like in _draws(here or [run for run in runs if run.record.algorithm == case.algorithm], case.trial):
-        there = {
-            frozenset(run.record.held_out)
-            for run in here
-            if (run.record.trial, run.record.hyperparameters) == (case.trial, draw)
-        }
+        alike = (r.record for r in here if (r.record.trial, r.record.hyperparameters) == (case.trial, draw))
+        there = {frozenset(record.held_out) for record in alike}
         config = like.trained if here else _moved(like.trained, on_data[0].config.data)
-        for held_out in _needed(selection, case.target, on_data[0].record.domains):
+        # a run with a pair held out counts for both of its domains
+        pairs = [pair for pair in combinations(on_data[0].record.domains, 2) if case.target in pair]
+        for held_out in ((case.target,), *(pairs if selection == "leave-one-domain-out" else [])):
             if frozenset(held_out) not in there:
                 yield like, _repeated(config, held_out, case.trial)
 
@@ -149,12 +146,6 @@ def _draws(kin: Sequence[FinishedRun], trial: int) -> Iterable[tuple[str, Finish
         if run.record.trial == nearest[0].record.trial:
             draws.setdefault(run.record.hyperparameters, run)
     return draws.items()
-
-
-def _needed(selection: str, target: str, domains: Sequence[str]) -> list[tuple[str, ...]]:
-    """What is held out in the runs that a selection takes; a run with a pair counts for both of its domains."""
-    pairs = [pair for pair in combinations(domains, 2) if target in pair]
-    return [(target,), *(pairs if selection == "leave-one-domain-out" else [])]
 
 
 def _repeated(config: RunConfig, held_out: Sequence[str], trial: int) -> RunConfig:

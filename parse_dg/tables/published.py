@@ -58,7 +58,6 @@ class PublishedRow:
     error: str
     """What stands after a ±: one of ERRORS."""
     trials: int | None
-    """None: not stated."""
     selection: str | None
     """Name of the model selection; None: not stated."""
     protocol: str
@@ -79,12 +78,25 @@ class PublishedRow:
         return tuple(text for text in (taken, self.note, self.notes_on.get(column, "")) if text)
 
 
+class PublishedCompaction(NamedTuple):
+    """A line of a table about the size and speed of PARSE."""
+
+    source: Publication
+    table: str
+    data_set: str
+    target: str | None
+    """None: of all of them."""
+    figures: Mapping[str, str]
+    """By what they are, as they are printed."""
+
+
 @dataclass(frozen=True)
 class Published:
     """Everything that is known, in the order of the file."""
 
     sources: Mapping[str, Publication]
     rows: tuple[PublishedRow, ...]
+    compaction: tuple[PublishedCompaction, ...] = ()
 
     def of(self, names: str) -> "Published":
         """What was read in the sources named `paper,domainbed`, or was measured by them; `all` is all."""
@@ -94,7 +106,8 @@ class Published:
         for name in wanted:
             if name not in self.sources:
                 raise unknown("source of published figures", name, ("all", *self.sources))
-        return Published(self.sources, tuple(r for r in self.rows if {r.source.name, r.origin.name} & set(wanted)))
+        rows = tuple(row for row in self.rows if {row.source.name, row.origin.name} & set(wanted))
+        return Published(self.sources, rows, tuple(row for row in self.compaction if row.source.name in wanted))
 
 
 def find_name(name: str) -> str | None:
@@ -116,7 +129,18 @@ def published() -> Published:
     data = json.loads(FILE.read_text(encoding="utf-8"))
     sources = {name: Publication(name, entry["cite"]) for name, entry in data["sources"].items()}
     rows = tuple(_row(sources, table, row) for table in data["tables"] for row in table["rows"])
-    return Published(sources, rows)
+    lines = ((table, row.split()) for table in data["compaction"] for row in table["rows"])
+    compaction = (
+        _compaction_row(sources[table["source"]], table["table"], dict(zip(table["columns"], values, strict=True)))
+        for table, values in lines
+    )
+    return Published(sources, rows, tuple(compaction))
+
+
+def _compaction_row(source: Publication, table: str, values: dict[str, str]) -> PublishedCompaction:
+    data_set, target = values.pop("data"), values.pop("target", None)
+    domain = None if target is None else find_domain(data_set, target.replace("_", " "))
+    return PublishedCompaction(source, table, data_set, domain, values)
 
 
 def _row(sources: Mapping[str, Publication], table: Mapping[str, Any], row: Mapping[str, Any]) -> PublishedRow:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.config import to_dict
-from parse_dg.errors import InputError
+from parse_dg.errors import InputError, about
+from parse_dg.jsonable import flat
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result
 from parse_dg.runs.metrics import CheckedWeights, CheckLine, read_checks
@@ -49,7 +50,6 @@ class FinishedRun(NamedTuple):
     trained: RunConfig
     """What was trained: `config`, or for a second run that of the first."""
     fingerprint: str
-    """Of the images."""
     records: tuple[Record, ...]
     every_check: bool
     """Whether there is a record of every check; otherwise there is one, of the step that the run itself chose."""
@@ -69,6 +69,10 @@ class FinishedRun(NamedTuple):
         """Its folder, and which of two runs there it is."""
         return f"{self.folder} without its averaging" if self.is_second else str(self.folder)
 
+    def with_records(self, **changes: Any) -> "FinishedRun":
+        """The same with something changed in every record."""
+        return self._replace(records=tuple(replace(record, **changes) for record in self.records))
+
 
 def find_runs(folders: Sequence[Path]) -> tuple[Path, ...]:
     """The runs among the folders, and below those that are none themselves: by name, numbers in their order."""
@@ -76,9 +80,8 @@ def find_runs(folders: Sequence[Path]) -> tuple[Path, ...]:
     for folder in folders:
         below = [folder] if (folder / "config.json").exists() else sorted(_below(folder), key=_natural)
         if not below:
-            raise InputError(
-                f"{folder} is not a run: expected a folder with config.json, or one with runs below it"
-            )
+            expected = "a folder with config.json, or one with runs below it"
+            raise InputError(f"{folder} is not a run: expected {expected}")
         found += below
     return tuple(found)
 
@@ -108,39 +111,23 @@ def read_comparable(
     Unfinished runs are left out and named; those that cannot be compared, or not be selected from, are refused.
     """
     find_selection(selection)
-    runs = _without_repeated_seconds([run for folder in folders for run in read_run(folder)])
+    seconds: dict[RunConfig, FinishedRun] = {}
+    runs = []
+    for run in (run for folder in folders for run in read_run(folder)):
+        # averages of several kinds follow one and the same training: what it is without them counts once
+        if not run.is_second or seconds.setdefault(run.config, run) is run:
+            runs.append(run if name_row is None else run.with_records(algorithm=name_row(run.config)))
     if not runs:
         raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
-    if name_row is not None:
-        runs = [_renamed(run, name_row(run.config)) for run in runs]
     _require_comparable(runs)
     for run in runs:
         _require_selectable(run, selection)
     keys = [_tuned(run.config) for run in runs]
     differing = {name for name in set().union(*keys) if len({json.dumps(key.get(name)) for key in keys}) > 1}
-    differing -= {name for name in differing if name.startswith("algorithm.")} if _several_methods(runs) else set()
-    return tuple(
-        run._replace(
-            records=tuple(
-                replace(record, settings={name: key[name] for name in sorted(differing) if name in key})
-                for record in run.records
-            )
-        )
-        for run, key in zip(runs, keys, strict=True)
-    )
-
-
-def _renamed(run: FinishedRun, row: str) -> FinishedRun:
-    return run._replace(records=tuple(replace(record, algorithm=row) for record in run.records))
-
-
-def _without_repeated_seconds(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Averages of several kinds follow one and the same training: what it is without them counts once."""
-    seconds: dict[RunConfig, FinishedRun] = {}
-    for run in runs:
-        if run.is_second:
-            seconds.setdefault(run.config, run)
-    return [run for run in runs if not run.is_second or seconds[run.config] is run]
+    if len({run.config.algorithm.name for run in runs}) > 1:
+        differing -= {name for name in differing if name.startswith("algorithm.")}
+    settings = ({name: key[name] for name in sorted(differing) if name in key} for key in keys)
+    return tuple(run.with_records(settings=mine) for run, mine in zip(runs, settings, strict=True))
 
 
 def read_run(folder: Path) -> tuple[FinishedRun, ...]:
@@ -149,15 +136,13 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
     if result is None:
         log.warning("%s is not finished: left out", folder)
         return ()
-    try:
+    with about(f"{folder} does not hold a whole run"):
         lines = read_checks(folder)
         found = [_finished(folder, config, config, result, [_scored(line, line) for line in lines])]
         if (plain := result.plain()) is not None:
             without = replace(config, averaging=AveragingConfig())
             checks = [_scored(line, line.plain) for line in lines]
             found.append(_finished(folder, without, config, plain, checks))
-    except InputError as error:
-        raise InputError(f"{folder} does not hold a whole run: {error}") from error
     return tuple(found)
 
 
@@ -186,42 +171,37 @@ def _require_comparable(runs: Sequence[FinishedRun]) -> None:
         mine = flatten(run.config)
         for name in COMMON:
             if mine[name] != shared[name]:
-                raise InputError(
-                    f"{runs[0].folder} has {name}={shared[name]}, {run.folder} {name}={mine[name]}: "
-                    "their figures do not belong into one table"
-                )
-        record = run.records[0]
+                both = f"{runs[0].folder} has {name}={shared[name]}, {run.folder} {name}={mine[name]}"
+                raise InputError(f"{both}: their figures do not belong into one table")
+        record = run.record
         first = versions.setdefault(record.data_set, run)
         if first.fingerprint != run.fingerprint:
-            raise InputError(
-                f"{first.folder} and {run.folder} are of two versions of {record.data_set}: their images differ"
-            )
+            both = f"{first.folder} and {run.folder}"
+            raise InputError(f"{both} are of two versions of {record.data_set}: their images differ")
         told_apart = (record.data_set, record.algorithm, record.held_out, record.trial, record.hyperparameters)
         twin = known.setdefault(told_apart, run)
         if twin is not run:
-            raise InputError(
-                f"{twin.name} and {run.name} are the same to a table: they have one method, target, split and "
-                "settings. Give one of them"
-            )
+            alike = "are the same to a table: they have one method, target, split and settings"
+            raise InputError(f"{twin.name} and {run.name} {alike}. Give one of them")
 
 
 def _require_selectable(run: FinishedRun, selection: str) -> None:
     """What a run did not look at cannot be selected by."""
     chosen = run.config.protocol.selection
     if not run.every_check and chosen != selection:
-        raise InputError(
-            f"{run.folder} scored its target once, at the step that {chosen} chose: "
-            f"to choose by {selection} its checks must score it too, protocol.checks=target"
-        )
+        needs = f"to choose by {selection} its checks must score it too, protocol.checks=target"
+        raise InputError(f"{run.folder} scored its target once, at the step that {chosen} chose: {needs}")
     if selection == "oracle" and run.config.split.target_images != "in":
-        raise InputError(
-            f"{run.folder} did not hold out images of its target: the oracle needs split.target_images=in"
-        )
+        needs = "the oracle needs split.target_images=in"
+        raise InputError(f"{run.folder} did not hold out images of its target: {needs}")
 
 
 def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep]) -> Iterator[Record]:
     """A record of every check."""
     target, unseen = config.data.target, config.split.validation_domain
+    share = 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
+    if config.split.listed:
+        share = round(result.target.share, 2)  # that of a list, of which files may be missing
     base = Record(
         data_set=result.benchmark.name,
         algorithm=config.method,
@@ -232,17 +212,17 @@ def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep])
         step=result.selected_step,
         in_part={},
         out_part={},
-        share=_share(config, result),
+        share=share,
     )
     if not checks:
         raise InputError("metrics.jsonl is empty")
     for check in checks:
+        inside, outside = _parts(check, unseen)
+        if not unseen and target not in inside:
+            raise InputError(f"step {check.step} has no score of {target}")
         loss = Check(check.step, {}, dict(check.validation), {}).mean_loss
         loss = loss if math.isfinite(loss) else math.inf
-        found = replace(base, step=check.step, in_part=_in(config, check), out_part=_out(config, check), loss=loss)
-        if not unseen and target not in found.in_part:
-            raise InputError(f"step {found.step} has no score of {target}")
-        yield found
+        yield replace(base, step=check.step, in_part=inside, out_part=outside, loss=loss)
 
 
 def _chosen(result: RunResult) -> ScoredStep:
@@ -253,37 +233,16 @@ def _chosen(result: RunResult) -> ScoredStep:
     return ScoredStep(result.selected_step, result.validation, scores)
 
 
-def _in(config: RunConfig, check: ScoredStep) -> dict[str, float]:
-    """Accuracy on the larger part, or on all images, by domain."""
-    found = {domain: value for domain, part, value in _scores(check) if part in ("in", "all")}
-    unseen = config.split.validation_domain
+def _parts(check: ScoredStep, unseen: str | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Accuracy by domain, on the larger part or on all images, and on held-out images."""
     if unseen and unseen not in check.validation:
         raise InputError(f"step {check.step} has no validation on {unseen}")
-    return found | ({unseen: check.validation[unseen].accuracy} if unseen else {})
-
-
-def _out(config: RunConfig, check: ScoredStep) -> dict[str, float]:
-    """Accuracy on held-out images, by domain."""
-    unseen = config.split.validation_domain
-    found = {name: value.accuracy for name, value in check.validation.items() if name != unseen}
-    return found | {domain: value for domain, part, value in _scores(check) if part == "out"}
-
-
-def _scores(check: ScoredStep) -> Iterator[tuple[str, str, float]]:
+    inside: dict[str, float] = {}
+    outside = {name: value.accuracy for name, value in check.validation.items() if name != unseen}
     for name, value in check.scores.items():
         domain, _, part = name.rpartition("/")
-        yield domain, part, value.accuracy
-
-
-def _share(config: RunConfig, result: RunResult) -> float:
-    """Of the target's images, the fraction that is scored; that of a list to a per cent, files may be missing."""
-    if config.split.scheme == "gvrt-split":
-        return round(result.target.share, 2)
-    return 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
-
-
-def _several_methods(runs: Sequence[FinishedRun]) -> bool:
-    return len({run.config.algorithm.name for run in runs}) > 1
+        (outside if part == "out" else inside)[domain] = value.accuracy
+    return inside | ({unseen: check.validation[unseen].accuracy} if unseen else {}), outside
 
 
 def _tuned(config: RunConfig) -> dict[str, object]:
@@ -293,12 +252,4 @@ def _tuned(config: RunConfig) -> dict[str, object]:
 
 def flatten(config: RunConfig) -> dict[str, object]:
     """Every field of a configuration by its dotted name."""
-    return dict(_flatten(to_dict(config)))
-
-
-def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+    return flat(to_dict(config))

@@ -76,7 +76,6 @@ class SelectedModel(NamedTuple):
     step: int
     hyperparameters: str
     score: float
-    """What the selection maximised."""
     settings: Mapping[str, object]
 
 
@@ -95,10 +94,14 @@ class Selection(NamedTuple):
 def select(records: Iterable[Record], selection: str) -> dict[Case, SelectedModel]:
     """The model that is selected for every case; a case in which nothing can be selected is left out."""
     choose = find_selection(selection).choose
+    cases: dict[Case, dict[str, list[Record]]] = {}  # then by hyper-parameters
+    for record in records:
+        for target in record.held_out:  # with two domains held out, a run is a part of two cases
+            draws = cases.setdefault(Case(record.data_set, record.algorithm, target, record.trial), {})
+            draws.setdefault(record.hyperparameters, []).append(record)
     selected = {}
-    for case, draws in _by_case(records).items():
-        candidates = [choose(draw, case.target) for draw in draws.values()]
-        found = [candidate for candidate in candidates if candidate is not None]
+    for case, draws in cases.items():
+        found = [candidate for draw in draws.values() if (candidate := choose(draw, case.target)) is not None]
         if found:
             selected[case] = max(reversed(found), key=lambda candidate: candidate.score)
     return selected
@@ -121,18 +124,12 @@ def standard_error(values: Sequence[float]) -> float:
     return float(np.std(np.array(values) / math.sqrt(len(values))))
 
 
-def _by_case(records: Iterable[Record]) -> dict[Case, dict[str, list[Record]]]:
-    """By case, then by hyper-parameters. A run with two domains held out is a part of two cases."""
-    cases: dict[Case, dict[str, list[Record]]] = {}
-    for record in records:
-        for target in record.held_out:
-            draws = cases.setdefault(Case(record.data_set, record.algorithm, target, record.trial), {})
-            draws.setdefault(record.hyperparameters, []).append(record)
-    return cases
-
-
 def _training_domain(records: Sequence[Record], target: str) -> SelectedModel | None:
-    ranked = [(_source_accuracy(record), -record.loss, record) for record in _alone(records)]
+    ranked = []
+    for record in _alone(records):
+        sources = [domain for domain in record.domains if domain not in record.held_out]
+        score = average([_accuracy(record, "out_part", domain) for domain in sources])
+        ranked.append((score, -record.loss, record))
     best = max(ranked, key=lambda check: check[:2], default=None)
     return best and _selected(best[2], target, best[0])
 
@@ -174,11 +171,6 @@ def _alone(records: Sequence[Record]) -> list[Record]:
 def _selected(record: Record, target: str, score: float) -> SelectedModel:
     accuracy = _accuracy(record, "in_part", target)
     return SelectedModel(accuracy, record.step, record.hyperparameters, score, record.settings)
-
-
-def _source_accuracy(record: Record) -> float:
-    sources = [domain for domain in record.domains if domain not in record.held_out]
-    return average([_accuracy(record, "out_part", domain) for domain in sources])
 
 
 def _accuracy(record: Record, part: str, domain: str) -> float:

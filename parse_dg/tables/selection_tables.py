@@ -2,21 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from parse_dg.errors import InputError
 from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
-from parse_dg.tables.selection import (
-    Case,
-    Record,
-    SelectedModel,
-    Selection,
-    average,
-    find_selection,
-    select,
-)
-from parse_dg.tables.table import csv_table
-from parse_dg.tables.text_table import TextTable, best_cells
+from parse_dg.tables.selection import Case, Record, SelectedModel, Selection, average, find_selection, select
+from parse_dg.tables.text_table import TextTable, best_cells, csv_table
 from parse_dg.wording import plural
 
 CSV_HEADER = (
@@ -41,7 +33,6 @@ class SelectionTables:
     algorithms: tuple[str, ...]
     selected: Mapping[Case, SelectedModel]
     spread: Spread = "se"
-    """What stands after a ±."""
     averaged: tuple[str, ...] = ()
     """The data sets that enter the table of averages; none: all."""
     fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
@@ -54,7 +45,6 @@ class SelectionTables:
         return found if len(found) > 1 else ()
 
     def average(self, data_set: DataSetTable, algorithm: str) -> Estimate:
-        """The mean over the targets of a data set."""
         return data_set.average.get(algorithm, Estimate({}, data_set.trials))
 
     def overall(self, algorithm: str) -> float | None:
@@ -71,25 +61,20 @@ class SelectionTables:
     def chosen(self) -> TextTable:
         """Which step and which hyper-parameters were selected, a row for every target and trial."""
         rows = []
-        for case in self._cases():
-            if found := self.selected.get(case):
-                values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
-                numbers = (str(case.trial), found.hyperparameters, str(found.step))
-                rows.append(
-                    (
-                        *(case.data_set, case.algorithm, case.target, values),
-                        *(*numbers, shown(found.score), shown(found.accuracy)),
-                    )
-                )
+        for table in self.tables:
+            for algorithm, target, trial in product(table.cells, table.domains, table.trials):
+                if found := self.selected.get(Case(table.data_set, algorithm, target, trial)):
+                    values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
+                    numbers = (str(trial), found.hyperparameters, str(found.step))
+                    scores = (shown(found.score), shown(found.accuracy))
+                    rows.append((table.data_set, algorithm, target, values, *numbers, *scores))
         note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
         return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
     def markdown(self) -> str:
-        """Every table in Markdown, with its notes."""
         return "\n\n".join(table.markdown() for table in self.text())
 
     def latex(self) -> str:
-        """Every table in LaTeX, with its notes."""
         return "\n\n".join(table.latex() for table in self.text())
 
     def csv(self) -> str:
@@ -100,38 +85,24 @@ class SelectionTables:
                 targets = (*table.domains, *(() if table.left_out else ("average",)))
                 rows += [self._csv_row(table, algorithm, target) for target in targets]
         for algorithm in self.algorithms if self.averaged_tables else ():
-            overall = _blank(self.overall(algorithm))
-            blank = [""] * 5
-            rows.append([self.selection.name, "average", algorithm, "average", overall, *blank, self.share, ""])
+            place = (self.selection.name, "average", algorithm, "average")
+            rows.append([*place, self.overall(algorithm), *[None] * 5, self.share, None])
         return csv_table(CSV_HEADER, rows)
 
     def _csv_row(self, table: DataSetTable, algorithm: str, target: str) -> list[object]:
         place = (table.data_set, algorithm, target)
         estimate = table.cells[algorithm].get(target, table.average[algorithm])
-        numbers = (_blank(estimate.mean), _blank(estimate.error), _blank(estimate.deviation))
-        runs = table.runs_in.get((algorithm, target), "")
+        numbers = (estimate.mean, estimate.error, estimate.deviation)
+        runs = table.runs_in.get((algorithm, target))
         counts = (len(estimate.values), len(estimate.missing), runs, self.share)
         return [self.selection.name, *place, *numbers, *counts, "; ".join(self.fill.get(place, ()))]
 
-    def _cases(self) -> list[Case]:
-        return [
-            Case(table.data_set, algorithm, target, trial)
-            for table in self.tables
-            for algorithm in table.cells
-            for target in table.domains
-            for trial in table.trials
-        ]
-
     def _data_set(self, table: DataSetTable) -> TextTable:
         whole = not table.left_out
-        estimates = [
-            [*row.values(), *([table.average[name]] if whole else [])] for name, row in table.cells.items()
-        ]
-        rows = [
-            (name, *(each.say(self.spread) for each in row))
-            for name, row in zip(table.cells, estimates, strict=True)
-        ]
-        bold = best_cells([[each.mean for each in row] for row in estimates])
+        average = table.average
+        estimates = {name: [*row.values(), *([average[name]] * whole)] for name, row in table.cells.items()}
+        rows = [(name, *(each.say(self.spread) for each in row)) for name, row in estimates.items()]
+        bold = best_cells([[each.mean for each in row] for row in estimates.values()])
         last = "Avg: the mean over targets inside each trial"
         if not whole:
             last = f"no run has {', '.join(table.left_out)} as its target, so that there is no average"
@@ -155,12 +126,8 @@ class SelectionTables:
         counts = ", ".join(f"{len(table.trials)} of {table.data_set}" for table in tables)
         over = f"mean ± {SPREADS[self.spread]} over trials ({counts}) of the mean over targets"
         how = f"{over}; Avg: mean of the data sets"
-        missing = [
-            f"{algorithm} on {table.data_set}"
-            for algorithm in self.algorithms
-            for table in tables
-            if self.average(table, algorithm).missing
-        ]
+        pairs = product(self.algorithms, tables)
+        missing = [f"{name} on {table.data_set}" for name, table in pairs if self.average(table, name).missing]
         # what an algorithm lacks on a data set that it has some runs of is said above, in the table of that one
         places = [
             (table.data_set, algorithm, target)
@@ -201,9 +168,7 @@ def selection_tables(
     shares = sorted({record.share for record in records})
     if len(shares) > 1:
         found = ", ".join(f"{share:g}" for share in shares)
-        raise InputError(
-            f"one table must be of runs scored on the same share of the target's images, found {found}"
-        )
+        raise InputError(f"runs of a table must be scored on the same share of the target's images, found {found}")
     selected = select(records, selection)
     names = _ordered((record.data_set for record in records), data_sets)
     methods = _ordered((record.algorithm for record in records), algorithms)
@@ -222,7 +187,3 @@ def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
 
 def _say(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _blank(value: float | None) -> object:
-    return "" if value is None else value

@@ -1,9 +1,13 @@
-"""A table as it is read: a title, headings, rows of text and notes; written as Markdown or LaTeX."""
+"""A table as it is read: a title, headings, rows of text and notes; as Markdown, LaTeX, HTML or CSV."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from parse_dg.tables.table import markdown_table
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 TEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -11,10 +15,7 @@ TEX = {
     **{"→": r"$\rightarrow$", "Λ": r"$\Lambda$", "–": "--", "−": "$-$", "√": r"$\surd$"},
 }
 """How a character is written in LaTeX that would mean something else there, or nothing."""
-
-
 TO_FILL = "To fill what is missing:"
-"""Stands before the commands."""
 
 
 class TextTable(NamedTuple):
@@ -33,11 +34,8 @@ class TextTable(NamedTuple):
 
     def markdown(self) -> str:
         """The table in Markdown, its notes below it, and the commands as a block to copy."""
-        header = [_cell(cell) for cell in self.header]
-        rows = [
-            [f"**{_cell(cell)}**" if (r, c) in self.bold else _cell(cell) for c, cell in enumerate(row)]
-            for r, row in enumerate(self.rows)
-        ]
+        rows = self._cells(lambda cell: cell.replace("|", r"\|"), "**{}**")  # else Markdown takes one for two
+        header = [heading.replace("|", r"\|") for heading in self.header]
         block = [TO_FILL, "\n".join(["```sh", *self.commands, "```"])] if self.commands else []
         return "\n\n".join([f"**{self.title}**", markdown_table(header, rows, self.names), *self.notes, *block])
 
@@ -46,51 +44,74 @@ class TextTable(NamedTuple):
 
         Commands are comments, which are not printed.
         """
-        header = " & ".join(map(_tex, self.header)) + r" \\"
-        rows = [
-            " & ".join(
-                rf"\textbf{{{_tex(cell)}}}" if (r, c) in self.bold else _tex(cell) for c, cell in enumerate(row)
-            )
-            + r" \\"
-            for r, row in enumerate(self.rows)
-        ]
+        lines = [" & ".join(row) + r" \\" for row in (map(_tex, self.header), *self._cells(_tex, r"\textbf{{{}}}"))]
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
                 rf"\caption{{{_tex(self.title)}. {_tex(' '.join(self.notes))}}}",
                 rf"\begin{{tabular}}{{{'l' * self.names}{'c' * (len(self.header) - self.names)}}}",
-                r"\toprule",
-                header,
-                r"\midrule",
-                *rows,
-                r"\bottomrule",
+                *(r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"),
                 r"\end{tabular}",
                 r"\end{table}",
                 *(f"% {line}" for line in ((TO_FILL, *self.commands) if self.commands else ())),
             ]
         )
 
+    def _cells(self, write: Callable[[str], str], bold: str) -> list[list[str]]:
+        """Every cell as it is written in some language; `bold` is how one stands out there."""
+        return [
+            [bold.format(write(cell)) if (r, c) in self.bold else write(cell) for c, cell in enumerate(row)]
+            for r, row in enumerate(self.rows)
+        ]
 
-def best_cells(means: Sequence[Sequence[float | None]], names: int = 1) -> frozenset[tuple[int, int]]:
+
+def best_cells(means: Sequence[Sequence[float | None]]) -> frozenset[tuple[int, int]]:
     """Where the best mean of each column is, of rows of fractions; none if there is nothing to be better than.
 
     Means that are shown alike, with one digit of a per cent, are equally good.
     """
     found = set()
-    for number, column in enumerate(zip(*means, strict=True)):
+    for number, column in enumerate(zip(*means, strict=True), start=1):  # after the one of names
         known = {row: round(100 * mean, 1) for row, mean in enumerate(column) if mean is not None}
         best = max(known.values(), default=None)
         if len(known) > 1:
-            found |= {(row, names + number) for row, mean in known.items() if mean == best}
+            found |= {(row, number) for row, mean in known.items() if mean == best}
     return frozenset(found)
-
-
-def _cell(text: str) -> str:
-    """A cell that Markdown does not take for two."""
-    return text.replace("|", r"\|")
 
 
 def _tex(text: str) -> str:
     """Text with the characters that LaTeX would read as commands written out."""
     return "".join(TEX.get(character, character) for character in text)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
+    """A table in Markdown: the first columns are `names`, to the left; the others are numbers, to the right."""
+    rule = "|---" * names + "|---:" * (len(header) - names) + "|"
+    head, *lines = ("| " + " | ".join(row) + " |" for row in (header, *rows))
+    return "\n".join([head, rule, *lines])
+
+
+def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table as comma-separated values, a line a row."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((header, *rows))
+    return text.getvalue().rstrip("\n")
+
+
+def page_template(path: Path) -> "Template":
+    """A page in which text is text: whatever is not marked as HTML is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    pages = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    pages.loader = FileSystemLoader(path.parent)
+    return pages.get_template(path.name)
+
+
+def html_page(tables: Sequence[TextTable], title: str = "parse-dg table") -> str:
+    """A page with every table, its notes and its commands below it.
+
+    It needs no other file and no script, and follows the reader's light or dark scheme.
+    """
+    page = page_template(Path(__file__).with_name("tables.html"))
+    return page.render(tables=tables, title=title, to_fill=TO_FILL)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from parse_dg.config import as_typed, unknown_field
 from parse_dg.errors import InputError, unknown
 from parse_dg.runs.config import RunConfig
+from parse_dg.sweeps.search import short_names
 from parse_dg.tables.published import PublishedRow
 from parse_dg.tables.records import flatten
 
@@ -38,7 +39,6 @@ class TableRow(NamedTuple):
     """A row of a table."""
 
     rank: Rank
-    """Rows are sorted by it."""
     name: str
     of: str = ""
     """What a curve through several rows is called."""
@@ -91,7 +91,6 @@ VIEWS: dict[str, View] = {
         all_targets=False,  # the paper's is of a single one
     ),
 }
-"""Every view of accuracies by name."""
 COMPACTION = "compaction"
 """The view of what `parse-dg compact` found, which has tables of its own (cli/show/compact.py)."""
 VIEW_NAMES = (*VIEWS, COMPACTION)
@@ -103,9 +102,8 @@ def find_view(name: str, by: Sequence[str] = ()) -> View:
         raise unknown("view", name, VIEW_NAMES)
     for field in by:
         if field in TOLD_APART:
-            raise InputError(
-                f"--by {field} would tell nothing: trials, targets and data sets are apart in any table"
-            )
+            apart = "trials, targets and data sets are apart in any table"
+            raise InputError(f"--by {field} would tell nothing: {apart}")
     view = VIEWS[name]
     return view._replace(row=lambda config: _divided(view.row(config), config, by)) if by else view
 
@@ -122,15 +120,10 @@ def _divided(row: TableRow, config: RunConfig, by: Sequence[str]) -> TableRow:
     """The row of the same name, and the values of the fields that the run has."""
     fields = flatten(config)
     mine = {field: fields[field] for field in by if field in fields}
-    said = "".join(f", {_short(field, by)}={as_typed(value)}" for field, value in mine.items())
+    names = short_names(by)
+    said = "".join(f", {names[field]}={as_typed(value)}" for field, value in mine.items())
     rank = (*row.rank, *(_rank(value) for value in mine.values()))
     return row._replace(rank=rank, name=row.name + said, of=row.of + said if row.of else "")
-
-
-def _short(field: str, by: Sequence[str]) -> str:
-    """The last word of a field, where it says enough."""
-    last = field.rpartition(".")[2]
-    return field if sum(other.rpartition(".")[2] == last for other in by) > 1 else last
 
 
 def _rank(value: object) -> tuple[float, str]:

@@ -1,7 +1,7 @@
 """Accuracy of a model on named images."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +31,6 @@ class Accuracy(Jsonable):
 
     @property
     def accuracy(self) -> float:
-        """Correct ÷ images."""
         return self.correct / self.images
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,10 +41,9 @@ class Accuracy(Jsonable):
     @classmethod
     def from_dict(cls: type[A], data: Any, where: str = "") -> A:
         """The `accuracy` must be what it is of."""
-        said = data.get("accuracy") if isinstance(data, dict) else None
         if isinstance(data, dict) and data.get("loss", math.nan) is None:
             data = {**data, "loss": math.nan}
-        found = super().from_dict(data, where)
+        found, said = super().from_dict(data, where), data.get("accuracy")
         if not 0 <= found.correct <= found.images or not found.images or said != found.accuracy:
             expected = f"correct ÷ images, {found.correct} of {found.images}"
             raise InputError(f"{where}accuracy must be {expected}, found {said!r}")
@@ -77,9 +75,16 @@ def predict(
     """Logits in float32, evaluation mode; the model's mode is put back. `seen` is told the size of every batch."""
     was_training = model.training
     model.eval()
+    generator = torch.Generator().manual_seed(augmentation.seed if augmentation else 0)
     logits, labels = [], []
-    for images, classes in _normalised_batches(subset, device, augmentation):
-        logits.append(model(images).float().cpu())
+    for images, classes in evaluation_batches(subset, EVALUATION_BATCH, crops=augmentation is not None):
+        moved = images.to(device)
+        if augmentation:
+            draws = draw_augment(augmentation.config, len(moved), generator)
+            prepared = prepare_images(moved, augmentation.config, draws, subset.domain.images.shape[1])
+        else:
+            prepared = normalise(to_unit(moved))
+        logits.append(model(prepared).float().cpu())
         labels.append(classes)
         seen(len(classes))
     model.train(was_training)
@@ -98,17 +103,3 @@ def score(predictions: Predictions) -> Accuracy:
     logits, labels = predictions
     correct = int((logits.argmax(1) == labels).sum())
     return Accuracy(correct, len(labels), float(F.cross_entropy(logits, labels)))
-
-
-def _normalised_batches(
-    subset: Subset, device: torch.device, augmentation: Augmentation | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(augmentation.seed) if augmentation else None
-    size = subset.domain.images.shape[1]
-    for images, labels in evaluation_batches(subset, EVALUATION_BATCH, crops=augmentation is not None):
-        moved = images.to(device)
-        if augmentation and generator:
-            draws = draw_augment(augmentation.config, len(moved), generator)
-            yield prepare_images(moved, augmentation.config, draws, size), labels
-        else:
-            yield normalise(to_unit(moved)), labels

@@ -5,7 +5,6 @@ only follows, so that the first is what it would be without it (`also_plain`).
 `swad` averages densely within the loss valley (loss_valley.py); the average is made once, at the end.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -100,8 +99,8 @@ class ValleyReport(AveragingReport):
     """How often each segment was averaged."""
 
 
-class Averaging(ABC):
-    """What a trainer tells of its steps and checks."""
+class Averaging:
+    """What a trainer tells of its steps and checks; by itself it averages nothing."""
 
     def __init__(self, algorithm: Algorithm, config: AveragingConfig):
         self.algorithm, self.config = algorithm, config
@@ -111,7 +110,6 @@ class Averaging(ABC):
         """The network that checks score, and whose weights are kept."""
         return self.algorithm
 
-    @abstractmethod
     def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
         """A step, counted from 1, was made on some images."""
 
@@ -131,15 +129,8 @@ class Averaging(ABC):
         """All it takes to go on."""
         return Checkpoint({}, {})
 
-    def restore(self, saved: Checkpoint) -> None:  # noqa: B027 - most have nothing to go on from
+    def restore(self, saved: Checkpoint) -> None:
         """Go on from a state."""
-
-
-class NoAverage(Averaging):
-    """The weights of each step as they are."""
-
-    def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
-        pass
 
 
 class MovingAverage(Averaging):
@@ -162,16 +153,13 @@ class MovingAverage(Averaging):
 
     @torch.no_grad()
     def after_step(self, step: int, images: Float[Tensor, "B 3 H W"]) -> None:
-        averages: list[Tensor] = []
-        values: list[Tensor] = []
+        averages, values = [], []
         now = self.algorithm.state_dict()
         for name, average in self.network.state_dict().items():
-            if name.endswith("num_batches_tracked"):
-                continue  # the averaged network counts for itself
             if average.is_floating_point() and not name.endswith(SCHEDULED):
                 averages.append(average)
                 values.append(now[name])
-            else:
+            elif not name.endswith("num_batches_tracked"):  # the averaged network counts for itself
                 average.copy_(now[name])
         towards(averages, values, self._share(step))
         if self.moving:
@@ -243,13 +231,12 @@ class ValleyAverage(Averaging):
         self.valley.restore(data["valley"])
         self.steps, self.averaged = data["steps"], data["averaged"]
         if self.steps:
-            self.segment = self._saved_mean(saved, "segment", on_cpu=False)
+            self.segment = self._saved_mean(saved, "segment", device=None)
         self.kept = {number: self._saved_mean(saved, f"kept.{number}") for number in data["kept"]}
         self.average = self._saved_mean(saved, "average") if self.averaged else []
 
-    def _saved_mean(self, saved: Checkpoint, name: str, on_cpu: bool = True) -> list[Tensor]:
+    def _saved_mean(self, saved: Checkpoint, name: str, device: str | None = "cpu") -> list[Tensor]:
         """A mean of every parameter, each laid out in memory like its parameter."""
-        device = "cpu" if on_cpu else None
         likes = (torch.empty_like(p, requires_grad=False, device=device) for p in self.parameters)
         return [like.copy_(saved.tensors[f"{name}:{i}"]) for i, like in enumerate(likes)]
 
@@ -261,30 +248,26 @@ class ValleyAverage(Averaging):
             towards(self.average, self.kept[number], 1 / self.averaged)
 
     def report(self) -> ValleyReport:
+        valley = self.valley
         return ValleyReport(
             kind="swad",
             checks_score=SCORED["swad"],
-            converged=self.valley.lowest is not None,
-            converge_step=self.valley.converge_step,
-            threshold=self.valley.threshold,
-            left=self.valley.left,
-            last_step=self.valley.next_start - 1,
-            start_step=self.valley.start_step,
-            end_step=self.valley.end_step,
-            segments=len(self.valley.entered),
-            segment_multiplicity=tuple(self.valley.multiplicity),
+            converged=valley.lowest is not None,
+            converge_step=valley.converge_step,
+            threshold=valley.threshold,
+            left=valley.left,
+            last_step=valley.next_start - 1,
+            start_step=valley.start_step,
+            end_step=valley.end_step,
+            segments=len(valley.entered),
+            segment_multiplicity=tuple(valley.multiplicity),
         )
 
 
 def build_averaging(algorithm: Algorithm, config: AveragingConfig) -> Averaging:
     """What averages the weights of an algorithm that is on its device."""
-    match config.kind:
-        case "none":
-            return NoAverage(algorithm, config)
-        case "swad":
-            return ValleyAverage(algorithm, config)
-        case _:
-            return MovingAverage(algorithm, config)
+    kinds = {"none": Averaging, "swad": ValleyAverage}
+    return kinds.get(config.kind, MovingAverage)(algorithm, config)
 
 
 def towards(averages: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:

@@ -11,6 +11,8 @@ from parse_dg.errors import FailedError
 from parse_dg.training.accuracy import Accuracy
 
 StateDict = dict[str, torch.Tensor]
+SCORES = ("validation", "scores")
+"""What of a check is accuracies by name."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,14 @@ def _mean(values: Sequence[float]) -> float:
 
 def check_to_data(check: Check) -> dict[str, Any]:
     """A check as a checkpoint keeps it."""
-    parts = ("validation", "scores")
-    scored = {part: {name: list(astuple(a)) for name, a in getattr(check, part).items()} for part in parts}
+    scored = {part: {name: astuple(a) for name, a in getattr(check, part).items()} for part in SCORES}
     return asdict(check) | scored
 
 
 def check_from_data(data: Mapping[str, Any]) -> Check:
     """The check that `check_to_data` was given."""
-    validation, scores = (
-        {name: Accuracy(*value) for name, value in data[part].items()} for part in ("validation", "scores")
-    )
-    return Check(data["step"], dict(data["losses"]), validation, dict(data["rates"]), scores)
+    scored = {part: {name: Accuracy(*value) for name, value in data[part].items()} for part in SCORES}
+    return Check(**{**data, **scored})
 
 
 class Best(NamedTuple):
@@ -75,9 +74,9 @@ class NonFiniteLossError(FailedError):
 
     def __init__(self, step: int, losses: dict[str, float], best: Best | None):
         terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
-        kept = "no check had been made, nothing is kept"
-        if best:
-            kept = f"the weights of step {best.check.step} are kept"
+        kept = (
+            f"the weights of step {best.check.step} are kept" if best else "no check had been made, nothing is kept"
+        )
         super().__init__(
             f"the loss is not finite at step {step} ({terms}); {kept}. "
             "Lower rates (optimizer.head_rate, optimizer.composition_rate) or optimizer.clip_norm=1 may help"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.files import attempting, sync, whole_file
+from parse_dg.wording import first_line
 
 FORMAT = 1
 METADATA = "parse_dg_checkpoint"
@@ -92,7 +93,7 @@ def _read(path: Path) -> Checkpoint:
         header = json.loads(metadata[METADATA])
         found, data, digest = header["format"], header["data"], header["sha256"]
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise _DamagedError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise _DamagedError(first_line(error)) from error
     if found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
     if digest != _digest(tensors, data):

@@ -11,7 +11,7 @@ where they differ from the text:
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,6 @@ class LossValley:
 
     @property
     def multiplicity(self) -> list[int]:
-        """How often each segment is in the average."""
         times = Counter(self.entered)
         return [times[number] for number in range(self.observed)]
 
@@ -101,14 +100,13 @@ class LossValley:
         """All it takes to go on, as plain data."""
         return {
             **{name: getattr(self, name) for name in PLAIN},
-            "latest": [list(segment) for segment in self.latest],
-            "waiting": [list(segment) for segment in self.waiting],
-            "lowest": list(self.lowest) if self.lowest else None,
+            "latest": list(self.latest),
+            "waiting": list(self.waiting),
+            "lowest": self.lowest,
             "entered": list(self.entered),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         for name in PLAIN:
             setattr(self, name, state[name])
         self.latest = deque((Segment(*values) for values in state["latest"]), maxlen=self.n_converge)
@@ -132,14 +130,12 @@ class LossValley:
         above = [place for place, segment in enumerate(before) if segment.loss > self._bound]
         return self._enter(before[above[-1] + 2 if above else 1 :])
 
-    def _enter(self, segments: Iterable[Segment]) -> list[int]:
-        entering = []
-        for segment in segments:
-            if not self.entered:
-                self.start_step = segment.start
-            self.end_step = segment.end
-            self.entered.append(segment.number)
-            entering.append(segment.number)
+    def _enter(self, segments: Sequence[Segment]) -> list[int]:
+        entering = [segment.number for segment in segments]
+        if segments:
+            self.start_step = self.start_step if self.entered else segments[0].start
+            self.end_step = segments[-1].end
+        self.entered += entering
         return entering
 
     def _lowest_waiting(self) -> float:

@@ -42,7 +42,6 @@ class Descent(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             if group["momentum"] is not None:
                 for parameter in group["params"]:
@@ -75,17 +74,9 @@ def build_optimizer(algorithm: Algorithm, config: OptimizerConfig) -> Descent:
             settings = asked.get(name, GroupSettings())
             rate = rates[name] * settings.rate_factor
             decay = config.composition_decay if name == "composition" else config.weight_decay
-            groups.append(
-                {
-                    "params": parameters,
-                    "name": name,
-                    "lr": rate,
-                    "initial_lr": rate,
-                    "betas": settings.betas,
-                    "momentum": settings.momentum,
-                    "weight_decay": decay if settings.weight_decay is None else settings.weight_decay,
-                }
-            )
+            decay = decay if settings.weight_decay is None else settings.weight_decay
+            group = {"params": parameters, "name": name, "lr": rate, "initial_lr": rate, "weight_decay": decay}
+            groups.append({**group, "betas": settings.betas, "momentum": settings.momentum})
     return Descent(groups, fused=True)  # one pass: Λ has tens of millions of entries
 
 

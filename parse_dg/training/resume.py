@@ -42,10 +42,8 @@ def restore_trainer(trainer: Trainer, saved: Checkpoint) -> None:
     try:
         _restore(trainer, saved)
     except (RuntimeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise InputError(
-            f"the checkpoint does not fit this run ({first_line(error)}): it is of another version of parse-dg; "
-            "delete the run's folder to start again"
-        ) from error
+        reason = f"({first_line(error)}): it is of another version of parse-dg"
+        raise InputError(f"the checkpoint does not fit this run {reason}; delete the run's folder") from error
 
 
 def _restore(trainer: Trainer, saved: Checkpoint) -> None:

@@ -6,6 +6,7 @@ the whole batch by every process, exactly: losses that couple images across doma
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +15,11 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
+from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import MixStyle
@@ -26,6 +29,7 @@ from parse_dg.training.accuracy import Accuracy
 
 OF_A_SHARE = ("backbone", "encoders")
 """The groups of parameters whose gradient a process has of its own share alone."""
+EXTRA = "pip install 'parse-dg[distributed]'"
 
 
 class Team:
@@ -47,11 +51,9 @@ class Team:
 
     def require_divisible(self, images: int, field: str = "batch_per_domain") -> None:
         """Raise unless every process gets as many images, of every domain or in all."""
-        if images % self.size:
-            raise InputError(
-                f"training.{field} must be a multiple of the {self.size} processes, found {images}: "
-                f"{images // self.size * self.size or self.size} would do"
-            )
+        would_do = images // self.size * self.size or self.size
+        expected = f"a multiple of the {self.size} processes, such as {would_do}"
+        require(images % self.size == 0, f"training.{field}", images, expected)
 
     def adopt(self, algorithm: Algorithm) -> None:
         """Let the BatchNorm layers of an algorithm take their statistics from the whole batch."""
@@ -80,9 +82,15 @@ class Team:
                 view.share = slice(None)
 
     def gather(self, share: Float[Tensor, "n *rest"]) -> Float[Tensor, "N *rest"]:
-        """The whole of what is shared out, in its order; a gradient goes back to each share from the whole."""
-        whole: Tensor = _Gather.apply(share, self)  # type: ignore[no-untyped-call]
-        return whole
+        """The whole of what is shared out, in its order.
+
+        The loss is the same everywhere: each takes back its own part of the gradient, and none needs to be sent.
+        """
+        mine = share.contiguous()
+        parts = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(parts, mine.detach())
+        parts[self.rank] = mine
+        return torch.stack(parts, dim=1).flatten(0, 1)
 
     def add_up(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes the sum of those of all processes."""
@@ -115,7 +123,6 @@ class Team:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The processes part."""
         if self.size > 1:
             dist.destroy_process_group()
 
@@ -128,59 +135,6 @@ class Team:
 ALONE = Team()
 
 
-class _Gather(torch.autograd.Function):
-    """All shares, in the order of the whole. The loss is the same everywhere: each takes back its own part of the
-    gradient, and nothing needs to be sent.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, share: Tensor, team: Team) -> Tensor:
-        ctx.share = team.share
-        parts = [torch.empty_like(share, memory_format=torch.contiguous_format) for _ in range(team.size)]
-        dist.all_gather(parts, share.contiguous())
-        return torch.stack(parts, dim=1).flatten(0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0][ctx.share], None
-
-
-class _Mean(torch.autograd.Function):
-    """The mean over processes of a number each has of its share; each takes back its part of the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, team: Team) -> Tensor:
-        ctx.size = team.size
-        total = value.clone()
-        dist.all_reduce(total)
-        return total / team.size
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] / ctx.size, None
-
-
-class _Total(torch.autograd.Function):
-    """The sum over processes of what each has; what each loses by it comes back summed, too."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        total = value.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
-def _total(value: Tensor) -> Tensor:
-    total: Tensor = _Total.apply(value)  # type: ignore[no-untyped-call]
-    return total
-
-
 class WholeBatchNorm(nn.BatchNorm2d):
     """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
 
@@ -189,9 +143,9 @@ class WholeBatchNorm(nn.BatchNorm2d):
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = _total(x.sum((0, 2, 3))) / count
+        mean = all_reduce(x.sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         centred = x - mean[None, :, None, None]
-        variance = _total(centred.square().sum((0, 2, 3))) / count
+        variance = all_reduce(centred.square().sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         self._follow(mean.detach(), variance.detach() * (count / (count - 1)))
         normalised = centred * torch.rsqrt(variance + self.eps)[None, :, None, None]
         scaled = normalised * self.weight[None, :, None, None] + self.bias[None, :, None, None]
@@ -218,7 +172,7 @@ def _hook(algorithm: Algorithm, team: Team) -> Iterator[RemovableHandle]:
                 yield module.register_forward_pre_hook(_draw_for_all(mixstyle, team))
             yield module.register_forward_hook(lambda _, given, share: team.gather(share))
         elif isinstance(module, MutualInformation):
-            yield module.register_forward_hook(lambda _, given, mine: _Mean.apply(mine, team))  # type: ignore[no-untyped-call]
+            yield module.register_forward_hook(lambda _, given, mine: team.gather(mine[None]).mean(0))
 
 
 def _draw_for_all(mixstyle: MixStyle, team: Team) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...] | None]:
@@ -232,3 +186,34 @@ def _draw_for_all(mixstyle: MixStyle, team: Team) -> Callable[[nn.Module, tuple[
         return images, iter([each and (each[0][team.share], each[1][team.share]) for each in drawn])
 
     return draw
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun has started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
+    """The place of this process among `processes` a machine on `nodes` machines.
+
+    On one machine the others are started here. With several, every machine runs the same command under torchrun or
+    in a SLURM job, which say how many there are. On CUDA each process has a GPU of its own.
+    """
+    require(processes >= 1, "--processes", processes, "at least 1")
+    require(nodes >= 1, "--nodes", nodes, "at least 1")
+    if started_by_torchrun():
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        processes, nodes = here, int(os.environ["WORLD_SIZE"]) // here
+    if processes * nodes == 1:
+        return ALONE
+    on_cuda = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
+    if on_cuda and processes > torch.cuda.device_count():
+        found = torch.cuda.device_count()
+        raise InputError(f"{processes} processes need a GPU each, found {found}: --processes {found} would do")
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise InputError(f"several processes need Lightning Fabric: {EXTRA}") from error
+    fabric = Fabric(accelerator="cuda" if on_cuda else "cpu", devices=processes, num_nodes=nodes, strategy="ddp")
+    fabric.launch()
+    return Team(fabric.global_rank, fabric.world_size, fabric.device)

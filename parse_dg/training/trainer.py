@@ -77,12 +77,10 @@ class PendingLoss(NamedTuple):
     terms: dict[str, torch.Tensor]
     """Its terms and their `total`."""
     on_host: HostCopy
-    """The total."""
 
-    @property
-    def total(self) -> torch.Tensor:
-        """The sum of the terms, on the device."""
-        return self.terms["total"]
+
+def _copy_of_weights(network: Algorithm) -> StateDict:
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 
 
 class Trainer:
@@ -126,7 +124,6 @@ class Trainer:
         self.optimizer = build_optimizer(algorithm, optimizer)
         self.averaging = build_averaging(self.algorithm, averaging)
         self.step = 0
-        """How many steps have been made."""
         self.sums: dict[str, torch.Tensor] = {}
         self.counts: Counter[str] = Counter()
         """The loss's terms since the last check: their sums, and of how many steps."""
@@ -164,7 +161,6 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether the last step has been made."""
         return self.stopped or self.step == self.steps
 
     def stop(self) -> None:
@@ -204,7 +200,6 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16)
 
     def _descend(self, loss: torch.Tensor, turn: Turn) -> None:
-        """The gradient of the loss, and a step of the parameters whose turn it is."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         for group in self.optimizer.param_groups:
@@ -231,14 +226,13 @@ class Trainer:
     def _watch(self, loss: PendingLoss) -> None:
         """Stop at a loss that is no number: on the CPU this one, on CUDA the one before, to wait for nothing."""
         before, self.watched = self.watched, loss
-        self._stop_if_not_finite(before if loss.total.is_cuda else loss)
+        self._stop_if_not_finite(before if self.device.type == "cuda" else loss)
 
     def _stop_if_not_finite(self, loss: PendingLoss | None) -> None:
         if loss is not None and not math.isfinite(float(loss.on_host.read())):
             raise NonFiniteLossError(loss.step, {n: float(v) for n, v in loss.terms.items()}, self.best)
 
     def prepare_example(self, batch: Batch) -> Minibatch:
-        """A stored batch, augmented and normalised."""
         if batch.draws is None:
             images = normalise(to_unit(batch.images)).contiguous(memory_format=torch.channels_last)
         else:
@@ -262,7 +256,7 @@ class Trainer:
         check = self._validate(network, step, losses)
         last = self.protocol.selection == "oracle" or not self.validation
         if best is None or last or check.better_than(best.check):
-            best = Best(check, self._state(network))
+            best = Best(check, _copy_of_weights(network))
         return check, best
 
     def _validate(self, network: Algorithm, step: int, losses: dict[str, float]) -> Check:
@@ -274,11 +268,6 @@ class Trainer:
             raise NonFiniteLossError(step, {**losses, "validation": check.mean_loss}, self.best)
         return check
 
-    @staticmethod
-    def _state(network: Algorithm) -> StateDict:
-        """A copy of the weights of a network, on the CPU."""
-        return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
-
     def _scored_average(self, step: int, losses: dict[str, float]) -> Best:
         """The weights that the end of the run has made, with statistics of their own, and a check of them."""
         count = self.averaging.config.statistics_batches
@@ -286,7 +275,7 @@ class Trainer:
         with self._autocast():
             estimate_statistics(self.algorithm, batches)
         scored = self.averaging.scored
-        return Best(self._validate(scored, step, losses), self._state(scored))
+        return Best(self._validate(scored, step, losses), _copy_of_weights(scored))
 
     def _score(self, network: Algorithm, subset: Subset, step: int) -> Accuracy:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from parse_dg.cli import build_parser
+from parse_dg.cli.sweep import configure
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.sweeps.presets import PRESETS
 from tests.cli.conftest import SMALL, Run, assert_refused, result_of, snapshot, table
 
@@ -80,6 +83,15 @@ def test_the_presets_are_listed(run: Run) -> None:
     assert said.code == 0
     for name, preset in PRESETS.items():
         assert [name, preset.summary, ", ".join(preset.data)] in table(said.out)
+
+
+def test_another_recipe_for_every_run(file: Path) -> None:
+    for words in ([str(file)], ["--preset", "paper-k", "--data", "blueprints"]):
+        chosen = configure(build_parser().parse_args(["sweep", *words, "--recipe", "paper_text"]))
+        assert chosen.recipe == "paper_text"
+        assert {job.config.training.epochs for job in plan_jobs(chosen) if job.config.method == "parse"} <= {50.0}
+    words = ["sweep", "--preset", "paper-k", "--data", "/photos"]
+    assert configure(build_parser().parse_args(words)).recipe == "paper"
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(run: Run, file: Path, tmp_path: Path) -> None:

@@ -149,6 +149,14 @@ def test_compaction_is_read_from_beside_the_runs(run: Run, runs: Path, caplog: p
     assert shown["applications"] == f"{counts['before']:,} → {counts['after']:,}"
     lines = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "compaction", "--format", "csv").out)))
     assert len(lines) == 6
+    place = runs / "blueprints" / "parse,K=5" / "photo" / "seed0"
+    line = next(line for line in lines if line["target"] == "photo")
+    step = json.loads((place / "environment.json").read_text())["seconds"] / 2
+    images = sum(json.loads((place / "split.json").read_text())["training_images"].values())
+    assert float(line["seconds_a_step"]) == pytest.approx(step)
+    assert float(line["seconds_an_epoch"]) == pytest.approx(
+        step * images / (3 * SMALL["training.batch_per_domain"])
+    )
 
 
 def test_a_page(run: Run, runs: Path) -> None:
@@ -166,5 +174,5 @@ def test_mistakes_in_views(run: Run, runs: Path) -> None:
     assert_refused(run("table", "runs", "--view", "best"), "unknown view 'best': valid are main, ablation, k, comp")
     assert_refused(run("table", "runs", "--plot", "k.png"), "it goes with --view k, found --view main")
     assert_refused(run("table", "runs", "--view", "k", "--plot", "k.gif"), "ends in .png or .svg or .pdf")
-    assert_refused(run("table", "runs", "--view", "compaction", "--compare"), "goes without --compare")
+    assert_refused(run("table", "runs", "--view", "compaction", "--by", "seed"), "goes without --by and --plot")
     assert_refused(run("table", "--published", "--view", "k"), "ways to look at runs")

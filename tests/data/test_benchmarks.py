@@ -96,6 +96,20 @@ def test_the_middle_of_larger_images_is_evaluated(folder: str, kept: str) -> Non
         assert np.array_equal(again, domain.images[0])
 
 
+def test_definitions_of_classes_are_captions(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "classes.txt"
+    file.write_text("dog: a tame wolf\n\ncat: a small animal: it purrs\nzebra: a horse\ndog: it barks\n")
+    for domain in open_benchmark(small(folder, definitions=str(file))).domains:
+        said = (("a small animal: it purrs",), ("a tame wolf", "it barks"))
+        assert domain.captions == tuple(said[label] for label in domain.labels)
+    file.write_text("dog: it barks\n")
+    with pytest.raises(InputError, match=r"classes.txt has no line `class: sentence` for cat: every"):
+        open_benchmark(small(folder, definitions=str(file)))
+    file.write_text("dog\n")
+    with pytest.raises(InputError, match=r"classes.txt, line 1: expected `class: sentence`, found 'dog'"):
+        open_benchmark(small(folder, definitions=str(file)))
+
+
 @pytest.mark.parametrize("crop_from", [None, 16])
 def test_without_another_size_for_crops_there_are_no_larger_images(
     folder: str, cache_of_its_own: Path, crop_from: int | None

@@ -12,6 +12,7 @@ import parse_dg
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
 from parse_dg.runs.folder import read_config
+from parse_dg.sweeps.presets import PRESETS
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,21 @@ def test_every_command_of_scaling_is_understood() -> None:
     for line in lines:
         words = shlex.split(line.partition(" > ")[0].replace(" ...", ""), comments=True)
         build_parser().parse_args(words)
+
+
+def test_every_table_and_figure_of_the_paper_has_a_command() -> None:
+    page = (ROOT / "docs" / "paper_map.md").read_text()
+    section = page.partition("## Every table and figure")[2].partition("\n## ")[0]
+    lines = re.findall(r"`parse-dg ([^`]*)`", section)
+    asked = [build_parser().parse_args(shlex.split(line)) for line in lines]
+    assert {each.preset for each in asked if each.command.__name__ == "sweep"} == set(PRESETS)
+    assert {line.split()[1] for line in lines if line.startswith("figure")} == {
+        "pipeline",
+        "errors",
+        "primitives",
+        "k",
+    }
+    assert {each.view for each in asked if each.command.__name__ == "table"} == {"compaction"}
 
 
 def test_every_make_target_is_there() -> None:

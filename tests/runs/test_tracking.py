@@ -14,19 +14,12 @@ import pytest
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.jsonable import flat
 from parse_dg.runs import tracking
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.runs.tracking import (
-    TrackedRun,
-    Tracking,
-    flat,
-    open_trackers,
-    require_trackers,
-    run_id,
-    scalars,
-)
+from parse_dg.runs.tracking import TrackedRun, Tracking, open_trackers, require_trackers, run_id, scalars
 from parse_dg.training.check import Check
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, check_of, result_of
@@ -239,8 +232,7 @@ class Failing:
 def test_a_tracker_that_fails_is_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
-    packaged = tracking.TrackerPackage(lambda followed: Failing(followed, good), "json")
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", packaged)
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda followed: Failing(followed, good), "json"))
     with caplog.at_level(logging.WARNING):
         trackers = open_trackers(["wandb", "tensorboard"], tmp_path, CONFIG)
         for tracker in trackers:

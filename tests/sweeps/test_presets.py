@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from parse_dg.algorithms.no_relations import NoRelationsConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
@@ -43,11 +44,17 @@ def test_every_preset_can_be_planned_on_blueprints(name: str) -> None:
 @pytest.mark.usefixtures("everything_added")
 def test_every_preset_can_be_planned_on_the_data_sets_of_the_paper(name: str) -> None:
     preset = find_preset(name)
-    jobs = plan_jobs(preset_sweep(name))
+    sweep = preset_sweep(name)
+    jobs = plan_jobs(sweep)
     assert {job.config.data.benchmark for job in jobs} == set(preset.data)
     assert {job.config.backbone.name for job in jobs} == {"resnet50"}
+    assert sweep.recipe == "paper"
     for job in jobs:
         lists = job.config.data.benchmark == "cub-dg"
+        papers = isinstance(job.config.algorithm, ParseConfig | NoRelationsConfig)
+        assert job.config.backbone.weights == ("imagenet-v2" if papers else "imagenet")
+        if isinstance(job.config.algorithm, ParseConfig):
+            assert job.config.algorithm.vocabulary.enumeration == "paper"
         assert job.config.split.scheme == ("gvrt-split" if lists else "holdout20")
 
 
@@ -62,6 +69,7 @@ def test_the_main_tables_have_the_methods_of_the_paper() -> None:
     assert len(first) == len(METHODS) * 4 * 3
     assert rows(second) == [method for method in METHODS if method != "gvrt"]
     assert len(second) == (len(METHODS) - 1) * 22
+    assert rows(plan_jobs(preset_sweep("paper-main-b", defined=True))) == list(METHODS)
 
 
 def test_on_blueprints_images_have_captions_and_gvrt_is_trained() -> None:

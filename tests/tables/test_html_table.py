@@ -3,8 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from parse_dg.tables.html_table import html_page
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, html_page
 
 VOID = ("meta", "br", "link")
 

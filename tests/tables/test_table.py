@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.blueprints import Cell, accuracy_table
 from parse_dg.runs.result import RunResult
-from parse_dg.tables.table import csv_table, markdown_table
+from parse_dg.tables.text_table import csv_table, markdown_table
 from tests.runs.helpers import result_of
 
 DOMAINS = ("photo", "sketch")

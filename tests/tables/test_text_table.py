@@ -44,4 +44,3 @@ def test_commands_are_a_block_in_markdown_and_comments_in_latex() -> None:
 def test_the_best_of_each_column_and_all_that_are_as_good() -> None:
     means = [[0.5, None, 0.70004, 0.1], [0.6, 0.4, 0.69996, None], [0.6, None, 0.6994, None]]
     assert best_cells(means) == {(1, 1), (2, 1), (0, 3), (1, 3)}
-    assert best_cells(means, names=2) == {(1, 2), (2, 2), (0, 4), (1, 4)}

@@ -21,8 +21,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.averaging import build_averaging
 from parse_dg.training.check import Check, StateDict
-from parse_dg.training.launch import form_team
-from parse_dg.training.team import ALONE, Team, WholeBatchNorm
+from parse_dg.training.team import ALONE, Team, WholeBatchNorm, form_team
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
@@ -213,7 +212,7 @@ def test_what_is_shared_out_comes_together(task: Any, size: int, tmp_path: Path)
 
 
 def test_a_batch_has_to_divide(tiny: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a multiple of the 3 processes, found 4: 3 would do"):
+    with pytest.raises(InputError, match="a multiple of the 3 processes, such as 3, found 4"):
         execute(tiny("erm"), tmp_path / "run", quiet, team=Team(0, 3))
     assert not (tmp_path / "run").exists()
 

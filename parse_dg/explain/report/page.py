@@ -15,7 +15,7 @@ from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
 from parse_dg.files import attempting, require_writable, write_file
 from parse_dg.model.predicate import FAMILIES
-from parse_dg.tables.html_table import page_template
+from parse_dg.tables.text_table import page_template
 from parse_dg.wording import percent, plural
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")

@@ -47,7 +47,6 @@ DEATHS = {
     "TaskCancelledError": "it was cancelled",
     "OwnerDiedError": "the connection to the cluster was lost",
 }
-"""What Ray raises, for a person."""
 
 
 class RayLauncher:
@@ -82,13 +81,15 @@ class RayLauncher:
         if self._own:
             connect(self._ray, address)
         self._running: dict[Any, Job] = {}
+        given = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+        hidden = {} if self._gpus else {"CUDA_VISIBLE_DEVICES": ""}  # a run that asks for no GPU sees none
         self._task = self._ray.remote(
             num_cpus=self._cpus,
             num_gpus=self._gpus,
             max_retries=0,
             retry_exceptions=False,
             max_calls=1 if self._gpus else 0,  # a process that lives on would keep memory of the GPU
-            runtime_env={"env_vars": self._environment()},
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(self._cpus)} | hidden | given},
         )(perform)
         if not self._room():
             self._no_room(may_join=address is not None)
@@ -96,9 +97,7 @@ class RayLauncher:
     @property
     def slots(self) -> int:
         """How many jobs it takes at a time; at least one, so that a cluster that grows on demand sees demand."""
-        if self._stopped:
-            return 0
-        return self._slots or max(1, self._room())
+        return 0 if self._stopped else self._slots or max(1, self._room())
 
     def start(self, job: Job) -> None:
         """Hand a job to the cluster, which starts it as soon as a node has room."""
@@ -109,7 +108,6 @@ class RayLauncher:
         self._running[task] = job
 
     def wait(self, seconds: float) -> Sequence[Outcome]:
-        """What has ended; at most this long is waited for the first."""
         if not self._running:
             time.sleep(seconds)
             return ()
@@ -158,12 +156,6 @@ class RayLauncher:
             log.warning("cannot write to %s: %s", path, error.strerror or error)
             return ""
         return f", see {path}"
-
-    def _environment(self) -> dict[str, str]:
-        """The environment variables of a run; one that asks for no GPU sees none."""
-        given = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-        hidden = {} if self._gpus else {"CUDA_VISIBLE_DEVICES": ""}
-        return {"OMP_NUM_THREADS": str(self._cpus)} | hidden | given
 
     def _room(self) -> int:
         """How many runs the nodes that are there have room for, were they empty."""

@@ -13,14 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.config import to_dict
+from parse_dg.config import require, to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.plugins import as_options, handed_on
-from parse_dg.sweeps.jobs import Job, Outcome, log_path
+from parse_dg.sweeps.jobs import Job, Outcome, log_path, read_tail
 from parse_dg.sweeps.launchers import child
-from parse_dg.sweeps.state import read_tail
 from parse_dg.wording import plural
 
 log = logging.getLogger(__name__)
@@ -44,9 +43,8 @@ def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool 
 
     `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for every two cores.
     """
-    for name, value in (("--jobs", jobs), ("--per-gpu", per_gpu)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} must be at least 1, found {value}")
+    require(jobs is None or jobs >= 1, "--jobs", jobs, "at least 1")
+    require(per_gpu is None or per_gpu >= 1, "--per-gpu", per_gpu, "at least 1")
     from parse_dg.devices import visible_gpus
 
     gpus = () if cpu else visible_gpus()
@@ -97,23 +95,14 @@ class LocalLauncher:
         grace: float = child.GRACE,
     ) -> None:
         """`track`: trackers of every run. `module`: what has the command. `grace`: how long `stop` waits."""
-        self._free = list(reversed(places))
-        self._slots = len(places)
-        self._logs = logs
-        self._track = [word for name in track for word in ("--track", name)]
-        self._module = module
-        self._grace = grace
+        self.slots, self._free = len(places), list(reversed(places))
+        self._logs, self._module, self._grace = logs, module, grace
+        self._track = as_options(track, "--track")
         self._children: list[Child] = []
         self._pipe, self._held_open = os.pipe()
         self._open = True
 
-    @property
-    def slots(self) -> int:
-        """How many jobs it takes at a time."""
-        return self._slots
-
     def start(self, job: Job) -> None:
-        """Begin a job, in a free place."""
         place = self._free.pop()
         path = self.log_of(job)
         with attempting(f"start a run with its log in {path}"):
@@ -134,7 +123,6 @@ class LocalLauncher:
         self._children.append(Child(job, place, process, path, start))
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """What has ended; at most this long is waited for the first."""
         deadline = time.monotonic() + seconds
         while True:
             ended = [one for one in self._children if one.process.poll() is not None]
@@ -167,7 +155,6 @@ class LocalLauncher:
             self._children.clear()
 
     def log_of(self, job: Job) -> Path:
-        """Where the output of a job goes."""
         return log_path(self._logs, job)
 
     def _command(self, job: Job) -> list[str]:
@@ -193,12 +180,6 @@ def outcome(ended: Child) -> Outcome:
     if code == EXIT_INTERRUPTED:
         return Outcome(ended.job, "crashed", "interrupted by somebody else")
     if code < 0:
-        return Outcome(ended.job, "crashed", f"killed by {_signal_name(-code)}, {where}")
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return Outcome(ended.job, "crashed", f"killed by {name}, {where}")
     return Outcome(ended.job, "crashed", f"{last} (exit code {code}), {where}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -75,6 +75,16 @@ fi
 exit "$status"
 """
 """What an element of an array does; before it come `train`, `configs` and `folders`."""
+SUBMIT = r"""#!/bin/bash
+# Hands the runs in. What is given to it goes to sbatch, such as --account=NAME.
+set -eu
+cd {place}
+before=
+for script in {names}; do
+  job=$(sbatch --parsable ${{before:+"--dependency=afterany:$before"}} "$@" "$script")
+  echo "$script: job $job"
+{after}done
+"""
 
 
 def write_slurm(
@@ -119,7 +129,8 @@ def write_slurm(
         names = [f"array-{number}.sh" for number in range(1, len(arrays) + 1)]
         for name, array in zip(names, arrays, strict=True):
             _write(place / name, _array_script(array, place / "configs", options, at_most, track))
-        _write(place / "submit.sh", _submit_script(place, names, one_by_one=at_most is not None))
+        after = "" if at_most is None else "  before=${job%%;*}\n"  # only so many at a time: one after the other
+        _write(place / "submit.sh", SUBMIT.format(place=quote(str(place)), names=join(names), after=after))
     if len(arrays) > 1:
         count = plural(len(missing), "run")
         log.warning("%s become %d arrays: SLURM takes up to %d in one", count, len(arrays), LARGEST)
@@ -149,30 +160,11 @@ def _array_script(
         lines.append(f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={value}")
     lines += ["", f"# {plural(len(jobs), 'run')}: element N is the Nth of each list."]
     lines += [f"export {name}={quote(os.environ[name])}" for name in HANDED_ON if name in os.environ]
-    tracked = [word for name in track for word in ("--track", name)]
-    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg', 'train', *tracked, *as_options(handed_on())])})")
+    options_of_all = (*as_options(track, "--track"), *as_options(handed_on()))
+    lines.append(f"train=({join([sys.executable, '-m', 'parse_dg', 'train', *options_of_all])})")
     lines += ["configs=(", *(f"  {quote(str(_write_config(job, configs)))}" for job in jobs), ")"]
     lines += ["folders=(", *(f"  {quote(str(job.folder.absolute()))}" for job in jobs), ")"]
     return "\n".join(lines) + "\n" + BODY
-
-
-def _submit_script(place: Path, names: Sequence[str], one_by_one: bool) -> str:
-    """The script that hands in the arrays; one after the other if only so many runs are wanted at a time."""
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            "# Hands the runs in. What is given to it goes to sbatch, such as --account=NAME.",
-            "set -eu",
-            f"cd {quote(str(place))}",
-            "before=",
-            f"for script in {join(names)}; do",
-            '  job=$(sbatch --parsable ${before:+"--dependency=afterany:$before"} "$@" "$script")',
-            '  echo "$script: job $job"',
-            *(["  before=${job%%;*}"] if one_by_one else []),
-            "done",
-            "",
-        ]
-    )
 
 
 def _write_config(job: Job, configs: Path) -> Path:

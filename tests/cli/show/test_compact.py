@@ -12,6 +12,7 @@ from parse_dg.cli.show.compact import (
     CELLS,
     as_csv,
     as_markdown,
+    table_row,
     table_rows,
     text_cells,
     view_tables,
@@ -25,7 +26,9 @@ from parse_dg.runs.compact import (
     Figures,
     read_compaction,
 )
+from parse_dg.runs.folder import TrainingTime
 from parse_dg.runs.result import BenchmarkVersion
+from parse_dg.tables.published import published
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,6 +119,25 @@ def test_markdown_has_a_line_a_row() -> None:
     assert rows[0].startswith("| pacs | sketch | 0 | 4,002,000 → 4,000,200 | 2,000 → 200 |")
     assert rows[2].startswith("| pacs | mean of 2 runs |  | 4,002,000 → 4,000,402 | 2,000 → 402 |")
     assert "| 1,000 → 201 |" in rows[2]  # of 100 and 302
+
+
+def test_the_papers_figures_stand_below_ours_as_printed() -> None:
+    """Table 2 (b) and that of appendix C: what they have of the data sets and targets that are there."""
+    rows = [table_row(outcome("PACS", "art_painting", 0, 100, 4), TrainingTime(0.5, 90.0))]
+    by_data, by_target = view_tables(rows, 0.0, published().of("paper"))
+    ours, theirs = (dict(zip(by_data.header, row, strict=True)) for row in by_data.rows)
+    assert (ours["s a step"], ours["s an epoch"], ours["runs"]) == ("0.5", "90", "1")
+    assert {heading: cell for heading, cell in theirs.items() if cell not in ("–", "")} == {
+        "data": "pacs (paper, table 2 (b))",
+        "parameters of Λ": "0.91M → 0.002M",
+        "reduction of Λ": "99.8%",
+        "applications": "130,176 → 295",
+        "GFLOPs": "4.113 → 4.112",
+    }
+    assert by_target.rows[1][:4] == ("pacs", "art_painting (paper)", "24.51M", "0.91M → 0.002M")
+    assert any(note.startswith("paper: Nguyen & Nguyen 2026") for note in by_target.notes)
+    birds = view_tables([table_row(outcome("cub-dg", "Art", 0, 9, 1))], 0.0, published())[0]
+    assert [row[-3:] for row in birds.rows] == [("–", "–", "1"), ("–", "–", ""), ("0.8", "440", "")]
 
 
 def test_csv_has_every_number_unrounded() -> None:

@@ -13,9 +13,8 @@ from parse_dg.config import to_dict
 from parse_dg.files import is_locked, write_json
 from parse_dg.runs.folder import LOCK, hold
 from parse_dg.runs.metrics import CheckLine
-from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.jobs import Job, Outcome, read_state
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
-from parse_dg.sweeps.state import read_state
 from tests.conftest import Tiny
 from tests.runs.helpers import check_of, environment_of, result_of
 

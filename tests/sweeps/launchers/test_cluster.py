@@ -18,11 +18,10 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import LOCK, hold
 from parse_dg.runs.run import execute
-from parse_dg.sweeps.jobs import Job, Outcome
+from parse_dg.sweeps.jobs import Job, Outcome, read_progress
 from parse_dg.sweeps.launchers import cluster as module
 from parse_dg.sweeps.launchers.cluster import RayLauncher, perform, room_on
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
-from parse_dg.sweeps.state import read_progress
 from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection_tables import selection_tables
 from tests.conftest import Tiny

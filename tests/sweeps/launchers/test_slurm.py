@@ -14,10 +14,9 @@ from parse_dg.cli import main
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.runs.folder import hold
-from parse_dg.sweeps.jobs import Job
+from parse_dg.sweeps.jobs import Job, read_progress
 from parse_dg.sweeps.launchers import slurm
 from parse_dg.sweeps.launchers.slurm import write_slurm
-from parse_dg.sweeps.state import read_progress
 from tests.conftest import Tiny
 from tests.runs.helpers import checks, read, repeated
 

@@ -10,7 +10,7 @@ import pytest
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, leave_one_out
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.parts import describe_split, leakage, scored_subsets
+from parse_dg.runs.scoring import describe_split, leakage, scored_subsets
 from parse_dg.training.protocol import ProtocolConfig
 from tests.conftest import Numbered
 
