@@ -124,7 +124,7 @@ OF_A_METHOD: dict[str, dict[str, tuple[object, str]]] = {
         "sparsity": NOT_NEGATIVE,
         "angle_repulsion": NOT_NEGATIVE,
         "distillation": NOT_NEGATIVE,
-    "probe": NOT_NEGATIVE,
+        "probe": NOT_NEGATIVE,
         "miro.weight": NOT_NEGATIVE,
         "miro.rate_factor": NOT_NEGATIVE,
         "vocabulary.enumeration": ("some", "one of distinct, paper"),
