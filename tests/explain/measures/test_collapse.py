@@ -1,4 +1,4 @@
-"""Collapse of primitives that were placed by hand; and heat maps drawn by hand, whose value at the centre is known."""
+"""Collapse of primitives that were placed by hand; heat maps drawn by hand, whose heat at the centre is known."""
 
 import math
 from dataclasses import replace
@@ -152,7 +152,7 @@ def test_heat_at_the_centre(cells: list[list[float]], expected: float) -> None:
     assert heat(cells) == pytest.approx(expected, abs=1e-12)
 
 
-def test_only_present_primitives_count() -> None:
+def test_only_present_primitives_have_evidence() -> None:
     presence = torch.tensor([[1.0, 0.5, 0.49, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1.0]])
     at_centre = torch.tensor([[1.0, 0.5, 1.0, 1.0, 0.49], [1.0, 1.0, 1.0, 1.0, 0.01]])
     found = evidence(replace(located(APART.expand(2, -1, -1), presence), heat_at_centre=at_centre))
