@@ -1,6 +1,5 @@
 """Collapse of primitives that were placed by hand; heat maps drawn by hand, whose heat at the centre is known."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -172,23 +171,3 @@ def test_maps_are_seen_when_images_are_read(tiny: Tiny) -> None:
     assert torch.allclose(found.heat_at_centre[:, :3], torch.tensor([1.0, 0.0, 1.0]).expand(5, -1), atol=1e-5)
     measured = evidence(found)
     assert (measured.present, measured.on_evidence) == (15, pytest.approx(2 / 3))
-
-
-def test_a_window_moves_the_centre_and_not_the_map_it_is_held_against(tiny: Tiny) -> None:
-    """Two peaks far apart, the first a little stronger; and a peak far from a plain, where the mean lies."""
-    maps = torch.full((2, 9, 9), -60.0)
-    maps[0, 4, 0], maps[0, 4, 8] = 40.2, 40.0
-    maps[1, :, 4:], maps[1, 4, 0] = 40.0, 41.0
-    subset = Subset(open_benchmark(tiny().data).domain("photo"), np.arange(2))
-    model = placed_model(maps, window=1.0)
-    bottleneck = model.parse_network().bottleneck
-    whole = locate(placed_model(maps), subset)
-    before = locate(model, subset)
-    assert torch.equal(before.heat_at_centre, whole.heat_at_centre)  # the window has not begun to close in
-    assert before.heat_at_centre[:, 0].tolist() == pytest.approx([0, 0], abs=1e-6)
-    assert before.heat_at_centre[:, 1].tolist() == pytest.approx([math.exp(-1)] * 2, rel=1e-5)
-    bottleneck.advance(1.0)
-    after = locate(model, subset)
-    assert after.centre[0].flatten().tolist() == pytest.approx([-1, 0, -1, 0], abs=0.01)
-    assert after.heat_at_centre.flatten().tolist() == pytest.approx([1] * 4, abs=0.01)
-    assert torch.equal(after.presence, before.presence)
