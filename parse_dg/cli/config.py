@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def config(options: argparse.Namespace, console: "Console") -> None:
     """`parse-dg config`."""
     from parse_dg.cli.show import config as show
+    from parse_dg.cli.show.fields import sections
     from parse_dg.config import change, lookup
-    from parse_dg.runs.fields import sections
     from parse_dg.runs.protocols import apply_protocol
     from parse_dg.runs.recipes import build_config, default_recipe
 
