@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
+"""How a command says what happened."""
+
 
 class InputError(ValueError):
     """What the user gave cannot be used: says what was expected, what was found, what is valid; exit code 2."""
