@@ -10,7 +10,7 @@ import numpy as np
 
 from parse_dg.config import Config, Count, require
 from parse_dg.data.splits import seed_hash
-from parse_dg.errors import InputError, about, unknown
+from parse_dg.errors import InputError, about, require_known
 from parse_dg.sweeps.draws import random_hparams
 
 SHORT = {"algorithm.primitives.count": "K"}
@@ -92,8 +92,7 @@ class DomainBedSearch(Config):
 
     def check(self) -> None:
         for name in self.ignore:
-            if name not in IGNORABLE:
-                raise unknown("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
+            require_known("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
 
     def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
