@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli.show.display import open_with_display
+from parse_dg.cli.show.display import progress_display
 from parse_dg.config import change
+from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints.benchmark import DOMAINS
 from parse_dg.files import write_json
 from parse_dg.runs.recipes import build_config
@@ -41,9 +42,8 @@ def main() -> None:
         for target in DOMAINS
         for method in options.methods
     ]
-    open_with_display(
-        change(build_config("blueprints", "erm"), settings), console
-    )  # drawn once, before many want it
+    with progress_display(console) as progress:  # drawn once, before many want it
+        open_benchmark(change(build_config("blueprints", "erm"), settings).data, progress)
     threads = max(1, (os.cpu_count() or 1) // options.workers)
     results = _run_all(jobs, options.workers, threads, console)
     table = accuracy_table(results, DOMAINS)

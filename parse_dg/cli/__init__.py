@@ -5,45 +5,17 @@ import io
 import logging
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from parse_dg._version import __version__
-from parse_dg.cli import (
-    config,
-    data,
-    describe,
-    explain,
-    export,
-    figure,
-    measure,
-    predict,
-    report,
-    runs,
-    serve,
-    sweep,
-    tables,
-    train,
-    weights,
-)
+from parse_dg.cli.options import Command
 from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, BusyError, FailedError, InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.wording import UNPRINTABLE
 
 PARTS = (
-    train,
-    config,
-    runs,
-    sweep,
-    data,
-    weights,
-    tables,
-    describe,
-    predict,
-    explain,
-    figure,
-    measure,
-    report,
-    serve,
-    export,
+    *("train", "config", "runs", "sweep", "data", "weights", "tables", "describe"),
+    *("predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (
@@ -84,9 +56,9 @@ def one_line(error: Exception) -> str:
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], str(error))
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Command:
     """Every command with its options."""
-    parser = argparse.ArgumentParser(
+    parser = Command(
         prog="parse-dg",
         description="Image classifiers that keep working on domains they never saw, and show why.",
         epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
@@ -95,23 +67,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(plugin=(), resumes=False)  # a command that goes on where it was broken off sets it
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for part in PARTS:
-        part.add_commands(commands)
+        import_module(f"parse_dg.cli.{part}").add_commands(commands)
     for name in PLUGGABLE:
         _add_plugin(commands.choices[name])
     return parser
 
 
-def _add_plugin(command: argparse.ArgumentParser) -> None:
+def _add_plugin(command: Command) -> None:
     """`--plugin`, for a command or for those below it."""
     below = [action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction)]
     for choices in below:
         for inner in choices.values():
             _add_plugin(inner)
     if not below:
-        command.add_argument(
-            "--plugin",
-            action="append",
-            default=[],
-            metavar="MODULE",
-            help="import a plug-in first: an installed one, a module, or a .py file (docs/extend.md); repeatable",
-        )
+        words = "import a plug-in first: an installed one, a module, or a .py file (docs/extend.md)"
+        command.section = command
+        command.add("--plugin MODULE", words, many=True)

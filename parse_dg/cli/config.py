@@ -1,16 +1,21 @@
 """`parse-dg config`: every field of a run's configuration, in words."""
 
-import argparse
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
-from parse_dg.cli.options import Commands
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from parse_dg.cli.options import Commands, Console, add_command, print_json
 
 
-def config(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg config`."""
+def config(options: Namespace, console: Console) -> None:
+    """Print what can be set: every field with its value in a recipe, the default where that is
+    another, its type, its valid values and its meaning.
+
+    For example:
+      parse-dg config algorithm.primitives --recipe paper
+
+    A field is set with `parse-dg train --set FIELD=VALUE`.
+    """
+    from dataclasses import asdict
+
     from parse_dg.cli.show import config as show
     from parse_dg.cli.show.fields import sections
     from parse_dg.config import change, lookup
@@ -27,35 +32,18 @@ def config(options: argparse.Namespace, console: "Console") -> None:
         lookup(chosen, options.section)
     found = show.below(options.section or "", list(sections(chosen)))
     if options.format == "json":
-        console.print(show.as_json(found), markup=False, soft_wrap=True)
+        print_json(console, [asdict(field) for section in found for field in section.fields])
     else:
         show.print_sections(console, found)
 
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "config",
-        help="every field of a configuration: meaning, type, valid values, value",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Print what can be set: every field with its value in a recipe, the default where that is\n"
-        "another, its type, its valid values and its meaning.",
-        epilog="example:\n  parse-dg config algorithm.primitives --recipe paper\n\n"
-        "A field is set with `parse-dg train --set FIELD=VALUE`.",
-    )
-    command.add_argument(
-        "section", nargs="?", metavar="SECTION", help="such as algorithm.primitives (default: all)"
-    )
-    command.add_argument("--algorithm", default="parse", metavar="NAME", help="whose fields (default: parse)")
-    command.add_argument(
-        "--data", default="blueprints", metavar="DATA", help="trained on what (default: blueprints)"
-    )
-    command.add_argument("--recipe", metavar="NAME", help="whose values (default: the recipe for the data)")
-    command.add_argument("--protocol", default="parse", metavar="NAME", help="over the recipe (default: parse)")
-    command.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="markdown: docs/configuration.md, with the fields of every method",
-    )
-    command.set_defaults(command=config)
+    command = add_command(commands, "config", config, "every field of a configuration: meaning, type, valid values")
+    command.add("section SECTION", "such as algorithm.primitives (default: all)", nargs="?")
+    command.add("--algorithm NAME", "whose fields", "parse")
+    command.add("--data DATA", "trained on what", "blueprints")
+    command.add("--recipe NAME", "whose values (default: the recipe for the data)")
+    command.add("--protocol NAME", "over the recipe", "parse")
+    page = "markdown: docs/configuration.md, with the fields of every method"
+    command.add("--format", page, choices=("text", "json", "markdown"))

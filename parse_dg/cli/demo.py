@@ -8,25 +8,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 from rich.console import Console
-from rich.table import Table
 
-from parse_dg.cli.show.display import (
-    compact_with_display,
-    print_compaction,
-    print_path,
-    run_with_display,
-)
+from parse_dg.cli.options import say
+from parse_dg.cli.show.display import compact_with_display, print_compaction, run_with_display
+from parse_dg.cli.show.tables import print_rows
 from parse_dg.config import change
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.explain.explanation import explain
-from parse_dg.explain.figures.explanation import (
-    SHOWN_RELATIONS,
-    explanation_figure,
-    primitive_sheet,
-    require_matplotlib,
-)
+from parse_dg.explain.figures.explanation import SHOWN_RELATIONS, explanation_figure, primitive_sheet
+from parse_dg.explain.figures.page import require_matplotlib
 from parse_dg.explain.measures.images import true_centres
 from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
 from parse_dg.runs.config import RunConfig
@@ -58,18 +50,15 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     (outcome,) = compact_with_display([folder / "parse"], None, 0.0, "auto", console)
     print_compaction(console, outcome)
     _draw(OpenedRun(folder / "parse", model=outcome.path, device="cpu"), folder, console)
-    print_path(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in", folder)
+    say(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in {folder}")
     console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
 
 
 def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
     target = config.data.target
-    table = Table("method")
-    table.add_column("source validation accuracy", justify="right")
-    table.add_column(f"accuracy on {target} (never seen)", justify="right")
-    for name, result in results.items():
-        table.add_row(name, percent(result.validation_mean_accuracy), percent(result.target.accuracy))
-    console.print(table)
+    header = ("method", "source validation accuracy", f"accuracy on {target} (never seen)")
+    accuracies = ((name, each.validation_mean_accuracy, each.target.accuracy) for name, each in results.items())
+    print_rows(console, header, [(name, percent(source), percent(unseen)) for name, source, unseen in accuracies])
     images = next(iter(results.values())).target.images
     console.print(
         f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
@@ -86,15 +75,12 @@ def _draw(run: OpenedRun, folder: Path, console: Console) -> None:
     }
     primitive_sheet(run.model, images, folder / "primitives.png", names)
     _explain_one(run, folder / "explanation.png", names, console)
-    print_path(console, "pictures:", folder / "primitives.png")
-    print_path(console, "pictures:", folder / "explanation.png")
+    say(console, *(f"pictures: {folder / name}" for name in ("primitives.png", "explanation.png")))
 
 
 def _name_primitives(run: OpenedRun, console: Console) -> dict[int, str]:
     """Which part each primitive follows on the source domains, said and returned; most may follow none."""
-    table = Table("domain")
-    table.add_column("primitives that follow one part", justify="right")
-    table.add_column("their median distance to it", justify="right")
+    rows = []
     on_sources: dict[int, Counter[str]] = defaultdict(Counter)
     for domain in run.benchmark.domains:
         centres = true_centres(run, whole(domain))
@@ -104,11 +90,11 @@ def _name_primitives(run: OpenedRun, console: Console) -> dict[int, str]:
         held_out = domain.name == run.target
         name = f"{domain.name} (never seen)" if held_out else domain.name
         distance = f"{31.5 * statistics.median(p.distance for p in following):.1f} pixels" if following else ""
-        table.add_row(name, f"{len(following)} of {len(places)}", distance)
+        rows.append((name, f"{len(following)} of {len(places)}", distance))
         for place in following if not held_out else ():
             on_sources[place.primitive][place.part] += 1
     console.print("\n[bold]Do primitives sit on parts?")
-    console.print(table)
+    print_rows(console, ("domain", "primitives that follow one part", "their median distance to it"), rows)
     console.print(f"it follows a part if that part is the nearest in at least {percent(FOLLOWS)} of the images")
     return {primitive: parts.most_common(1)[0][0] for primitive, parts in sorted(on_sources.items())}
 

@@ -1,25 +1,36 @@
 """`parse-dg export`: a trained model for other programs."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.errors import InputError
 from parse_dg.wording import plural, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from torch import Tensor
 
 FORMATS = ("onnx", "torch")
-TOLERANCE = 1e-4
 IMAGES = 32
 """On how many the exported model is compared with the original."""
 
 
-def export(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg export`."""
+def export(options: Namespace, console: Console) -> None:
+    """Write a run's model for other programs; that of PARSE is compacted first, without loss.
+
+    It takes any number of float32 RGB images in [0, 1] of the run's size, normalises them itself and
+    gives logits. The classes and this convention are in the file. Before it is there, it is read back
+    and compared with PyTorch on images of the run's benchmark, or on noise where that is not here: if a
+    logit differs by more than 0.0001, or a prediction does, nothing is written.
+
+    PyTorch may execute what is in a .pt2 file when it loads it: load those you trust. Of the run's own
+    model.safetensors nothing is executed.
+
+    For example:
+      parse-dg export runs/blueprints/parse/sketch/seed0 --heatmaps
+      parse-dg export runs/blueprints/erm/sketch/seed0 --format torch --out erm.pt2
+    """
     from parse_dg.deploy.export import SUFFIXES, check_place, export_model
     from parse_dg.runs.opened import OpenedRun
 
@@ -33,17 +44,17 @@ def export(options: argparse.Namespace, console: "Console") -> None:
     folder = given if given.is_dir() else given.parent
     images, what = check_images(folder, model.spec.image_size, console)
     done = export_model(model, images, path, options.format, heatmaps=options.heatmaps)
-    lines = (
+    say(
+        console,
         f"written to {printable(str(done.path))}: {done.size:,} bytes",
         f"takes images: float32, N × 3 × {model.spec.image_size} × {model.spec.image_size}, RGB in [0, 1]",
         f"gives {', '.join(done.outputs)}",
         f"compared with PyTorch on {plural(done.images, 'image')} {what}: the same predictions, the largest "
         f"difference of a logit is {done.largest_difference:.2g}",
     )
-    console.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def check_images(folder: Path, size: int, console: "Console") -> "tuple[Tensor, str]":
+def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, str]":
     """Images in [0, 1] to compare on, and what they are: of the run's benchmark where it is here, else noise."""
     import torch
 
@@ -72,29 +83,9 @@ def check_images(folder: Path, size: int, console: "Console") -> "tuple[Tensor, 
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "export",
-        help="write a trained model as ONNX or as a program of torch.export",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Write a run's model for other programs; that of PARSE is compacted first, without loss.\n\n"
-        "It takes any number of float32 RGB images in [0, 1] of the run's size, normalises them itself and\n"
-        "gives logits. The classes and this convention are in the file. Before it is there, it is read back\n"
-        "and compared with PyTorch on images of the run's benchmark, or on noise where that is not here: if a\n"
-        f"logit differs by more than {TOLERANCE:g}, or a prediction does, nothing is written.\n\n"
-        "PyTorch may execute what is in a .pt2 file when it loads it: load those you trust. Of the run's own\n"
-        "model.safetensors nothing is executed.",
-        epilog="examples:\n"
-        "  parse-dg export runs/blueprints/parse/sketch/seed0 --heatmaps\n"
-        "  parse-dg export runs/blueprints/erm/sketch/seed0 --format torch --out erm.pt2",
-    )
-    command.add_argument(
-        "run", type=Path, metavar="RUN", help="the run's folder, or a .safetensors file of a model"
-    )
-    command.add_argument(
-        "--format", choices=FORMATS, default="onnx", help="onnx, or torch for torch.export (default: onnx)"
-    )
-    command.add_argument(
-        "--heatmaps", action="store_true", help="of PARSE: give the primitives' heat maps and centres as well"
-    )
-    command.add_argument("--out", type=Path, metavar="FILE", help="default: RUN/model.onnx or RUN/model.pt2")
-    command.set_defaults(command=export)
+    words = "write a trained model as ONNX or as a program of torch.export"
+    command = add_command(commands, "export", export, words)
+    command.add_run("the run's folder, or a .safetensors file of a model")
+    command.add("--format", "onnx, or torch for torch.export", choices=FORMATS)
+    command.add("--heatmaps", "of PARSE: give the primitives' heat maps and centres as well")
+    command.add("--out FILE", "default: RUN/model.onnx or RUN/model.pt2")

@@ -1,43 +1,51 @@
 """The commands that look at runs and around: evaluate, compact, demo, info, algorithms."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands, add_model, opened
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from parse_dg.cli.options import Commands, Console, add_command, opened, say
 
 
-def evaluate(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg evaluate`."""
+def evaluate(options: Namespace, console: Console) -> None:
+    """Score a run's model: on the target domain, and on the held-out images of the source domains."""
     from parse_dg.cli.show.display import print_accuracies
     from parse_dg.runs.opened import evaluate_run
 
     print_accuracies(console, evaluate_run(opened(options), options.domain))
 
 
-def compact(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg compact`."""
-    from rich.console import Console
+def compact(options: Namespace, console: Console) -> None:
+    """Drop every predicate application that no class uses, and write the small model, with its
+    figures in a .json file of the same name.
 
+    Both models predict every image of the benchmark first. At threshold 0 nothing may change: if a
+    prediction does, or a logit by more than a millionth, nothing is written. Above 0, what changes is
+    measured. Several runs give one table, a row a run.
+
+    In use at the start are the applications that some class used before training: that the others were
+    out of use then is the start's doing, not training's.
+
+    For example:
+      parse-dg compact runs/blueprints/parse/*/seed0 --format markdown
+    """
     from parse_dg.cli.show.display import compact_with_display, print_compactions
 
-    bars = console if options.format == "text" else Console(stderr=True)  # a table alone on standard output
+    bars = console if options.format == "text" else None  # a table alone on standard output
     outcomes = compact_with_display(options.runs, options.out, options.threshold, options.device, bars)
     print_compactions(console, outcomes, options.format)
 
 
-def demo(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg demo`."""
+def demo(options: Namespace, console: Console) -> None:
+    """Train ERM, No Relations and PARSE on the embedded benchmark with one domain held out, compare
+    them there, compact PARSE without changing a prediction, and draw what it learnt.
+    """
     from parse_dg.cli.demo import run_demo
 
     run_demo(options.out, console, target=options.target, seed=options.seed, steps=options.steps)
 
 
-def info(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg info`."""
+def info(options: Namespace, console: Console) -> None:
+    """Print versions, devices, caches, algorithms and recipes."""
     import torch
     from rich.table import Table
 
@@ -75,86 +83,34 @@ def info(options: argparse.Namespace, console: "Console") -> None:
     console.print(table)
 
 
-def algorithms(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg algorithms`."""
-    from rich.markup import escape
-    from rich.table import Table
-
+def algorithms(options: Namespace, console: Console) -> None:
+    """List the methods that can be trained, and where they were published."""
     from parse_dg.algorithms import ALGORITHMS
+    from parse_dg.cli.show.tables import print_rows
 
-    table = Table()
-    for heading in ("algorithm", "what it does", "published"):
-        table.add_column(heading, overflow="fold")
-    for name, method in ALGORITHMS.items():
-        table.add_row(*map(escape, (name, method.summary, method.reference)))
-    console.print(table)
-    console.print("Train one with `parse-dg train --algorithm NAME`.")
+    rows = [(name, method.summary, method.reference) for name, method in ALGORITHMS.items()]
+    print_rows(console, ("algorithm", "what it does", "published"), rows, names=3)
+    say(console, "Train one with `parse-dg train --algorithm NAME`.")
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
-    _add_evaluate(commands)
-    _add_compact(commands)
-    _add_demo(commands)
-    command = commands.add_parser("info", help="versions, devices, caches, algorithms and recipes")
-    command.set_defaults(command=info)
-    command = commands.add_parser(
-        "algorithms", help="the methods that can be trained, and where they were published"
-    )
-    command.set_defaults(command=algorithms)
-
-
-def _add_evaluate(commands: Commands) -> None:
-    command = commands.add_parser(
-        "evaluate",
-        help="score a trained model on the domains of its benchmark",
-        description="Score a run's model: on the target domain, and on the held-out images of the source domains.",
-    )
-    command.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    command.add_argument("--domain", metavar="DOMAIN", help="all images of this domain only")
-    add_model(command)
-    command.set_defaults(command=evaluate)
-
-
-def _add_compact(commands: Commands) -> None:
-    command = commands.add_parser(
-        "compact",
-        help="slice trained models of PARSE to the relations they use",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Drop every predicate application that no class uses, and write the small model, with its\n"
-        "figures in a .json file of the same name.\n\n"
-        "Both models predict every image of the benchmark first. At threshold 0 nothing may change: if a\n"
-        "prediction does, or a logit by more than a millionth, nothing is written. Above 0, what changes is\n"
-        "measured. Several runs give one table, a row a run.\n\n"
-        "In use at the start are the applications that some class used before training: that the others were\n"
-        "out of use then is the start's doing, not training's.",
-        epilog="example:\n  parse-dg compact runs/blueprints/parse/*/seed0 --format markdown",
-    )
-    command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder; several give one table")
-    command.add_argument(
-        "--threshold", type=float, default=0.0, metavar="T", help="drop weights up to T (default: 0, lossless)"
-    )
-    command.add_argument(
-        "--out", type=Path, metavar="FILE", help="for a single run (default: RUN/compact.safetensors)"
-    )
-    add_model(command)
-    command.add_argument(
-        "--format", choices=("text", "markdown", "csv"), default="text", help="of the table (default: text)"
-    )
-    command.set_defaults(command=compact)
-
-
-def _add_demo(commands: Commands) -> None:
-    command = commands.add_parser(
-        "demo",
-        help="ERM, No Relations and PARSE on Blueprints, compacted and explained in pictures",
-        description="Train ERM, No Relations and PARSE on the embedded benchmark with one domain held out, compare "
-        "them there, compact PARSE without changing a prediction, and draw what it learnt.",
-    )
-    command.add_argument("--out", type=Path, default=Path("demo"), metavar="FOLDER", help="default: demo")
-    command.add_argument(
-        "--target", default="sketch", metavar="DOMAIN", help="the domain that is held out (default: sketch)"
-    )
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
-    command.add_argument("--steps", type=int, metavar="N", help="of each training (default: the recipe's)")
-    command.set_defaults(command=demo, resumes=True)
+    words = "score a trained model on the domains of its benchmark"
+    command = add_command(commands, "evaluate", evaluate, words)
+    command.add_run("the run's folder")
+    command.add("--domain DOMAIN", "all images of this domain only")
+    command.add_model()
+    command = add_command(commands, "compact", compact, "slice trained models of PARSE to the relations they use")
+    command.add("runs RUN", "a run's folder; several give one table", nargs="+")
+    command.add("--threshold T", "drop weights up to T; 0 is lossless", 0.0)
+    command.add("--out FILE", "for a single run (default: RUN/compact.safetensors)")
+    command.add_device()
+    command.add("--format", "of the table", choices=("text", "markdown", "csv"))
+    words = "ERM, No Relations and PARSE on Blueprints, compacted and explained in pictures"
+    command = add_command(commands, "demo", demo, words, resumes=True)
+    command.add("--out FOLDER", "", Path("demo"))
+    command.add("--target DOMAIN", "the domain that is held out", "sketch")
+    command.add("--seed N", "", 0)
+    command.add("--steps N", "of each training (default: the recipe's)")
+    add_command(commands, "info", info, "versions, devices, caches, algorithms and recipes")
+    add_command(commands, "algorithms", algorithms, "the methods that can be trained, and who published them")

@@ -2,20 +2,19 @@
 
 import argparse
 import shlex
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands
-from parse_dg.cli.tables import show_runs
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.cli.train import parse_settings
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from parse_dg.sweeps.config import SweepConfig
     from parse_dg.sweeps.jobs import Job, Launcher
     from parse_dg.sweeps.launchers.local import DeviceSlot
@@ -34,9 +33,24 @@ ONLY = {
 """Options that not every launcher has."""
 
 
-def sweep(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg sweep`."""
+def sweep(options: Namespace, console: Console) -> None:
+    """Plan many runs, say what they will cost, run those that are missing, and show their table.
+
+    The file says which: data sets x targets x methods x seeds x hyper-parameters. What is finished is
+    left as it is, a run that crashed is tried again and goes on where it was, so the same command goes on
+    after whatever happened. It may also run in two terminals, or on two machines that share the folder.
+
+    For example:
+      parse-dg sweep my_sweep.toml --dry-run
+      parse-dg sweep --preset paper-ablation --data blueprints
+      parse-dg sweep my_sweep.toml --launcher ray --address auto --gpus-per-run 0.5
+
+    A file as short as this will do:
+      methods = ["erm", "parse"]
+      seeds = [0, 1, 2]
+    """
     from parse_dg.cli.show.sweep import print_report, sweep_display
+    from parse_dg.sweeps.launchers.local import local_places
     from parse_dg.sweeps.loop import SweepFailedError, run_sweep
     from parse_dg.sweeps.plan import plan_jobs
 
@@ -46,7 +60,9 @@ def sweep(options: argparse.Namespace, console: "Console") -> None:
     check_options(options)
     chosen = configure(options)
     jobs = plan_jobs(chosen)
-    places = find_places(options, jobs)
+    places: tuple[DeviceSlot, ...] = ()
+    if options.launcher == "local":
+        places = local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
     show_plan(options, console, jobs, len(places) or options.jobs or 1)
     if options.dry_run:
         return
@@ -66,7 +82,7 @@ def sweep(options: argparse.Namespace, console: "Console") -> None:
         raise SweepFailedError(f"{len(report.failed)} of {plural(len(jobs), 'run')} failed, the others are done")
 
 
-def configure(options: argparse.Namespace) -> "SweepConfig":
+def configure(options: Namespace) -> "SweepConfig":
     """The file or the preset, then the options."""
     from parse_dg.sweeps.config import override
     from parse_dg.sweeps.file import read_sweep_file
@@ -86,7 +102,7 @@ def configure(options: argparse.Namespace) -> "SweepConfig":
     return override(chosen, settings)
 
 
-def check_options(options: argparse.Namespace) -> None:
+def check_options(options: Namespace) -> None:
     """Raise if options do not go together, before anything is done."""
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.sweeps.presets import PRESETS
@@ -113,16 +129,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
-def find_places(options: argparse.Namespace, jobs: Sequence["Job"]) -> "tuple[DeviceSlot, ...]":
-    """Where jobs run if they run on this machine."""
-    from parse_dg.sweeps.launchers.local import local_places
-
-    if options.launcher != "local":
-        return ()
-    return local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
-
-
-def show_plan(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], slots: int) -> None:
+def show_plan(options: Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
     """What there is to run, what is finished already, what the rest will cost and how that is known."""
     from parse_dg.cli.show.sweep import print_plan
     from parse_dg.sweeps.cost import estimate_cost
@@ -130,27 +137,27 @@ def show_plan(options: argparse.Namespace, console: "Console", jobs: Sequence["J
     print_plan(console, jobs)
 
     def told(job: "Job") -> None:
-        console.print(f"timing {MEASURED_STEPS} steps of {job.config.method}", markup=False)
+        say(console, f"timing {MEASURED_STEPS} steps of {job.config.method}")
 
     measure = options.dry_run if options.measure is None else options.measure
     steps = MEASURED_STEPS if measure else 0
     cost = estimate_cost(jobs, below=Path("runs"), measure_steps=steps, told=told)
-    for line in cost.lines(slots):
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, *cost.lines(slots))
     if cost.unknown:
-        console.print("--measure times a few steps of each kind of run of which nothing is known", markup=False)
+        say(console, "--measure times a few steps of each kind of run of which nothing is known")
 
 
 def build_launcher(
-    options: argparse.Namespace, jobs: Sequence["Job"], places: "Sequence[DeviceSlot]", out: Path
+    options: Namespace, jobs: Sequence["Job"], places: "Sequence[DeviceSlot]", out: Path
 ) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":
+        from parse_dg.devices import visible_gpus
         from parse_dg.sweeps.launchers.cluster import RayLauncher
 
         gpus = options.gpus_per_run
         if gpus is None:
-            gpus = 1.0 if needs_gpu(jobs) and has_gpu() else 0.0
+            gpus = 1.0 if needs_gpu(jobs) and visible_gpus() else 0.0
         return RayLauncher(
             options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
         )
@@ -159,7 +166,7 @@ def build_launcher(
     return LocalLauncher(places, out / ".sweep", track=options.track)
 
 
-def write_script(options: argparse.Namespace, console: "Console", jobs: Sequence["Job"], out: Path) -> None:
+def write_script(options: Namespace, console: Console, jobs: Sequence["Job"], out: Path) -> None:
     """Scripts for SLURM, which the user looks through and hands in."""
     from parse_dg.sweeps.launchers.slurm import write_slurm
 
@@ -176,12 +183,12 @@ def write_script(options: argparse.Namespace, console: "Console", jobs: Sequence
         at_most=options.jobs,
         track=options.track,
     )
-    for line in (
+    say(
+        console,
         f"written to {script.parent}: look through it, then hand the runs in with",
         f"  bash {shlex.quote(str(script))}",
         "The same command as now shows the table once they are finished.",
-    ):
-        console.print(line, markup=False, soft_wrap=True)
+    )
 
 
 def needs_gpu(jobs: Sequence["Job"]) -> bool:
@@ -189,18 +196,10 @@ def needs_gpu(jobs: Sequence["Job"]) -> bool:
     return any(job.config.training.device != "cpu" for job in jobs)
 
 
-def has_gpu() -> bool:
-    """Whether this machine has one."""
-    from parse_dg.devices import visible_gpus
-
-    return bool(visible_gpus())
-
-
-def show_results(
-    options: argparse.Namespace, console: "Console", jobs: "Sequence[Job]", chosen: "SweepConfig"
-) -> None:
+def show_results(options: Namespace, console: Console, jobs: "Sequence[Job]", chosen: "SweepConfig") -> None:
     """The table that the preset is for, or that of the methods."""
     from parse_dg.cli.show.display import compact_with_display
+    from parse_dg.cli.show.views import show_runs
     from parse_dg.sweeps.presets import find_preset
     from parse_dg.tables.published import find_name
 
@@ -212,14 +211,14 @@ def show_results(
             compact_with_display(left, None, 0.0, "auto", console)
     rules = {job.config.protocol.selection for job in jobs}
     rule = "leave-one-domain-out" if "leave-one-domain-out" in rules else min(rules)
-    plot = chosen.out / "k.svg" if view == "k" and _can_plot() else None
+    plot = chosen.out / "k.svg" if view == "k" and find_spec("matplotlib") else None
     by = () if options.preset else row_fields(chosen)
     known = options.preset and any(find_name(data.name) for data in chosen.data)
     compare = "paper" if known else None
     try:
         show_runs(folders, console, view=view, by=by, selection=rule, plot=plot, compare=compare)
     except InputError as error:  # all runs are done, whatever can be said of them together
-        console.print(f"no table: {error}", markup=False, soft_wrap=True)
+        say(console, f"no table: {error}")
 
 
 def row_fields(chosen: "SweepConfig") -> list[str]:
@@ -228,107 +227,42 @@ def row_fields(chosen: "SweepConfig") -> list[str]:
     return sorted(fields - {"averaging.also_plain"})
 
 
-def _can_plot() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("matplotlib") is not None
-
-
-def list_presets(console: "Console") -> None:
+def list_presets(console: Console) -> None:
     """`parse-dg sweep --list`."""
-    from rich.markup import escape
-    from rich.table import Table
-
+    from parse_dg.cli.show.tables import print_rows
     from parse_dg.sweeps.presets import PRESETS
 
-    table = Table()
-    for heading in ("preset", "what it makes", "the paper's data sets"):
-        table.add_column(heading, overflow="fold")
-    for name, preset in PRESETS.items():
-        table.add_row(*map(escape, (name, preset.summary, ", ".join(preset.data))))
-    console.print(table)
-    console.print("Run one with `parse-dg sweep --preset NAME`, on any other data with --data.", markup=False)
+    rows = [(name, preset.summary, ", ".join(preset.data)) for name, preset in PRESETS.items()]
+    print_rows(console, ("preset", "what it makes", "the paper's data sets"), rows, names=3)
+    say(console, "Run one with `parse-dg sweep --preset NAME`, on any other data with --data.")
 
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "sweep",
-        help="many runs from one file or preset, resumable, with a table at the end",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plan many runs, say what they will cost, run those that are missing, and show their table.\n\n"
-        "The file says which: data sets x targets x methods x seeds x hyper-parameters. What is finished is\n"
-        "left as it is, a run that crashed is tried again and goes on where it was, so the same command goes on\n"
-        "after whatever happened. It may also run in two terminals, or on two machines that share the folder.",
-        epilog="examples:\n  parse-dg sweep my_sweep.toml --dry-run\n"
-        "  parse-dg sweep --preset paper-ablation --data blueprints\n"
-        "  parse-dg sweep my_sweep.toml --launcher ray --address auto --gpus-per-run 0.5\n\n"
-        "A file as short as this will do:\n"
-        '  methods = ["erm", "parse"]\n  seeds = [0, 1, 2]',
-    )
-    command.add_argument("file", type=Path, nargs="?", metavar="FILE", help="a sweep, in TOML")
-    command.add_argument("--preset", metavar="NAME", help="a table of the paper; --list names them")
-    command.add_argument("--list", action="store_true", help="list the presets and exit")
-    command.add_argument("--data", metavar="DATA", help="what a preset runs on (default: the paper's data sets)")
-    command.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help="instead of that of the file or preset (presets: paper, but on blueprints)",
-    )
-    command.add_argument("--seeds", metavar="N,N", help="instead of those of the file or preset, such as 0,1,2")
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="change one field of every run; repeatable",
-    )
-    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME of the file or preset")
-    command.add_argument("--dry-run", action="store_true", help="show the plan and its cost, and exit")
-    command.add_argument(
-        "--measure",
-        action=argparse.BooleanOptionalAction,
-        help="time a few steps of each kind of run of which no cost is known (default: in a dry run)",
-    )
-    command.add_argument(
-        "--retries", type=int, default=2, metavar="N", help="how often a crashed run is tried again (default: 2)"
-    )
-    command.add_argument(
-        "--track", action="append", default=[], metavar="NAME", help="for every run, as in `train`; repeatable"
-    )
-    _add_launching(command)
-    command.set_defaults(command=sweep, resumes=True)
-
-
-def _add_launching(command: argparse.ArgumentParser) -> None:
-    """Where runs run."""
-    where = command.add_argument_group("where it runs")
-    where.add_argument(
-        "--launcher",
-        choices=("local", "ray", "slurm"),
-        default="local",
-        help="processes of this machine, a Ray cluster, or a script for SLURM to be handed in (default: local)",
-    )
-    where.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="runs at a time (default: one a GPU; without GPUs, one for every two cores; on Ray, as many as fit)",
-    )
-    where.add_argument("--per-gpu", type=int, metavar="N", help="local: runs at a time on each GPU (default: 1)")
-    where.add_argument(
-        "--address",
-        metavar="ADDRESS",
-        help="ray: a cluster that is there, `auto` or host:port (default: one on this machine)",
-    )
-    where.add_argument(
-        "--gpus-per-run",
-        type=float,
-        metavar="F",
-        help="ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine has none)",
-    )
-    where.add_argument(
-        "--cpus-per-run", type=int, metavar="N", help="ray, slurm: CPU cores of each run (default: 1)"
-    )
-    where.add_argument("--time", metavar="TIME", help="slurm: the limit of one attempt at a run, such as 12:00:00")
-    where.add_argument("--partition", metavar="NAME", help="slurm: where to run")
+    words = "many runs from one file or preset, resumable, with a table at the end"
+    command = add_command(commands, "sweep", sweep, words, resumes=True)
+    command.add("file FILE", "a sweep, in TOML", nargs="?")
+    command.add("--preset NAME", "a table of the paper; --list names them")
+    command.add("--list", "list the presets and exit")
+    command.add("--data DATA", "what a preset runs on (default: the paper's data sets)")
+    command.add("--recipe NAME", "instead of that of the file or preset (presets: paper, but on blueprints)")
+    command.add("--seeds N,N", "instead of those of the file or preset, such as 0,1,2")
+    command.add("--set FIELD=VALUE", "change one field of every run", many=True)
+    command.add("--out FOLDER", "default: runs/NAME of the file or preset")
+    command.add("--dry-run", "show the plan and its cost, and exit")
+    words = "time a few steps of each kind of run of which no cost is known (default: in a dry run)"
+    command.add("--measure", words, action=argparse.BooleanOptionalAction)
+    command.add("--retries N", "how often a crashed run is tried again", 2)
+    command.add("--track NAME", "for every run, as in `train`", many=True)
+    command.section = command.add_argument_group("where it runs")
+    words = "processes of this machine, a Ray cluster, or a script for SLURM to be handed in"
+    command.add("--launcher", words, choices=("local", "ray", "slurm"))
+    usual = "one a GPU; without GPUs, one for every two cores; on Ray, as many as fit"
+    command.add("--jobs N", f"runs at a time (default: {usual})")
+    command.add("--per-gpu N", "local: runs at a time on each GPU (default: 1)")
+    command.add("--address ADDRESS", "ray: a cluster, `auto` or host:port (default: one on this machine)")
+    words = "ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine has none)"
+    command.add("--gpus-per-run F", words, type=float)
+    command.add("--cpus-per-run N", "ray, slurm: CPU cores of each run (default: 1)")
+    command.add("--time TIME", "slurm: the limit of one attempt at a run, such as 12:00:00")
+    command.add("--partition NAME", "slurm: where to run")

@@ -1,18 +1,16 @@
 """`parse-dg train`: one run, from the options that say which."""
 
-import argparse
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parse_dg.cli.options import Commands
+from parse_dg.cli.options import Commands, Console, add_command
 from parse_dg.config import require
 from parse_dg.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from parse_dg.runs.config import RunConfig
 
 DEFAULTS: dict[str, Any] = {
@@ -26,8 +24,19 @@ DEFAULTS: dict[str, Any] = {
 """The options of `parse-dg train` that make a configuration."""
 
 
-def train(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg train`."""
+def train(options: Namespace, console: Console) -> None:
+    """Train one algorithm with one domain held out, and score it there at the very end.
+
+    Every other domain is a source: 80% of its images train, 20% validate. The weights of the best
+    validation step are kept. The target domain is read once, after training, unless the protocol
+    records its accuracy on the way; nothing is chosen by it.
+
+    For example:
+      parse-dg train --algorithm parse --target sketch --set training.steps=1500
+
+    A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the
+    model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.
+    """
     from parse_dg.cli.show.display import print_result, run_with_display
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.runs.train import default_folder
@@ -48,10 +57,10 @@ def train(options: argparse.Namespace, console: "Console") -> None:
             print_result(console, result, folder)
 
 
-def preview(options: argparse.Namespace, console: "Console") -> None:
+def preview(options: Namespace, console: Console) -> None:
     """`parse-dg train --dry-run`: everything that would be done, and nothing of it."""
     from parse_dg.cli.show.config import print_settings
-    from parse_dg.cli.show.preview import print_preview
+    from parse_dg.cli.show.display import print_preview
     from parse_dg.runs.train import default_folder, preview_run
     from parse_dg.sweeps.cost import estimate_cost
     from parse_dg.sweeps.jobs import Job
@@ -63,7 +72,7 @@ def preview(options: argparse.Namespace, console: "Console") -> None:
     print_preview(console, found, folder, estimate_cost([Job(config, folder)], below=Path("runs")))
 
 
-def configure(options: argparse.Namespace) -> "RunConfig":
+def configure(options: Namespace) -> "RunConfig":
     """The configuration that the options ask for, or that of `--config`; then every `--set`."""
     from parse_dg.runs.train import change_run, configure
 
@@ -88,7 +97,7 @@ def read_configuration(source: str) -> "RunConfig":
     return parse_config(data, name)
 
 
-def _require_alone(options: argparse.Namespace) -> None:
+def _require_alone(options: Namespace) -> None:
     """Raise if `--config` comes with what it holds already, or without a folder."""
     for name, default in DEFAULTS.items():
         if getattr(options, name) != default:
@@ -110,96 +119,29 @@ def parse_settings(pairs: list[str]) -> dict[str, object]:
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "train",
-        help="train one algorithm with one domain held out",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train one algorithm with one domain held out, and score it there at the very end.\n\n"
-        "Every other domain is a source: 80% of its images train, 20% validate. The weights of the best\n"
-        "validation step are kept. The target domain is read once, after training, unless the protocol\n"
-        "records its accuracy on the way; nothing is chosen by it.",
-        epilog="example:\n  parse-dg train --algorithm parse --target sketch --set training.steps=1500\n\n"
-        "A run is a folder: config.json repeats it, metrics.jsonl follows it, model.safetensors is the\n"
-        "model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.",
-    )
-    command.add_argument(
-        "--algorithm",
-        default=DEFAULTS["algorithm"],
-        metavar="NAME",
-        help="erm, dann, cdann, group_dro, mixup, sagnet, coral, gvrt, miro, erm_plus_plus, no_relations, parse "
-        "(default: parse)",
-    )
-    command.add_argument(
-        "--data",
-        default=DEFAULTS["data"],
-        metavar="DATA",
-        help="a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json "
-        "list (default: blueprints)",
-    )
-    command.add_argument(
-        "--target", metavar="DOMAIN", help="the domain that is held out (of blueprints by default: sketch)"
-    )
-    command.add_argument(
-        "--seed",
-        type=int,
-        default=DEFAULTS["seed"],
-        metavar="N",
-        help="of the hold-out and every draw (default: 0)",
-    )
-    command.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help="blueprints, pretrained, fine_grained, domainbed, paper, paper_text (default: blueprints for "
-        "blueprints, fine_grained for cub-dg, pretrained for anything else)",
-    )
-    command.add_argument(
-        "--protocol",
-        default=DEFAULTS["protocol"],
-        metavar="NAME",
-        help="parse, domainbed, swad: how long, checked how often, scored on which images (default: parse)",
-    )
-    command.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field; repeatable"
-    )
-    command.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a run's config.json, or - for standard input, instead of all of the above but --set; needs --out",
-    )
-    command.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the configuration, the images of each split, the steps and the expected cost; write nothing",
-    )
-    _add_how(command)
-    command.set_defaults(command=train, resumes=True)
-
-
-def _add_how(command: argparse.ArgumentParser) -> None:
-    """What changes no number of a run: where it is written, how it is kept and followed, by how many processes."""
-    command.add_argument(
-        "--track",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="also follow the run in tensorboard (FOLDER/tensorboard) or wandb; repeatable",
-    )
-    command.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/DATA/ALGORITHM/TARGET/seedN")
-    command.add_argument(
-        "--checkpoint-every",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how often it is written where the run stands, 0: after every step (default: 60)",
-    )
-    command.add_argument(
-        "--processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too "
-        "(default: 1)",
-    )
-    command.add_argument(
-        "--nodes", type=int, default=1, metavar="N", help="machines, of a SLURM job, with so many each (default: 1)"
-    )
+    words = "train one algorithm with one domain held out"
+    command = add_command(commands, "train", train, words, resumes=True)
+    names = "erm, dann, cdann, group_dro, mixup, sagnet, coral, gvrt, miro, erm_plus_plus, no_relations, parse"
+    command.add("--algorithm NAME", names, DEFAULTS["algorithm"])
+    words = "a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json list"
+    command.add("--data DATA", words, DEFAULTS["data"])
+    command.add("--target DOMAIN", "the domain that is held out (of blueprints by default: sketch)")
+    command.add("--seed N", "of the hold-out and every draw", DEFAULTS["seed"])
+    usual = "blueprints for blueprints, fine_grained for cub-dg, pretrained for anything else"
+    names = "blueprints, pretrained, fine_grained, domainbed, paper, paper_text"
+    command.add("--recipe NAME", f"{names} (default: {usual})")
+    words = "parse, domainbed, swad: how long, checked how often, scored on which images"
+    command.add("--protocol NAME", words, DEFAULTS["protocol"])
+    command.add("--set FIELD=VALUE", "change one field", many=True)
+    words = "a run's config.json, or - for standard input, instead of all of the above but --set; needs --out"
+    command.add("--config FILE", words, type=str)
+    words = "print the configuration, the images of each split, the steps and the expected cost; write nothing"
+    command.add("--dry-run", words)
+    words = "also follow the run in tensorboard (FOLDER/tensorboard) or wandb"
+    command.add("--track NAME", words, many=True)
+    command.add("--out FOLDER", "default: runs/DATA/ALGORITHM/TARGET/seedN")
+    words = "how often it is written where the run stands, 0: after every step"
+    command.add("--checkpoint-every SECONDS", words, 60.0)
+    words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"
+    command.add("--processes N", words, 1)
+    command.add("--nodes N", "machines, of a SLURM job, with so many each", 1)

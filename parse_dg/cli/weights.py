@@ -1,14 +1,12 @@
 """`parse-dg weights`: published weights by name, and whether images reach weights as they were trained."""
 
-import argparse
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Commands
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.errors import FailedError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from parse_dg.training.weights_check import WeightsReport
 
 
@@ -16,8 +14,15 @@ class WrongPreparationError(FailedError):
     """The weights were trained on images that were prepared in another way."""
 
 
-def weights(options: argparse.Namespace, console: "Console") -> None:
-    """`parse-dg weights`: list them, or look at one of them with some images."""
+def weights(options: Namespace, console: Console) -> None:
+    """Without WEIGHTS: list the published weights that `backbone.weights` knows by name.
+    With WEIGHTS: hand some images of every domain to the network, and compare the mean and variance before
+    its first BatchNorm with those it has stored. A scale or normalisation that is off is named (exit 1).
+
+    For example:
+      parse-dg weights
+      parse-dg weights resnet50.safetensors --data pacs
+    """
     if options.weights is None:
         list_weights(console)
         return
@@ -36,10 +41,10 @@ def weights(options: argparse.Namespace, console: "Console") -> None:
         said = f"they fit how images are prepared here: {OURS}"
     else:
         said = "nothing can be told: these images are unlike those the weights were trained on; try photographs"
-    console.print(said, markup=False, soft_wrap=True)
+    say(console, said)
 
 
-def look(options: argparse.Namespace) -> "dict[str, WeightsReport]":
+def look(options: Namespace) -> "dict[str, WeightsReport]":
     """The report of every domain of the data set, on some images of each."""
     import numpy as np
     import torch
@@ -66,61 +71,44 @@ def look(options: argparse.Namespace) -> "dict[str, WeightsReport]":
     return found
 
 
-def list_weights(console: "Console") -> None:
-    """`parse-dg weights`."""
-    from rich.markup import escape
-    from rich.table import Table
-
+def list_weights(console: Console) -> None:
+    """Those that are known by name."""
+    from parse_dg.cli.show.tables import print_rows
     from parse_dg.training.pretrained import PUBLISHED
 
-    table = Table()
-    for heading in ("name", "backbone", "what it is", "ImageNet", "stride", "SHA-256", "address"):
-        table.add_column(heading, overflow="fold")
+    header = ("name", "backbone", "what it is", "ImageNet", "stride", "SHA-256", "address")
+    rows = []
     for known in PUBLISHED:
         accuracy = "" if known.accuracy is None else f"{known.accuracy:.1f}%"
         said = (known.name, known.backbone, known.summary, accuracy, known.stride_at, f"{known.digest}…")
-        table.add_row(*map(escape, (*said, known.address)))
-    console.print(table)
-    for line in (
+        rows.append((*said, known.address))
+    print_rows(console, header, rows, names=len(header))
+    say(
+        console,
         "Take one with `--set backbone.weights=NAME`: it is downloaded to PyTorch's cache, and its digest checked.",
         "Without a network, fetch the file elsewhere, then `--set backbone.weights=FILE`.",
-    ):
-        console.print(line, markup=False, soft_wrap=True)
+    )
 
 
-def show_fits(console: "Console", found: "dict[str, WeightsReport]") -> None:
+def show_fits(console: Console, found: "dict[str, WeightsReport]") -> None:
     """Every domain and every way of preparing its images."""
-    from rich.markup import escape
-    from rich.table import Table
+    from parse_dg.cli.show.tables import print_rows
 
-    table = Table(title="before the first BatchNorm, against what it has stored")
-    for heading in ("domain", "images as", "distance (nats)", "mean off by (σ)", "variance ×"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for domain, report in found.items():
         for fit in report.fits:
             figures = (f"{value:.3g}" for value in (fit.distance, fit.mean_shift, fit.variance_ratio))
-            table.add_row(*map(escape, (domain, fit.preparation, *figures)))
-    console.print(table)
+            rows.append((domain, fit.preparation, *figures))
+    header = ("domain", "images as", "distance (nats)", "mean off by (σ)", "variance ×")
+    print_rows(console, header, rows, 2, "before the first BatchNorm, against what it has stored")
 
 
 def add_commands(commands: Commands) -> None:
     """Add the command of this file."""
-    command = commands.add_parser(
-        "weights",
-        help="pretrained weights by name, and whether a file of weights fits how images are prepared",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Without WEIGHTS: list the published weights that `backbone.weights` knows by name.\n"
-        "With WEIGHTS: hand some images of every domain to the network, and compare the mean and variance before\n"
-        "its first BatchNorm with those it has stored. A scale or normalisation that is off is named (exit 1).",
-        epilog="examples:\n  parse-dg weights\n  parse-dg weights resnet50.safetensors --data pacs",
-    )
-    command.add_argument("weights", nargs="?", metavar="WEIGHTS", help="a name or a file")
-    command.add_argument(
-        "--data", default="pacs", metavar="DATA", help="whose images, best photographs (default: pacs)"
-    )
-    command.add_argument("--images", type=int, default=64, metavar="N", help="of each domain (default: 64)")
-    command.add_argument("--backbone", default="resnet50", metavar="NAME", help="default: resnet50")
-    command.add_argument(
-        "--stride-at", default="3x3", choices=("3x3", "first_1x1"), help="of a ResNet-50 (default: 3x3)"
-    )
-    command.set_defaults(command=weights)
+    words = "pretrained weights by name, and whether a file of weights fits how images are prepared"
+    command = add_command(commands, "weights", weights, words)
+    command.add("weights WEIGHTS", "a name or a file", nargs="?")
+    command.add("--data DATA", "whose images, best photographs", "pacs")
+    command.add("--images N", "of each domain", 64)
+    command.add("--backbone NAME", "", "resnet50")
+    command.add("--stride-at", "of a ResNet-50", choices=("3x3", "first_1x1"))

@@ -3,7 +3,8 @@
 `holdout20` equals DomainBed's hold-out bit for bit: the images of domain number i, in their order in the benchmark,
 are shuffled with a seed hashed from (trial seed, i), and the first 20% are held out (Gulrajani & Lopez-Paz 2021,
 arXiv:2007.01434). `gvrt-split` follows the lists that come with CUB-DG (Min et al. 2022): each source domain has
-lists of its own, and the target is scored on its test list, so that no photo is on both sides.
+lists of its own, and the target is scored on its test list, so that no photo is on both sides. `train-valid` is how
+PARSE's authors read them: every source trains on the whole list `train_valid` and validates on its test list.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.errors import InputError, unknown
 
 Indices = Int[np.ndarray, "n"]
-Scheme = Literal["holdout20", "gvrt-split"]
+Scheme = Literal["holdout20", "gvrt-split", "train-valid"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +27,28 @@ class SplitConfig(Config):
     """Which images train, validate and test."""
 
     scheme: Scheme = "holdout20"
-    """`holdout20`: DomainBed's hold-out of every domain. `gvrt-split`: the lists that come with CUB-DG."""
+    """`holdout20`: DomainBed's hold-out of every domain. `gvrt-split`: the lists that come with CUB-DG, as GVRT's
+    authors use them. `train-valid`: the same as PARSE's authors do."""
     holdout: Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)] = 0.2
     """The fraction of each domain that `holdout20` holds out."""
     seed: Whole | None = None
     """Of the hold-out; none: the run's seed."""
     target_images: Literal["all", "in"] = "all"
     """`all`: the target is scored on every image. `in`: on the 80% that its own hold-out leaves, as in DomainBed.
-    `gvrt-split` has a test list instead."""
+    The other schemes have a test list instead."""
     validation_domain: str | None = None
     """A source domain that is not trained on: leave-one-domain-out selection scores its `in` images."""
 
     def check(self) -> None:
-        if self.scheme == "gvrt-split":
+        if self.listed:
             for name, value in (("target_images", "all"), ("validation_domain", None), ("seed", None)):
-                expected = f"{value or 'none'}, as gvrt-split has lists of its own"
+                expected = f"{value or 'none'}, as {self.scheme} has lists of its own"
                 self.require(getattr(self, name) == value, name, expected)
+
+    @property
+    def listed(self) -> bool:
+        """Whether lists say which images train."""
+        return self.scheme != "holdout20"
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,8 @@ def leave_one_out(
     config: SplitConfig = SplitConfig(),  # noqa: B008 - frozen
 ) -> LeaveOneOut:
     """The split of a benchmark with `target` held out; `seed` is the run's, for a config without one."""
-    if config.scheme == "gvrt-split":
-        return _split_by_lists(benchmark, target)
+    if config.listed:
+        return _split_by_lists(benchmark, target, config.scheme)
     trial = seed if config.seed is None else config.seed
     test = benchmark.domain(target)
     parts = []
@@ -122,20 +129,25 @@ def leave_one_out(
     )
 
 
-def _split_by_lists(benchmark: Benchmark, target: str) -> LeaveOneOut:
-    """Source number s, in the benchmark's order without the target, has the lists train{s} and valid{s}."""
+def _split_by_lists(benchmark: Benchmark, target: str, scheme: Scheme) -> LeaveOneOut:
+    """Source number s, in the benchmark's order without the target, has the lists train{s} and valid{s}; or every
+    source has train_valid and test.
+    """
     test = benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
-    training = tuple(_listed(domain, f"train{number}") for number, domain in enumerate(sources))
-    validation = tuple(_listed(domain, f"valid{number}") for number, domain in enumerate(sources))
-    return LeaveOneOut(training, validation, _listed(test, "test"))
+    own = scheme == "gvrt-split"
+    names = [(f"train{s}", f"valid{s}") if own else ("train_valid", "test") for s in range(len(sources))]
+    each = list(zip(sources, names, strict=True))
+    training = tuple(_listed(domain, name, scheme) for domain, (name, _) in each)
+    validation = tuple(_listed(domain, name, scheme) for domain, (_, name) in each)
+    return LeaveOneOut(training, validation, _listed(test, "test", scheme))
 
 
-def _listed(domain: Domain, name: str) -> Subset:
+def _listed(domain: Domain, name: str, scheme: Scheme) -> Subset:
     lists = domain.lists or {}
     if name not in lists:
         found = ", ".join(lists) or "none: its folder has no split.json"
-        raise InputError(f"split.scheme=gvrt-split needs the list {name} of {domain.name}; lists found: {found}")
+        raise InputError(f"split.scheme={scheme} needs the list {name} of {domain.name}; lists found: {found}")
     return Subset(domain, np.asarray(lists[name], dtype=np.int64))
 
 

@@ -1,15 +1,18 @@
 """A class's composition in words: what its score is the sum of, whatever the image."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import unknown
 from parse_dg.explain.explanation import Application, model_of, name_applications
+from parse_dg.model.paper_predicates import PREDICATES
 
 
 @dataclass(frozen=True)
@@ -22,19 +25,17 @@ class Term(Application):
 
 @dataclass(frozen=True)
 class ClassComposition:
-    """All that a class is composed of."""
+    """What a class is composed of: all of it, or its strongest relations and what the others come to."""
 
     name: str
     terms: tuple[Term, ...]
-    """Strongest first; the weights sum to one."""
-
-    @property
-    def families(self) -> dict[str, float]:
-        """The share of the weight on presence, binary, ternary and quaternary relations, where it is not 0."""
-        shares: dict[str, float] = {}
-        for term in self.terms:
-            shares[term.family] = shares.get(term.family, 0.0) + term.weight
-        return shares
+    """Strongest first."""
+    relations: int
+    """How many relations the class uses, whether `terms` has them or not."""
+    families: Mapping[str, float]
+    """The share of the weight on presence, binary, ternary and quaternary relations, where it is not 0."""
+    rest: float
+    """The weight of the relations that `terms` leaves out; the weights of a class sum to one."""
 
     def sentences(self, top: int | None = None) -> tuple[str, ...]:
         """The `top` strongest relations in words (none: all of them)."""
@@ -42,31 +43,51 @@ class ClassComposition:
 
     def weaker(self, top: int | None) -> tuple[int, float]:
         """How many relations come after the `top` strongest (none: all are), and their weight together."""
-        others = self.terms[len(self.terms) if top is None else top :]
-        return len(others), fsum(term.weight for term in others)
+        listed = self.terms[:top]
+        return self.relations - len(listed), self.rest + fsum(term.weight for term in self.terms[len(listed) :])
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """As JSON data; with `top` the strongest alone are listed, and `rest` says what the others come to."""
         return {
             "name": self.name,
-            "relations": len(self.terms),
-            "families": self.families,
+            "relations": self.relations,
+            "families": dict(self.families),
             "terms": [term.to_dict() for term in self.terms[:top]],
             "rest": dict(zip(("count", "weight"), self.weaker(top), strict=True)),
         }
 
 
 @torch.no_grad()
-def describe_classes(model: Model | Predictor) -> tuple[ClassComposition, ...]:
-    """The compositions of all classes, in their order."""
+def describe_classes(model: Model | Predictor, top: int | None = None) -> tuple[ClassComposition, ...]:
+    """The compositions of all classes, in their order.
+
+    With hundreds of classes and all of a vocabulary in use, all of it is more than fits into memory: with `top`
+    only so many relations of each class are ever named.
+    """
     model = model_of(model)
     structure = model.parse_network().structure
     active = structure.composition.active()
-    applications = name_applications(structure, active.applications)
+    weights = active.weights.double().cpu()
+    shares: dict[str, Tensor] = {}
+    start = 0
+    for part in structure.vocabulary.applications(active.applications):
+        columns = slice(start, start + len(part.angle))
+        family = PREDICATES[part.predicate].family
+        shares[family] = shares.get(family, 0) + weights[:, columns].sum(1)
+        start = columns.stop
+    strongest = weights.sort(dim=1, descending=True, stable=True).indices[:, :top]
+    used = torch.unique(strongest)  # ascending, as the vocabulary wants them
+    applications = name_applications(structure, active.applications[used.to(active.applications.device)])
+    named = dict(zip(used.tolist(), applications, strict=True))
     compositions = []
-    for name, weights in zip(model.spec.classes, active.weights.tolist(), strict=True):
-        used = [Term(**vars(of), weight=w) for of, w in zip(applications, weights, strict=True) if w > 0]
-        compositions.append(ClassComposition(name, tuple(sorted(used, key=lambda term: -term.weight))))
+    for number, name in enumerate(model.spec.classes):
+        row = weights[number].tolist()
+        order = [column for column in strongest[number].tolist() if row[column] > 0]
+        terms = tuple(Term(**vars(named[column]), weight=row[column]) for column in order)
+        families = {family: float(sums[number]) for family, sums in shares.items() if sums[number] > 0}
+        rest = 0.0 if top is None else fsum(row) - fsum(term.weight for term in terms)
+        used_by = sum(weight > 0 for weight in row)
+        compositions.append(ClassComposition(name, terms, used_by, families, rest))
     return tuple(compositions)
 
 

@@ -7,7 +7,7 @@ prediction: a difference of logits is the scale times the difference of scores.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Application, Reading, by_class
@@ -17,6 +17,8 @@ from parse_dg.jsonable import Jsonable
 @dataclass(frozen=True)
 class Difference(Application):
     """What one relation adds to the score of one class more than to that of another."""
+
+    DERIVED: ClassVar = ("difference",)
 
     weight_this: float
     """w in the class that is argued for; 0 where it does not use the relation."""
@@ -29,10 +31,6 @@ class Difference(Application):
     def difference(self) -> float:
         """The contribution to this class less that to the other; negative where it speaks for the other."""
         return (self.weight_this - self.weight_that) * self.satisfaction
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, with the difference."""
-        return super().to_dict() | {"difference": self.difference}
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,8 @@ class Strongest(NamedTuple):
 class Flip(Application):
     """One relation that alone decides: with another satisfaction, another class would be predicted."""
 
+    DERIVED: ClassVar = ("change",)
+
     before: float
     """a in the image."""
     after: float
@@ -107,10 +107,6 @@ class Flip(Application):
     def change(self) -> float:
         """How far the satisfaction would have to move."""
         return abs(self.after - self.before)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, with the change."""
-        return super().to_dict() | {"change": self.change}
 
 
 @dataclass(frozen=True)
@@ -137,8 +133,11 @@ def contrast(reading: Reading, this: str | None = None, that: str | None = None)
     """Why `this` (default: the predicted class) and not `that` (default: the best of the others)."""
     this = reading.predicted if this is None else this
     first = reading.number(this)
+    if len(reading.classes) < 2:
+        raise InputError("a contrast needs two classes, found a model of one")
     if that is None:
-        that = _best_other(reading, first)
+        ranked = reading.logits.argsort(descending=True, stable=True)
+        that = next(reading.classes[c] for c in ranked.tolist() if c != first)
     second = reading.number(that)
     if first == second:
         raise InputError(f"a contrast needs two classes, found {this!r} twice")
@@ -158,13 +157,6 @@ def contrast(reading: Reading, this: str | None = None, that: str | None = None)
         logit_scale=reading.scale,
         relations=tuple(sorted(differences, key=lambda relation: -relation.difference)),
     )
-
-
-def _best_other(reading: Reading, number: int) -> str:
-    others = [c for c in range(len(reading.classes)) if c != number]
-    if not others:
-        raise InputError("a contrast needs two classes, found a model of one")
-    return reading.classes[max(others, key=lambda c: float(reading.logits[c]))]
 
 
 def counterfactual(reading: Reading) -> Counterfactual:

@@ -6,7 +6,7 @@ Letters: B images, C classes, n applications that some class uses.
 
 from dataclasses import dataclass
 from math import fsum
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Float64, Int, UInt8
@@ -35,6 +35,13 @@ class Application(Jsonable):
     predicate: str
     primitives: tuple[int, ...]
 
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+    """Properties that are written beside the fields."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return super().to_dict() | {name: getattr(self, name) for name in self.DERIVED}
+
     @property
     def family(self) -> Family:
         """Presence, binary, ternary or quaternary."""
@@ -50,6 +57,8 @@ class Application(Jsonable):
 class Relation(Application):
     """One active application in one class's score for one image."""
 
+    DERIVED: ClassVar = ("contribution",)
+
     weight: float
     """w, the share of the class's composition; the shares of a class sum to one."""
     satisfaction: float
@@ -59,10 +68,6 @@ class Relation(Application):
     def contribution(self) -> float:
         """Weight × satisfaction: the contributions of a class sum to its score."""
         return self.weight * self.satisfaction
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, with the contribution."""
-        return super().to_dict() | {"contribution": self.contribution}
 
 
 @dataclass(frozen=True)

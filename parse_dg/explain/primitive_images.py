@@ -14,7 +14,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.data.domain import Domain
 from parse_dg.data.listing import Progress
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
@@ -86,8 +85,11 @@ def strongest_images(
 
 def _strongest(subset: Subset, primitive: int, numbers: Float[np.ndarray, "N 4"], top: int) -> PrimitiveImages:
     """`numbers` are evidence, presence, x and y of the primitive in every image."""
-    order = np.lexsort((subset.indices, -numbers[:, 0]))[:top]
-    images = (_strong(subset.domain, int(subset.indices[n]), numbers[n].tolist()) for n in order)
+    images, domain = [], subset.domain
+    for n in np.lexsort((subset.indices, -numbers[:, 0]))[:top]:
+        index = int(subset.indices[n])
+        file = None if domain.files is None else str(domain.files.root / domain.files.paths[index])
+        images.append(StrongImage(index, file, int(domain.labels[index]), *numbers[n].tolist()))
     return PrimitiveImages(
         primitive=primitive,
         domain=subset.domain.name,
@@ -96,11 +98,6 @@ def _strongest(subset: Subset, primitive: int, numbers: Float[np.ndarray, "N 4"]
         mean_presence=float(numbers[:, 1].mean()),
         images=tuple(images),
     )
-
-
-def _strong(domain: Domain, index: int, numbers: list[float]) -> StrongImage:
-    file = None if domain.files is None else str(domain.files.root / domain.files.paths[index])
-    return StrongImage(index, file, int(domain.labels[index]), *numbers)
 
 
 def _read(model: Model, subset: Subset, progress: Progress | None) -> Float[np.ndarray, "N K 4"]:

@@ -10,7 +10,7 @@ import io
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from PIL import Image
 
 from parse_dg.deploy.predictor import Prediction
@@ -42,6 +42,7 @@ def parse_case(
     ranked = reading.logits.argsort(descending=True, stable=True).tolist()
     named = {*ranked[:CLASSES], *(reading.number(name) for name in explained)}
     heatmap = reading.descriptors.heatmap[0].float().cpu().numpy()
+    bytes_of = np.rint(255 * heatmap / heatmap.max(axis=(1, 2), keepdims=True)).astype(np.uint8)  # 255: the maximum
     return {
         "title": title,
         "image": data_uri(pixels),
@@ -57,7 +58,7 @@ def parse_case(
             {name: value if name == "primitive" else round(value, 4) for name, value in place.to_dict().items()}
             for place in places_of(reading.descriptors)
         ],
-        "heatmaps": {"shape": list(heatmap.shape), "values": _packed(heatmap)},
+        "heatmaps": {"shape": list(heatmap.shape), "values": _base64(bytes_of.tobytes())},
     }
 
 
@@ -128,12 +129,6 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},
     }
-
-
-def _packed(heatmap: Float[np.ndarray, "K H W"]) -> str:
-    """Each map as bytes, 255 where it is largest."""
-    largest = heatmap.max(axis=(1, 2), keepdims=True)
-    return _base64(np.rint(255 * heatmap / largest).astype(np.uint8).tobytes())
 
 
 def _base64(data: bytes) -> str:

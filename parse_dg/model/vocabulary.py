@@ -83,12 +83,10 @@ class Block:
 
     @property
     def family(self) -> Family:
-        """The family the predicate belongs to."""
         return PREDICATES[self.predicate].family
 
     @property
     def size(self) -> int:
-        """How many columns the block has."""
         return self.angles * len(self.tuples)
 
 

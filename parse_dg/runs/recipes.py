@@ -25,7 +25,7 @@ from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import TrainingConfig
 
 PHOTOGRAPHS = BackboneConfig(name="resnet50", weights="imagenet", freeze_batchnorm=True)
-"""The paper's backbone. Statistics of BatchNorm stay frozen, as in all published figures of DomainBed."""
+"""V1 weights and BatchNorm statistics that stay frozen, as in all published figures of DomainBed."""
 
 
 LENGTH = TrainingConfig(steps=5000, check_every=250)

@@ -31,7 +31,7 @@ from parse_dg.training.trainer import Trainer
 
 def target_part(split: SplitConfig) -> str:
     """Which images of the target the result is of, in words."""
-    if split.scheme == "gvrt-split":
+    if split.listed:
         return "its test list"
     return "all images" if split.target_images == "all" else f"{100 - 100 * split.holdout:g}% of the images"
 
@@ -61,7 +61,7 @@ def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Su
 
 def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> SplitRecord:
     """The position, in its domain, of every image that is held out or scored; the others train."""
-    listed = config.split.scheme == "gvrt-split"
+    listed = config.split.listed
     return SplitRecord(
         benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
         scheme=config.split.scheme,

@@ -1,9 +1,10 @@
 """What can be asked over HTTP: the addresses, their parameters, and errors as one line of JSON."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,13 +14,14 @@ from starlette.responses import Response
 
 from parse_dg._version import __version__
 from parse_dg.deploy.predictor import TOP
-from parse_dg.serve.assets import Asset, load_assets
+from parse_dg.explain import viewer
 from parse_dg.serve.guard import Guard, error_body
 from parse_dg.serve.limits import RateLimiter, RefusedError
 from parse_dg.serve.schemas import RESPONSES, UPLOAD, CaseData, HealthData, PredictionData
 from parse_dg.serve.service import Service
 from parse_dg.wording import first_line
 
+PAGE = Path(__file__).parent / "page"
 Top = Annotated[int, Query(ge=1, le=1_000_000, description="how many classes to name, the most probable first")]
 Explain = Annotated[bool, Query(description="add the relations that the score is the sum of (models of parse)")]
 OtherClass = Annotated[
@@ -89,6 +91,27 @@ def _json(data: Any, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+class Asset(NamedTuple):
+    """One file of the page, in memory: nothing else can be fetched, whatever an address says."""
+
+    address: str
+    kind: str
+    data: bytes
+
+
+def load_assets() -> list[Asset]:
+    """All files of the page, read once."""
+    html, css, script = (f"text/{kind}; charset=utf-8" for kind in ("html", "css", "javascript"))
+    return [
+        Asset("/", html, (PAGE / "page.html").read_bytes()),
+        Asset("/page.css", css, (PAGE / "page.css").read_bytes()),
+        Asset("/page.js", script, (PAGE / "page.js").read_bytes()),
+        Asset("/icon.svg", "image/svg+xml", (PAGE / "icon.svg").read_bytes()),
+        Asset("/viewer.css", css, viewer.read(*viewer.STYLES).encode()),
+        Asset("/viewer.js", script, viewer.read(*viewer.SCRIPTS).encode()),
+    ]
+
+
 def _sender(asset: Asset) -> Callable[[Request], Awaitable[Response]]:
     async def send(_: Request) -> Response:
         return Response(asset.data, media_type=asset.kind, headers={"cache-control": "no-cache"})
@@ -99,32 +122,25 @@ def _sender(asset: Asset) -> Callable[[Request], Awaitable[Response]]:
 def _add_errors(app: FastAPI) -> None:
     """Every error is one line of JSON."""
 
-    def error(status: int, message: str, headers: Any = None) -> Response:
+    async def answer(request: Request, found: Exception) -> Response:
+        headers: Mapping[str, str] | None = None
+        match found:
+            case RefusedError():
+                status, message, headers = found.status, str(found), found.headers
+            case HTTPException(status_code=404):
+                status = 404
+                message = "there is nothing at this address: GET / is the page, POST /predict takes an image"
+            case HTTPException():
+                status, headers = found.status_code, found.headers
+                message = f"{request.method[:20]} is not answered at this address"
+            case RequestValidationError():
+                first = found.errors()[0]
+                status, message = 400, f"{first['loc'][-1]} is not valid: {first_line(first['msg'])}"
+            case ClientDisconnect():
+                status, message = 400, "the client is gone"  # for nobody
+            case _:
+                status, message = 500, "the service failed; its own messages say why"
         return Response(error_body(message), status, headers=headers, media_type="application/json")
 
-    async def refused(_: Request, found: Exception) -> Response:
-        assert isinstance(found, RefusedError)
-        return error(found.status, str(found), found.headers)
-
-    async def not_found(request: Request, found: Exception) -> Response:
-        assert isinstance(found, HTTPException)
-        if found.status_code == 404:
-            return error(404, "there is nothing at this address: GET / is the page, POST /predict takes an image")
-        return error(found.status_code, f"{request.method[:20]} is not answered at this address", found.headers)
-
-    async def not_valid(_: Request, found: Exception) -> Response:
-        assert isinstance(found, RequestValidationError)
-        first = found.errors()[0]
-        return error(400, f"{first['loc'][-1]} is not valid: {first_line(first['msg'])}")
-
-    async def gone(_: Request, found: Exception) -> Response:
-        return error(400, "the client is gone")  # for nobody
-
-    async def failed(_: Request, found: Exception) -> Response:
-        return error(500, "the service failed; its own messages say why")
-
-    app.add_exception_handler(RefusedError, refused)
-    app.add_exception_handler(HTTPException, not_found)
-    app.add_exception_handler(RequestValidationError, not_valid)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, failed)
+    for kind in (RefusedError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        app.add_exception_handler(kind, answer)

@@ -6,14 +6,15 @@ The image is the body itself (`image/*`, `application/octet-stream`) or the only
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from parse_dg.serve.limits import BudgetShare, RefusedError, ServiceLimits
+from parse_dg.serve.limits import RefusedError, ServiceLimits
 from parse_dg.wording import UNPRINTABLE
 
 FIELD = "image"
@@ -37,47 +38,39 @@ class Upload(NamedTuple):
     data: bytes
 
 
-async def read_upload(request: Request, limits: ServiceLimits, memory: BudgetShare) -> Upload:
-    """The image of a request; a `RefusedError` as soon as it is clear that there is none to be had."""
+async def read_upload(request: Request, limits: ServiceLimits, hold: Callable[[int], None]) -> Upload:
+    """The image of a request; a `RefusedError` as soon as it is clear that there is none to be had.
+
+    `hold` is told of the bytes that are kept as they come, and may refuse them.
+    """
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary", b"") if kind == b"multipart/form-data" else None
     if boundary is not None and not 1 <= len(boundary) <= BOUNDARY_BYTES:
         raise RefusedError(400, f"the form has no boundary of 1 to {BOUNDARY_BYTES} characters")
     if boundary is None and not (kind.startswith(b"image/") or kind == b"application/octet-stream"):
         found = UNPRINTABLE.sub("?", kind.decode("latin-1"))[:60] or "nothing"
-        message = (
-            f"the content type says {found}: expected image/*, application/octet-stream, or multipart/form-data "
-            f"with a file called {FIELD}"
-        )
-        raise RefusedError(415, message)
+        expected = f"image/*, application/octet-stream, or multipart/form-data with a file called {FIELD}"
+        raise RefusedError(415, f"the content type says {found}: expected {expected}")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RefusedError(415, "the body is compressed: expected the image file as it is")
-    _check_length(request.headers.get("content-length"), limits)
-    body = await _read(request.stream(), limits, memory)
+    body = await _read(request, limits, hold)
     upload = Upload("", body) if boundary is None else read_form(body, boundary)
     if not upload.data:
         raise RefusedError(400, "the upload is empty: expected an image file")
     return upload
 
 
-def _check_length(announced: str | None, limits: ServiceLimits) -> None:
-    """Refuses before anything is read. The HTTP parser has made sure that it is a number."""
-    if announced is not None and int(announced) > limits.max_bytes:
-        raise _too_long(limits)
-
-
-def _too_long(limits: ServiceLimits) -> RefusedError:
-    return RefusedError(413, f"the upload is too long: at most {limits.max_bytes:,} bytes are taken")
-
-
-async def _read(stream: AsyncIterator[bytes], limits: ServiceLimits, memory: BudgetShare) -> bytes:
+async def _read(request: Request, limits: ServiceLimits, hold: Callable[[int], None]) -> bytes:
+    too_long = RefusedError(413, f"the upload is too long: at most {limits.max_bytes:,} bytes are taken")
+    if int(request.headers.get("content-length", 0)) > limits.max_bytes:  # it is a number: the parser checks
+        raise too_long
     body = bytearray()
     try:
         async with asyncio.timeout(limits.timeout):
-            async for chunk in stream:
+            async for chunk in request.stream():
                 if len(body) + len(chunk) > limits.max_bytes:
-                    raise _too_long(limits)
-                memory.grow(len(chunk))
+                    raise too_long
+                hold(len(chunk))
                 body += chunk
     except TimeoutError:
         raise RefusedError(408, f"the upload did not arrive within {limits.timeout:g} s") from None
@@ -92,8 +85,8 @@ def read_form(body: bytes, boundary: bytes) -> Upload:
         {
             "on_part_begin": form.begin,
             "on_header_begin": form.begin_header,
-            "on_header_field": form.add_to_name,
-            "on_header_value": form.add_to_value,
+            "on_header_field": partial(form.add_header, 0),
+            "on_header_value": partial(form.add_header, 1),
             "on_headers_finished": form.end_headers,
             "on_part_data": form.add_data,
             "on_end": form.end,
@@ -131,17 +124,12 @@ class _Form:
         if len(self._headers) > HEADERS:
             raise RefusedError(400, f"the form's part has more than {HEADERS} headers")
 
-    def add_to_name(self, data: bytes, start: int, end: int) -> None:
-        self._add(0, data[start:end])
-
-    def add_to_value(self, data: bytes, start: int, end: int) -> None:
-        self._add(1, data[start:end])
-
-    def _add(self, which: int, data: bytes) -> None:
-        self._header_bytes += len(data)
+    def add_header(self, which: int, data: bytes, start: int, end: int) -> None:
+        """To its name, or to its value."""
+        self._header_bytes += end - start
         if self._header_bytes > HEADER_BYTES:
             raise RefusedError(400, f"the headers of the form's part have more than {HEADER_BYTES:,} bytes")
-        self._headers[-1][which].extend(data)
+        self._headers[-1][which].extend(data[start:end])
 
     def end_headers(self) -> None:
         headers = {bytes(name).lower(): bytes(value) for name, value in self._headers}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
 from parse_dg.data.images import ImageError, TooManyPixelsError, open_bytes, to_square
 from parse_dg.serve.limits import RefusedError
@@ -36,18 +36,9 @@ def decode_upload(
     try:
         image = open_bytes(data, Path("upload"), max_pixels=max_pixels)
     except ImageError as error:
-        raise RefusedError(_status(error), f"the image cannot be read: {error.reason}") from error
-    side = _shown_side(image, size)
+        status = 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400
+        status = 413 if isinstance(error, TooManyPixelsError) else status
+        raise RefusedError(status, f"the image cannot be read: {error.reason}") from error
+    side = max(size, min(SHOWN, max(image.size)))  # never more pixels than there are
     larger = None if resize_to is None else round(resize_to * side / size)
     return DecodedImage(to_square(image, size, resize_to), to_square(image, side, larger) if shown else None)
-
-
-def _shown_side(image: Image.Image, size: int) -> int:
-    """Never more pixels than there are, and never fewer than the network sees."""
-    return max(size, min(SHOWN, max(image.size)))
-
-
-def _status(error: ImageError) -> int:
-    if isinstance(error, TooManyPixelsError):
-        return 413
-    return 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400

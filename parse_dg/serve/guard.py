@@ -63,7 +63,9 @@ class Guard:
             await self.app(scope, receive, guarded)
 
     def _check(self, scope: Scope) -> None:
-        if size_of(scope) > HEAD_BYTES:  # the HTTP parser checks what comes in parts
+        address = len(scope["raw_path"]) + len(scope["query_string"])
+        head = address + sum(len(k) + len(v) + 4 for k, v in scope["headers"])
+        if head > HEAD_BYTES:  # the HTTP parser checks what comes in parts
             raise RefusedError(431, f"address and headers are too long: at most {HEAD_BYTES:,} bytes are taken")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
@@ -91,13 +93,6 @@ async def refuse(error: RefusedError, send: Send) -> None:
 def error_body(message: str) -> bytes:
     """What every error answers: `{"error": "one line"}`."""
     return json.dumps({"error": UNPRINTABLE.sub(" ", message)}, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def size_of(scope: Scope) -> int:
-    """How many bytes the address and the headers have."""
-    return (
-        len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) + 4 for k, v in scope["headers"])
-    )
 
 
 def name_of(host: str) -> str:

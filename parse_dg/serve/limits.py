@@ -62,11 +62,6 @@ class RefusedError(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def overloaded(what: str) -> RefusedError:
-    """The refusal of something that would be welcome later."""
-    return RefusedError(503, f"{what}: try again in a moment", retry_after="1")
-
-
 class RateLimiter:
     """A bucket of tokens for each client: an upload takes one, `rate` a second come back, at most a second's worth.
 
@@ -120,36 +115,23 @@ class Budget:
     refusal: str
     used: int = field(default=0, init=False)
 
-    @property
-    def full(self) -> bool:
-        """Whether nothing is left."""
-        return self.used >= self.limit
-
-    def check(self) -> None:
-        """Raise a `RefusedError` if nothing is left."""
-        if self.full:
-            raise overloaded(self.refusal)
+    def check(self, more: int = 1) -> None:
+        """Raise a `RefusedError` unless so much is left."""
+        if self.used + more > self.limit:
+            raise RefusedError(503, f"{self.refusal}: try again in a moment", retry_after="1")
 
     @contextmanager
-    def holding(self) -> Iterator["BudgetShare"]:
-        """A share, empty at first, that is given back at the end."""
-        share = BudgetShare(self)
+    def holding(self) -> Iterator[Callable[[int], None]]:
+        """Takes more and more, or refuses; what one has taken is given back at the end."""
+        held = 0
+
+        def take(more: int) -> None:
+            nonlocal held
+            self.check(more)
+            self.used += more
+            held += more
+
         try:
-            yield share
+            yield take
         finally:
-            self.used -= share.size
-
-
-@dataclass
-class BudgetShare:
-    """What one request holds of a budget."""
-
-    budget: Budget
-    size: int = 0
-
-    def grow(self, by: int = 1) -> None:
-        """Hold more, or raise a `RefusedError` if so much is not left."""
-        if self.budget.used + by > self.budget.limit:
-            raise overloaded(self.budget.refusal)
-        self.budget.used += by
-        self.size += by
+            self.used -= held

@@ -68,15 +68,12 @@ class BoundedProtocol(H11Protocol):
 
     def _late(self) -> None:
         """Too late. Also ends connections that are closing, but whose client never reads the last answer."""
-        if not self.transport.is_closing() and self.conn.our_state is h11.IDLE and self._began():
+        began = bool(self.conn.trailing_data[0])  # some of a request has come
+        if began and not self.transport.is_closing() and self.conn.our_state is h11.IDLE:
             self._refuse(408, f"the request did not arrive within {self.limits.timeout:g} s")
             self.loop.call_later(1, self.transport.abort)
         else:
             self.transport.abort()
-
-    def _began(self) -> bool:
-        """Whether some of a request has come."""
-        return bool(self.conn.trailing_data[0])
 
     def _refuse(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is on its way, or has gone

@@ -179,20 +179,17 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorData, "description": description} for status, description in ERRORS.items()
 } | {"default": {"model": ErrorData, "description": "any other error"}}
 
+BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF; of an animation the first frame",
         "content": {
             "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["image"],
-                    "properties": {"image": {"type": "string", "format": "binary"}},
-                }
+                "schema": {"type": "object", "required": ["image"], "properties": {"image": BINARY}}
             },
-            "image/*": {"schema": {"type": "string", "format": "binary"}},
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "image/*": {"schema": BINARY},
+            "application/octet-stream": {"schema": BINARY},
         },
     }
 }

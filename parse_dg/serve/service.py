@@ -77,7 +77,7 @@ class Service:
         explanation = None
         if explain:
             assert isinstance(asked.found, Reading)
-            explanation = await self._in_thread(explanation_data, asked.found, of)
+            explanation = await self._in_thread(lambda reading: reading.explain(of).to_dict(), asked.found)
         return {
             "predicted": classes[0].name,
             "probability": classes[0].probability,
@@ -117,10 +117,10 @@ class Service:
 
     async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> PredictedUpload:
         self.queue.check()  # before anything is read
-        with self.queue.holding() as place:
-            with self.memory.holding() as held:
-                upload: Upload = await read_upload(request, self.limits, held)
-                place.grow()
+        with self.queue.holding() as take_place:
+            with self.memory.holding() as hold:
+                upload: Upload = await read_upload(request, self.limits, hold)
+                take_place(1)
                 spec = self.predictor.model.spec
                 how = (upload.data, spec.image_size, self.limits.max_pixels, spec.resize_to)
                 with self.batcher.coming():
@@ -132,20 +132,10 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
 
-def explanation_data(reading: Reading, of: str | None) -> dict[str, Any]:
-    """Why, as JSON data."""
-    return reading.explain(of).to_dict()
-
-
 def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
     """What the viewer shows."""
     title, shown = asked.upload_name or "image", asked.decoded.shown
     assert shown is not None
     if isinstance(asked.found, Prediction):
-        return plain_case(shorter(asked.found), shown, title=title)
+        return plain_case(replace(asked.found, top=asked.found.top[:CLASSES]), shown, title=title)
     return parse_case(asked.found, shown, title=title, other=of)
-
-
-def shorter(prediction: Prediction) -> Prediction:
-    """With as many classes as a case names."""
-    return prediction if len(prediction.top) <= CLASSES else replace(prediction, top=prediction.top[:CLASSES])

@@ -200,7 +200,7 @@ def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep])
     """A record of every check."""
     target, unseen = config.data.target, config.split.validation_domain
     share = 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
-    if config.split.scheme == "gvrt-split":
+    if config.split.listed:
         share = round(result.target.share, 2)  # that of a list, of which files may be missing
     base = Record(
         data_set=result.benchmark.name,

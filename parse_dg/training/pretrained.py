@@ -4,11 +4,13 @@ Nothing in a file is ever run: `.safetensors` holds tensors alone, and `.pth`/`.
 unpickler for tensors, which refuses everything else.
 """
 
+import io
 import logging
 import pickle
 import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,9 +135,10 @@ def download_weights(published: PublishedWeights) -> dict[str, Tensor]:
     url = published.address
     log.info("weights %s of %s: %s", published.name, published.backbone, url)
     try:
-        content = torch.hub.load_state_dict_from_url(
-            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
-        )
+        with redirect_stderr(io.StringIO()):  # where it would print the address
+            content = torch.hub.load_state_dict_from_url(
+                url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+            )
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         advice = "fetch that file where there is a network, then --set backbone.weights=FILE"
         raise InputError(f"cannot download {url} ({first_line(error)}): {advice}") from error

@@ -37,8 +37,13 @@ class ProtocolConfig(Config):
 
 def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
     """What was done, a sentence each: written into the run."""
-    if split.scheme == "gvrt-split":
+    if split.listed:
         split_words = "Each source domain trains and validates on its own lists of the archive's split.json."
+        if split.scheme == "train-valid":
+            split_words = (
+                "Each source domain trains on the list train_valid of the archive's split.json and validates on "
+                "its test list: on the photographs that the target is scored on, in other styles."
+            )
         target = "The target is scored on the archive's test list."
     else:
         seeded = "the run's seed" if split.seed is None else f"seed {split.seed}"

@@ -11,7 +11,7 @@ from parse_dg.config import change
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
-from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.explain.measures.images import locate
 from parse_dg.runs.opened import open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
@@ -75,7 +75,7 @@ def test_the_image_that_stands_for_its_class(
     subset = run.split.target
     label = run.classes.index("diver")
     mine = [n for n, index in enumerate(subset.indices) if subset.domain.labels[index] == label]
-    presence = locate_primitives(run, subset).presence[mine]
+    presence = locate(run.model, subset).presence[mine]
     nearest = mine[int((presence - presence.mean(0)).norm(dim=1).argmin())]
     (shown,) = drawn[0].images
     assert shown is not None
@@ -90,7 +90,7 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
     monkeypatch.setattr(figures, "errors_figure", lambda path, blocks, **more: drawn.extend(blocks))
     run = open_run(parse_run, device="cpu")
     said = draw_errors(FigureRequest(run=run, path=tmp_path / "one.svg", width="column"))
-    located = locate_primitives(run, run.split.target)
+    located = locate(run.model, run.split.target)
     right, wrong = (
         torch.bincount(located.labels[chosen], minlength=8) for chosen in (located.right, ~located.right)
     )

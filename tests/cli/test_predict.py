@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from parse_dg.cli import main
-from parse_dg.cli.predict import RELATIONS
+from parse_dg.cli.show.predictions import RELATIONS
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load

@@ -1,12 +1,9 @@
 """Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
-import hashlib
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -249,37 +246,6 @@ def test_a_run_goes_on_exactly_from_any_batch(
             other.restore(saved)
             assert same_state(other.state(), saved)
             assert all(same(next(other), batch) for batch in given[number:])
-
-
-def digest(batches: Iterable[Batch]) -> str:
-    hashed = hashlib.sha256()
-    for batch in batches:
-        for part in tensors(batch):
-            hashed.update(part.contiguous().numpy().tobytes())
-    return hashed.hexdigest()
-
-
-def following(root: str, state: str) -> None:
-    """For another process: print a hash of the batches after a saved state, and end while more are being read."""
-    benchmark = open_benchmark(DataConfig(benchmark=root, image_size=16, crop_from=20))
-    batches = on_photos(benchmark, SamplingConfig(balance="classes"), AugmentConfig(randaugment_ops=2), seed=9)
-    batches.restore(load_file(state))
-    next(evaluation_batches(batches.sampler.sources[0], 1))
-    print(digest(islice(batches, 10)))
-
-
-@pytest.mark.slow
-def test_another_process_goes_on_exactly_and_ends(photos: Benchmark, tmp_path: Path) -> None:
-    batches = on_photos(photos, SamplingConfig(balance="classes"), AugmentConfig(randaugment_ops=2))
-    assert len(list(islice(batches, 2))) == 2
-    save_file(batches.state(), tmp_path / "state.safetensors")
-    files = photos.domains[0].files
-    assert files is not None
-    program = "import sys; from tests.data.test_loader import following; following(*sys.argv[1:])"
-    arguments = [sys.executable, "-c", program, str(files.root), str(tmp_path / "state.safetensors")]
-    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=20)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.strip() == digest(islice(batches, 10))
 
 
 # one by one

@@ -147,7 +147,7 @@ def test_a_domain_to_train_on_is_left(numbered: Numbered) -> None:
 
 
 LISTS = SplitConfig(scheme="gvrt-split")
-NAMES = ("train0", "valid0", "train1", "valid1", "train2", "valid2", "test")
+NAMES = ("train0", "valid0", "train1", "valid1", "train2", "valid2", "test", "train_valid")
 
 
 def listed(benchmark: Benchmark, without: str = "") -> Benchmark:
@@ -169,6 +169,10 @@ def test_source_number_s_has_the_lists_with_its_number(benchmark: Benchmark, tar
     assert positions((split.target,)) == {target: [numbers[target], 6]}
     assert split.target_held_out is None
     assert split.validation_domain is None
+    split = leave_one_out(listed(benchmark), target, 3, SplitConfig(scheme="train-valid"))
+    assert positions(split.training) == {name: [numbers[name], 7] for name in sources}
+    assert positions(split.validation) == {name: [numbers[name], 6] for name in sources}
+    assert positions((split.target,)) == {target: [numbers[target], 6]}
 
 
 @pytest.mark.parametrize(("name", "domain"), [("train1", "photo"), ("valid2", "sketch"), ("test", "cartoon")])

@@ -110,3 +110,15 @@ def test_a_compact_model_has_the_same_compositions(parse_run: Path) -> None:
 def test_only_parse_has_compositions(erm_run: Path) -> None:
     with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
         describe_classes(load_model(erm_run))
+
+
+@pytest.mark.parametrize(("top", "small"), [(8, False), (100_000, True)])
+def test_in_short_it_is_the_beginning_of_the_whole(parse_run: Path, top: int, small: bool) -> None:
+    model = load_model(parse_run)
+    model = compact(model)[0] if small else model
+    for short, whole in zip(describe_classes(model, top), describe_classes(model), strict=True):
+        assert (short.name, short.terms, short.families) == (whole.name, whole.terms[:top], whole.families)
+        assert short.relations == whole.relations == len(whole.terms)
+        assert short.weaker(top)[0] == whole.weaker(top)[0]
+        assert short.rest == pytest.approx(whole.weaker(top)[1], abs=1e-6)
+        assert sum(short.families.values()) == pytest.approx(1, abs=1e-5)

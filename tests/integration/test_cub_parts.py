@@ -11,7 +11,7 @@ import pytest
 
 from parse_dg.cli import main
 from parse_dg.data.intake.library import add
-from parse_dg.explain.measures.images import locate_primitives
+from parse_dg.explain.measures.images import locate
 from parse_dg.runs.opened import open_run
 from tests.cli.conftest import Run, assert_refused, run
 from tests.data.public.cub_folder import Bird, write_cub
@@ -56,7 +56,7 @@ def cub(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     opened = open_run(trained, device="cpu")
     eyes = {}
     for subset in opened.held_out:
-        centres = locate_primitives(opened, subset).centre[:, FOLLOWING].numpy()
+        centres = locate(opened.model, subset).centre[:, FOLLOWING].numpy()
         pixels = (centres + 1) / 2 * (np.array(SIZE) - 1)
         eyes |= {
             subset.domain.ids[n]: tuple(place) for n, place in zip(subset.indices, pixels.tolist(), strict=True)

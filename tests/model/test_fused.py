@@ -19,12 +19,7 @@ from parse_dg.model import fused, structure
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig
-from parse_dg.model.primitives import (
-    PrimitiveBottleneck,
-    PrimitiveDescriptors,
-    PrimitivesConfig,
-    to_descriptors,
-)
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, to_descriptors
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
 from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -367,18 +362,12 @@ def test_maps_that_do_not_fit_are_described_plainly(
 ) -> None:
     evidence, T = randn(1, 3, 9, 9, seed=16), torch.tensor(1.0, device=DEVICE)
     switch(False)
-    expected = (
-        *to_descriptors(evidence, T),
-        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
-    )
+    expected = (*to_descriptors(evidence, T), *diversity_and_concentration(to_descriptors(evidence, T).heatmap))
     switch(True)
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128 - 1)
     monkeypatch.setattr(kernels.primitives, "_Describe", None)
     monkeypatch.setattr(kernels.primitives, "_Regularise", None)
-    found = (
-        *to_descriptors(evidence, T),
-        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
-    )
+    found = (*to_descriptors(evidence, T), *diversity_and_concentration(to_descriptors(evidence, T).heatmap))
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128)
     assert kernels.primitives.fits(evidence)

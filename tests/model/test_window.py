@@ -125,13 +125,7 @@ def test_without_a_window_nothing_changes_to_the_bit(dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize(
     ("start", "progress", "share"),
-    [
-        (0.5, 0.5, 0.0),
-        (0.5, 0.625, 0.5),
-        (0.5, 0.75, 1.0),
-        (0.5, 1.0, 1.0),
-        (0.8, 0.85, 0.5),
-    ],
+    [(0.5, 0.5, 0.0), (0.5, 0.625, 0.5), (0.5, 0.75, 1.0), (0.5, 1.0, 1.0), (0.8, 0.85, 0.5)],
 )
 def test_the_window_closes_in_and_then_stays(start: float, progress: float, share: float) -> None:
     bottleneck = bottleneck_of(2.0, window_from=start)

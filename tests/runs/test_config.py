@@ -23,7 +23,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "data.store": ("sometimes", "one of auto, always, never"),
     "data.blueprints.seed": (2**32, "from 0 to 4294967295"),
     "data.blueprints.images_per_class": COUNT,
-    "split.scheme": ("thirds", "one of holdout20, gvrt-split"),
+    "split.scheme": ("thirds", "one of holdout20, gvrt-split, train-valid"),
     "split.holdout": (1.0, "between 0 and 1"),
     "split.seed": (-1, "0 or more, or none"),
     "split.target_images": ("out", "one of all, in"),

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from parse_dg.serve.assets import load_assets
+from parse_dg.serve.app import load_assets
 from parse_dg.serve.guard import POLICY
 from tests.serve.conftest import Running, error_of, png
 

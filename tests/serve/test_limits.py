@@ -65,12 +65,12 @@ def test_a_body_of_unknown_length_is_counted_as_it_comes(strict: Running) -> Non
 def test_all_uploads_together_are_bounded() -> None:
     budget = Budget(10, "too much")
     with budget.holding() as one, budget.holding() as other:
-        one.grow(6)
-        other.grow(4)
+        one(6)
+        other(4)
         with pytest.raises(RefusedError, match="too much: try again") as refused:
-            one.grow(1)
+            one(1)
         assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
-        assert budget.full
+        assert budget.used == 10
     assert budget.used == 0
 
 

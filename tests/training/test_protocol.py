@@ -18,6 +18,7 @@ def test_the_split_is_said() -> None:
     assert "drawn by seed 0 " in said(seed=0)
     assert "its own lists of the archive's split.json" in said(scheme="gvrt-split")
     assert "drawn" not in said(scheme="gvrt-split")
+    assert "train_valid of the archive's split.json and validates on its test list" in said(scheme="train-valid")
 
 
 def test_the_targets_images_are_said() -> None:

@@ -1,6 +1,6 @@
 """The paper's compaction tables: a row for every run, with the mean of each data set; or by data set and target."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from statistics import mean
 from typing import Any
@@ -45,6 +45,17 @@ NAMES = ("data", "target", "seed")
 """The fields that say what a row is of."""
 UNKNOWN = "–"
 
+_count, _gflops, _seconds = "{:,.0f}".format, "{:.4f}".format, "{:.3g}".format
+
+
+def _known(number: float | None, say: Callable[[float], str]) -> str:
+    return UNKNOWN if number is None else say(number)
+
+
+def _change(before: float, after: float, say: Callable[[float], str]) -> str:
+    return f"{say(before)} → {say(after)}"
+
+
 CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "data": lambda row: row.data,
     "target": lambda row: row.target,
@@ -53,15 +64,15 @@ CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "parameters of Λ": lambda row: _change(row.lambda_parameters_before, row.lambda_parameters_after, _count),
     "reduction of Λ": lambda row: percent(row.reduction),
     "applications": lambda row: _change(row.applications_before, row.applications_after, _count),
-    "in use at the start": lambda row: _count_or_unknown(row.applications_at_start),
+    "in use at the start": lambda row: _known(row.applications_at_start, _count),
     "GFLOPs": lambda row: _change(row.gflops_before, row.gflops_after, _gflops),
     "same prediction": lambda row: f"{_count(row.same_prediction)} of {_count(row.images)}",
     "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
 }
 """Heading → what stands below it."""
 TIMES: dict[str, Callable[[CompactionRow], str]] = {
-    "s a step": lambda row: _seconds(row.seconds_a_step),
-    "s an epoch": lambda row: _seconds(row.seconds_an_epoch),
+    "s a step": lambda row: _known(row.seconds_a_step, _seconds),
+    "s an epoch": lambda row: _known(row.seconds_an_epoch, _seconds),
 }
 """The same, where the runs themselves are looked at."""
 PUBLISHED_AS = {
@@ -112,78 +123,62 @@ def view_tables(
 ) -> tuple[TextTable, ...]:
     """The means of each data set, and those of each target; published figures of the same below."""
     lossless = " (lossless)" if threshold == 0 else ""
-    seconds = "s: seconds of training, checks included"
-    note = f"Threshold {threshold:g}{lossless}. Means over the runs of a row: {FOOTNOTE}; {seconds}."
-    by_data: dict[tuple[str, float], list[CompactionRow]] = {}
-    by_target: dict[tuple[str, float, str], list[CompactionRow]] = {}
-    for row in rows:  # what had another vocabulary has a row of its own
-        by_data.setdefault((row.data, row.applications_before), []).append(row)
-        by_target.setdefault((row.data, row.applications_before, row.target), []).append(row)
-    numbers = {name: cell for name, cell in (CELLS | TIMES).items() if name not in NAMES}
-
-    def text(group: Sequence[CompactionRow], *names: str) -> tuple[str, ...]:
-        mean_of = _mean(group)
-        return (*names, *(cell(mean_of) for cell in numbers.values()), str(len(group)))
-
+    told = f"{plural(len(rows), 'run')}. Threshold {threshold:g}{lossless}. Means over the runs of a row"
     theirs = known.compaction if known else ()
-    sets = {find_name(data) for data, _ in by_data}
-    targets = {(name, find_domain(name, target)) for data, _, target in by_target if (name := find_name(data))}
-    whole = [row for row in theirs if row.target is None and row.data_set in sets]
-    single = [row for row in theirs if row.target is not None and (row.data_set, row.target) in targets]
-    notes = tuple(f"{source.name}: {source.cite}." for source in dict.fromkeys(row.source for row in theirs))
-    return (
-        TextTable(
-            "compaction by data set",
-            ("data", *numbers, "runs"),
-            (
-                *(text(group, data) for (data, _), group in by_data.items()),
-                *((f"{row.data_set} ({row.source.name}, {row.table})", *_printed(row, numbers)) for row in whole),
-            ),
-            (f"{plural(len(rows), 'run')}. {note}", *notes),
-        ),
-        TextTable(
-            "compaction by target",
-            ("data", "target", *numbers, "runs"),
-            (
-                *(text(group, data, target) for (data, _, target), group in by_target.items()),
-                *((row.data_set, f"{row.target} ({row.source.name})", *_printed(row, numbers)) for row in single),
-            ),
-            (f"{plural(len(rows), 'run')}. {note}", *notes),
-            names=2,
-        ),
-    )
+    sources = dict.fromkeys(row.source for row in theirs)
+    notes = [f"{told}: {FOOTNOTE}; s: seconds of training, checks included."]
+    notes += [f"{source.name}: {source.cite}." for source in sources]
+    numbers = {name: cell for name, cell in (CELLS | TIMES).items() if name not in NAMES}
+    tables = []
+    for kind, names in (("data set", ("data",)), ("target", ("data", "target"))):
+        groups: dict[Any, list[CompactionRow]] = {}
+        for row in rows:  # what had another vocabulary has a row of its own
+            groups.setdefault((row.applications_before, *(getattr(row, n) for n in names)), []).append(row)
+        cells = [
+            (*values, *(cell(_mean(group)) for cell in numbers.values()), str(len(group)))
+            for (_, *values), group in groups.items()
+        ]
+        ours = {_published_name(*values) for _, *values in groups}
+        alike = [row for row in theirs if (row.target is None) == (names == ("data",))]
+        cells += [_printed(row, tuple(numbers)) for row in alike if (row.data_set, row.target) in ours]
+        header = (*names, *numbers, "runs")
+        tables.append(TextTable(f"compaction by {kind}", header, tuple(cells), tuple(notes), names=len(names)))
+    return tuple(tables)
 
 
-def _printed(row: PublishedCompaction, headings: Iterable[str]) -> tuple[str, ...]:
+def _published_name(data: str, target: str | None = None) -> tuple[str | None, str | None]:
+    """What papers call a data set of ours and, of a row by target, its target."""
+    name = find_name(data)
+    return name, find_domain(name, target) if name and target else None
+
+
+def _printed(row: PublishedCompaction, headings: Sequence[str]) -> tuple[str, ...]:
     """Published figures as they are printed, below our headings; and no number of runs."""
     found = ([row.figures[part] for part in PUBLISHED_AS.get(name, ()) if part in row.figures] for name in headings)
-    return (*(" → ".join(parts) or UNKNOWN for parts in found), "")
+    of = [f"{row.data_set} ({row.source.name}, {row.table})"]
+    if row.target is not None:
+        of = [row.data_set, f"{row.target} ({row.source.name})"]
+    return (*of, *(" → ".join(parts) or UNKNOWN for parts in found), "")
 
 
 def table_row(report: CompactionReport, time: TrainingTime | None = None) -> CompactionRow:
     """One run."""
     target = report.domains[report.target]
+    names = ("model_parameters", "lambda_parameters", "applications", "gflops")
+    pairs = {name: getattr(report, name) for name in names} | {"target_accuracy": target.accuracy}
+    changes = {f"{name}_{when}": getattr(of, when) for name, of in pairs.items() for when in ("before", "after")}
     return CompactionRow(
         data=report.benchmark.name,
         target=report.target,
         seed=str(report.seed),
-        model_parameters_before=report.model_parameters.before,
-        model_parameters_after=report.model_parameters.after,
-        lambda_parameters_before=report.lambda_parameters.before,
-        lambda_parameters_after=report.lambda_parameters.after,
         reduction=report.reduction,
-        applications_before=report.applications.before,
-        applications_after=report.applications.after,
         applications_at_start=report.applications.at_start,
-        gflops_before=report.gflops.before,
-        gflops_after=report.gflops.after,
         images=report.images,
         same_prediction=report.same_prediction,
         target_images=target.images,
-        target_accuracy_before=target.accuracy.before,
-        target_accuracy_after=target.accuracy.after,
         seconds_a_step=None if time is None else time.per_step,
         seconds_an_epoch=None if time is None else time.per_epoch,
+        **changes,
     )
 
 
@@ -191,23 +186,3 @@ def _mean(rows: Sequence[CompactionRow]) -> CompactionRow:
     numbers = {f.name: [getattr(row, f.name) for row in rows] for f in fields(CompactionRow) if f.name not in NAMES}
     means: dict[str, Any] = {name: None if None in some else mean(some) for name, some in numbers.items()}
     return CompactionRow(data=rows[0].data, target=f"mean of {len(rows)} runs", seed="", **means)
-
-
-def _change(before: float, after: float, say: Callable[[float], str]) -> str:
-    return f"{say(before)} → {say(after)}"
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _count_or_unknown(number: float | None) -> str:
-    return UNKNOWN if number is None else _count(number)
-
-
-def _seconds(number: float | None) -> str:
-    return UNKNOWN if number is None else f"{number:.3g}"
-
-
-def _gflops(number: float) -> str:
-    return f"{number:.4f}"

@@ -1,8 +1,7 @@
 """The fields of a configuration as they are read in a terminal, as JSON, and as docs/configuration.md."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from rich.console import Console
 from rich.padding import Padding
@@ -66,12 +65,6 @@ def demands(field: FieldInWords) -> str:
     if field.type == "choice":
         return f"one of {field.valid}"
     return f"{field.type}: {field.valid}" if field.valid else field.type
-
-
-def as_json(found: Sequence[Section]) -> str:
-    """The fields as a JSON list."""
-    rows = [asdict(field) for section in found for field in section.fields]
-    return json.dumps(rows, indent=2, ensure_ascii=False)
 
 
 def as_page() -> str:

@@ -7,10 +7,11 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from parse_dg.cli.options import say
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
-from parse_dg.explain.primitive_images import PrimitiveImages, StrongImage
+from parse_dg.explain.primitive_images import PrimitiveImages
 from parse_dg.wording import percent, plural, printable
 
 CLASSES = 5
@@ -35,7 +36,7 @@ def print_classes(console: Console, compositions: Iterable[ClassComposition], to
     for composition in compositions:
         families = sorted(composition.families.items(), key=lambda share: -share[1])
         shares = ", ".join(f"{family} {percent(share)}" for family, share in families)
-        count = plural(len(composition.terms), "relation")
+        count = plural(composition.relations, "relation")
         say(console, f"{quoted(composition.name)} is composed of {count}, whose weights sum to 1: {shares}")
         table = _table(*("weight", "relation", "family"))
         for term in composition.terms[:top]:
@@ -143,7 +144,7 @@ def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes
             first = (printable(domain.domain), f"{domain.mean_evidence:.2f}")
             for row, image in enumerate(domain.images):
                 place = (_number(image.presence), f"{image.x:+z.2f}", f"{image.y:+z.2f}")
-                names = (printable(name_image(domain.domain, image)), printable(classes[image.label]))
+                names = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
                 _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *names)
             table.add_section()
         console.print(table)
@@ -153,17 +154,6 @@ def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes
         "presence: sigmoid of the evidence, from 0 (absent) to 1",
         "x and y: the centre of the primitive's heat map, from -1 (left, top) to 1 (right, bottom)",
     )
-
-
-def name_image(domain: str, image: StrongImage) -> str:
-    """Its file; an image that has none by its domain and its number there: `sketch:12`."""
-    return image.file or f"{domain}:{image.index}"
-
-
-def say(console: Console, *lines: str) -> None:
-    """Lines as they are: a name in them may hold brackets."""
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
 
 
 def _prediction(explanation: Explanation, truth: str | None) -> str:

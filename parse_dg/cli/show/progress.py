@@ -24,14 +24,8 @@ def training_display(console: Console, title: str, steps: int) -> Iterator[Obser
     if not console.is_terminal:
         yield lambda step, check: None
         return
-    bar = Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    names = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
+    bar = Progress(*names, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     task = bar.add_task(title, total=steps)
     last = Text()  # on lines of its own, so that the bar keeps its place on a narrow terminal
     with Live(Group(bar, last), console=console, transient=True):
@@ -61,10 +55,7 @@ def check_line(check: Check) -> str:
     """Three lines on a check: accuracy, loss and its terms, rates."""
     terms = " + ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
     rates = ", ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())
-    return f"  step {check.step}: {_accuracy(check)}\n  loss {check.losses['total']:.3f} = {terms}\n  rate {rates}"
-
-
-def _accuracy(check: Check) -> str:
-    if not check.validation:
-        return "trained on all source images, none held out"
-    return f"source validation {100 * check.mean_accuracy:.1f}%"
+    accuracy = "trained on all source images, none held out"
+    if check.validation:
+        accuracy = f"source validation {100 * check.mean_accuracy:.1f}%"
+    return f"  step {check.step}: {accuracy}\n  loss {check.losses['total']:.3f} = {terms}\n  rate {rates}"

@@ -8,11 +8,12 @@ from statistics import fmean
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from parse_dg.cli.options import say
+from parse_dg.cli.show.tables import print_rows
 from parse_dg.sweeps.jobs import Job, read_progress, read_seconds, read_state
 from parse_dg.sweeps.loop import Event, SweepObserver, SweepReport, SweepStatus
 from parse_dg.wording import plural
@@ -42,14 +43,9 @@ def print_plan(console: Console, jobs: Sequence[Job]) -> None:
     for heading, nothing in (("settings", 1), ("running now", 0)):  # no column that says nothing
         if set(columns[heading]) == {nothing}:
             del columns[heading]
-    table = Table(title=f"the plan: {plural(len(jobs), 'run')}", title_justify="left")
-    for heading in ("data set", "method"):
-        table.add_column(heading, overflow="fold")
-    for heading in columns:
-        table.add_column(heading, justify="right")
-    for names, *counts in zip(groups, *columns.values(), strict=True):
-        table.add_row(*map(escape, names), *map(str, counts))
-    console.print(table)
+    rows = [(*names, *map(str, counts)) for names, *counts in zip(groups, *columns.values(), strict=True)]
+    title = f"the plan: {plural(len(jobs), 'run')}"
+    print_rows(console, ("data set", "method", *columns), rows, 2, title)
 
 
 def row_of(job: Job) -> str:
@@ -66,20 +62,21 @@ def sweep_display(console: Console, out: Path) -> Iterator[SweepObserver]:
     view = SweepView(out)
     if not console.is_terminal:
 
-        def say(standing: SweepStatus, event: Event | None) -> None:
+        def tell(standing: SweepStatus, event: Event | None) -> None:
             view.note(standing, event)
             if event is not None and (event.kind != "found" or view.ticked):  # the plan has said what was there
-                console.print(f"{view.headline(standing)}: {view.describe(event)}", markup=False, soft_wrap=True)
+                say(console, f"{view.headline(standing)}: {view.describe(event)}")
 
-        yield say
+        yield tell
         return
     with Live(console=console, transient=True, auto_refresh=False) as live:
 
         def show(standing: SweepStatus, event: Event | None) -> None:
             view.note(standing, event)
             if event is not None and event.kind in ("failed", "retried"):
-                live.console.print(view.describe(event), markup=False, soft_wrap=True)
-            if event is None and view.is_due():
+                say(live.console, view.describe(event))
+            if event is None and time.monotonic() - view.shown >= REFRESH:
+                view.shown = time.monotonic()
                 live.update(view.render(standing), refresh=True)
 
         yield show
@@ -107,13 +104,6 @@ class SweepView:
             self.side_by_side = max(1, len(standing.running) + len(standing.elsewhere))
         elif event.kind in ("started", "elsewhere"):
             self.started[event.job.folder] = time.monotonic()
-
-    def is_due(self) -> bool:
-        """Whether it is time to show things anew."""
-        due = time.monotonic() - self.shown >= REFRESH
-        if due:
-            self.shown = time.monotonic()
-        return due
 
     def name(self, job: Job) -> str:
         """A job by its folder."""
@@ -182,9 +172,8 @@ class SweepView:
 def print_report(console: Console, report: SweepReport) -> None:
     """How a sweep ended: what is done, what was tried again, and why what failed did."""
     again = f"; tried again after a crash: {len(report.retried)}" if report.retried else ""
-    console.print(f"{plural(len(report.done), 'run')} done, {len(report.failed)} failed{again}")
-    for outcome in report.failed:
-        console.print(f"failed: {outcome.job.folder}: {outcome.reason}", markup=False, soft_wrap=True)
+    say(console, f"{plural(len(report.done), 'run')} done, {len(report.failed)} failed{again}")
+    say(console, *(f"failed: {outcome.job.folder}: {outcome.reason}" for outcome in report.failed))
 
 
 def clock(seconds: float) -> str:

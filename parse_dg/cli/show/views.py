@@ -2,20 +2,27 @@
 
 import logging
 import shlex
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.console import Console
+
+from parse_dg.cli.options import say
 from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_tables
+from parse_dg.cli.show.tables import show
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result, training_time
-from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
+from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
+from parse_dg.tables.curve import AccuracyPoint, Panel, check_picture, draw_curves
 from parse_dg.tables.data_set_table import DataSetTable, only_targets
-from parse_dg.tables.estimate import SPREADS, Estimate, Spread
+from parse_dg.tables.domainbed import domainbed_tables, read_sweep
+from parse_dg.tables.estimate import SPREADS, Estimate, Spread, find_spread
 from parse_dg.tables.missing import fill_commands
 from parse_dg.tables.published import AVERAGE, Published, find_domain, find_name, published
 from parse_dg.tables.records import find_runs, read_comparable
@@ -30,19 +37,77 @@ PAPERS_K = 16
 """The number of primitives of the paper's published accuracies (its appendix A)."""
 
 
+def show_runs(
+    folders: Sequence[Path],
+    console: Console,
+    *,
+    view: str = "main",
+    by: Sequence[str] = (),
+    selection: str = "training-domain",
+    spread: str = "se",
+    compare: str | None = None,
+    plot: Path | None = None,
+    style: str = "text",
+) -> None:
+    """The tables of runs, as `parse-dg table` shows them; a folder may be a run, or have runs below it."""
+    known = find_published(compare) if compare else None
+    if view == "compaction":
+        if by or plot:
+            raise InputError("--view compaction goes without --by and --plot: its tables are not of accuracy")
+        if known and style == "csv":
+            raise InputError("--view compaction has our own figures alone in csv: leave --compare out")
+        tables, csv = compaction_tables(folders, known)
+        show(console, style, tables, lambda: csv)
+        return
+    if plot and view != "k":
+        raise InputError(f"--plot draws accuracy against K: it goes with --view k, found --view {view}")
+    if plot:
+        check_picture(plot)
+    seen = view_tables(folders, view, by, selection, find_spread(spread))
+    show_tables(console, style, seen.tables, known and compared(view, known))
+    if plot:
+        curve(seen, plot)
+        if style == "text":
+            say(console, f"plot written to {plot}")
+
+
+def find_published(sources: str | None) -> Published:
+    """The published figures of the sources that were asked for."""
+    if sources is None:
+        return published()
+    if sources not in published().sources and Path(sources).is_dir():
+        raise InputError(f"--compare takes sources, such as paper,domainbed: give it after the run {sources}")
+    return published().of(sources)
+
+
+def show_domainbed(options: Namespace, known: Published | None, console: Console) -> None:
+    """The tables of DomainBed's own output, as the options of `parse-dg table` ask for them."""
+    tables = domainbed_tables(read_sweep(options.domainbed), options.selection)
+    show_tables(console, options.format, replace(tables, spread=find_spread(options.spread)), known)
+
+
+def show_tables(console: Console, style: str, tables: SelectionTables, known: Published | None) -> None:
+    """Tables of ours, with published figures below where those are asked for."""
+    if known is None:
+        show(console, style, tables.text(), tables.csv)
+    else:
+        show(console, style, compare_tables(tables, known), lambda: compare_csv(tables, known))
+
+
+def show_published(options: Namespace, known: Published, console: Console) -> None:
+    """Published figures alone."""
+    tables = published_tables(known, options.published)
+    if not tables:
+        raise InputError(f"nothing is known of {options.published} from {options.compare}: leave --compare out")
+    show(console, options.format, tables, lambda: published_csv(known, options.published))
+
+
 class ViewedRuns(NamedTuple):
     """Runs in one view."""
 
     tables: SelectionTables
     rows: dict[str, TableRow]
     """By name, in their order."""
-
-
-class Compactions(NamedTuple):
-    """What compaction found, by data set and by target."""
-
-    tables: tuple[TextTable, ...]
-    csv: str
 
 
 def view_tables(
@@ -115,9 +180,9 @@ def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None
     return None
 
 
-def compaction_tables(folders: Sequence[Path], known: Published | None = None) -> Compactions:
-    """What `parse-dg compact` found of the runs of PARSE that are in the folders, or below them, with published
-    figures of the same data sets below.
+def compaction_tables(folders: Sequence[Path], known: Published | None = None) -> tuple[tuple[TextTable, ...], str]:
+    """What `parse-dg compact` found of the runs of PARSE in the folders, or below them, as tables, with published
+    figures of the same data sets below, and as CSV.
     """
     found, missing, others = {}, [], []
     for folder in find_runs(folders):
@@ -145,4 +210,4 @@ def compaction_tables(folders: Sequence[Path], known: Published | None = None) -
         note = f"Missing: {plural(len(missing), 'run')} of parse without compact.json, {some(missing)}."
         *above, last = tables
         tables = (*above, last._replace(notes=(*last.notes, note), commands=(command,)))
-    return Compactions(tables, as_csv(rows))
+    return tables, as_csv(rows)

@@ -21,6 +21,8 @@ from parse_dg.wording import some
 
 SOURCES = 3
 LISTS = (*(f"{kind}{n}" for kind in ("train", "valid") for n in range(SOURCES)), "test")
+WHOLE = "train_valid"
+"""A list that the archive has besides: all that may be trained on."""
 TEXT_FOLDERS = ("text_c10", "text", "texts", "captions")
 _SHOWN = 3
 
@@ -55,12 +57,13 @@ def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]
     `ids` (class/image) are those of the images, in the domain's order.
     """
     content = read_json(path)
-    lists = {name: _numbers(path, content, name) for name in LISTS}
-    for n in range(SOURCES):
-        for one, other in ((f"train{n}", f"valid{n}"), (f"train{n}", "test"), (f"valid{n}", "test")):
-            if both := sorted(set(lists[one]) & set(lists[other])):
-                shared = f"{one} and {other} share images, which they must not"
-                raise InputError(f"{path}: {shared}: {some(both, _SHOWN)}")
+    also = (WHOLE,) if isinstance(content, dict) and WHOLE in content else ()
+    lists = {name: _numbers(path, content, name) for name in (*LISTS, *also)}
+    apart = [(one, "test") for one in lists if one != "test"] + [(f"train{n}", f"valid{n}") for n in range(SOURCES)]
+    for one, other in apart:
+        if both := sorted(set(lists[one]) & set(lists[other])):
+            shared = f"{one} and {other} share images, which they must not"
+            raise InputError(f"{path}: {shared}: {some(both, _SHOWN)}")
     names = _image_names(path.parent)
     positions = {name: position for position, name in enumerate(ids)}
     result = {}

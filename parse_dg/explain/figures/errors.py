@@ -8,26 +8,15 @@ most; one that coincides with others says with which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from parse_dg.explain.figures.marks import mark_primitive, pixels_of, show_faint, show_heat
-from parse_dg.explain.figures.page import (
-    BLUE,
-    FAINT,
-    INK,
-    NORMAL,
-    SMALL,
-    VERMILION,
-    WIDTHS,
-    Sheet,
-    figure_file,
-    shorten,
-)
-from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.explain.figures.marks import mark_primitive, pixels_of, show, show_heat
+from parse_dg.explain.figures.page import BLUE, INK, NORMAL, SMALL, VERMILION, WIDTHS, Sheet
+from parse_dg.explain.figures.primitives import ReadImage
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
@@ -39,14 +28,13 @@ GAP, BETWEEN = 0.05, 0.12
 """Inches between images, and between right and wrong or two classes."""
 LINE = 0.1
 """Inches from one line of text to the next."""
+NOTES = ("dots: present primitives, vermilion: so many coincide", "collapse: 0 all apart, 1 all at one place")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JudgedImage:
-    """An image, what was found in it (B = 1) and said of it, and which primitives coincide."""
+class JudgedImage(ReadImage):
+    """An image, what was found in it and said of it, and which primitives coincide."""
 
-    image: UInt8[Tensor, "3 H W"]
-    descriptors: PrimitiveDescriptors
     predicted: str
     probability: float
     present: Bool[Tensor, "K"]
@@ -67,7 +55,7 @@ class ImageGroup:
     """Their mean."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class ErrorBlock:
     """One true class."""
 
@@ -85,18 +73,11 @@ def errors_figure(path: Path, blocks: Sequence[ErrorBlock], *, domain: str, widt
     side = room / (each * len(blocks)) - GAP
     rows = 1 + len(blocks[0].primitives)
     height = HEADER + rows * (side + GAP) + 4 * LINE + FOOT
-    with figure_file(path, WIDTHS[width], height) as figure:
-        sheet = Sheet(figure)
+    with Sheet.file(path, width, height) as sheet:
         step = LEFT + each * (side + GAP) + 2 * BETWEEN
         for number, block in enumerate(blocks):
             _draw_block(sheet, block, domain, number * step, side)
-        notes = (
-            "dots: present primitives, vermilion: so many coincide",
-            "collapse: 0 all apart, 1 all at one place",
-        )
-        lines = ("   ".join(notes),) if width == "page" else notes
-        for number, line in enumerate(lines):
-            sheet.text(LEFT, height - FOOT + 0.1 + 0.12 * number, line, SMALL, color=FAINT)
+        sheet.notes(LEFT, height - FOOT + 0.1, *(NOTES if width == "column" else ("   ".join(NOTES),)))
 
 
 def _draw_block(sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float) -> None:
@@ -104,7 +85,7 @@ def _draw_block(sheet: Sheet, block: ErrorBlock, domain: str, left: float, side:
     columns = len(block.right.images) + len(block.wrong.images)
     wide = columns * step + BETWEEN
     title = f"true class: {block.name} ({domain}, never seen)"
-    sheet.text(left + LEFT, 0.08, shorten(title, wide, NORMAL, "bold"), NORMAL, weight="bold")
+    sheet.text(left + LEFT, 0.08, title, NORMAL, within=wide, weight="bold")
     for row, k in enumerate(block.primitives, 1):
         sheet.text(left + LEFT - 0.04, HEADER + row * step + side / 2, f"p{k}", SMALL, ha="right")
     x = left + LEFT
@@ -123,17 +104,17 @@ def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, 
     y = HEADER
     places = pixels_of(judged.descriptors.centre[0], judged.image)
     axes = sheet.axes(x, y, side, side)
-    show_faint(axes, judged.image)
+    show(axes, judged.image, faint=True)
     _mark_places(axes, judged, places)
     for k in block.primitives:
         y += side + GAP
         axes = sheet.axes(x, y, side, side)
         others = [number for members in _clusters(judged) if k in members for number in members if number != k]
         colour = VERMILION if others else BLUE
-        presence, heatmap = float(judged.descriptors.presence[0, k]), judged.descriptors.heatmap[0, k]
-        show_heat(axes, judged.image, heatmap, presence, np.asarray(places[k]), colour)
+        show_heat(axes, judged.image, judged.descriptors, k, ring=colour)
         if others:
-            sheet.text(x + 0.02, y + side - 0.06, shorten(_joined(others), side, SMALL), SMALL, color=colour)
+            together = f"with p{', '.join(map(str, others))}"
+            sheet.text(x + 0.02, y + side - 0.06, together, SMALL, within=side, color=colour)
     y += side
     wrong = judged.predicted != block.name
     present, distinct = int(judged.present.sum()), len(_clusters(judged))
@@ -144,7 +125,7 @@ def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, 
         (f"{present} at {plural(distinct, 'place')}", INK),
     ]
     for number, (line, colour) in enumerate(lines):
-        sheet.text(x, y + 0.07 + LINE * number, shorten(line, side + GAP, SMALL), SMALL, color=colour)
+        sheet.text(x, y + 0.07 + LINE * number, line, SMALL, within=side + GAP, color=colour)
 
 
 def _clusters(judged: JudgedImage) -> list[list[int]]:
@@ -156,17 +137,12 @@ def _clusters(judged: JudgedImage) -> list[list[int]]:
     return list(found.values())
 
 
-def _joined(others: list[int]) -> str:
-    return f"with p{', '.join(map(str, others))}"
-
-
 def _mark_places(axes: "Axes", judged: JudgedImage, places: Float[np.ndarray, "K 2"]) -> None:
     """A dot a place; where several primitives are, how many."""
     for members in sorted(_clusters(judged), key=len):
         place = places[members].mean(0)
         if len(members) == 1:
-            axes.plot(
-                *place, "o", color=BLUE, markeredgecolor="white", markersize=3.5, markeredgewidth=0.5, zorder=4
-            )
+            edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
+            axes.plot(*place, "o", color=BLUE, markersize=3.5, zorder=4, **edge)
         else:
             mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")

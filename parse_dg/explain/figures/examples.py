@@ -24,8 +24,8 @@ from parse_dg.explain.figures.page import check_place
 from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
-from parse_dg.explain.measures.images import locate_primitives, require_primitives, true_centres
-from parse_dg.explain.measures.localisation import SubsetPrimitives, places_among_parts
+from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives, true_centres
+from parse_dg.explain.measures.localisation import places_among_parts
 from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.opened import OpenedRun
 
@@ -68,7 +68,7 @@ def draw_primitives(asked: FigureRequest) -> str:
             raise unknown("domain of the run", name, names)
     shown = [subset for subset in run.held_out if not asked.domains or subset.domain.name in asked.domains]
     candidates = [_candidates(subset, labels) for subset in shown]
-    located = [locate_primitives(run, subset) if len(subset.indices) else None for subset in candidates]
+    located = [locate(run.model, subset, run.progress) if len(subset.indices) else None for subset in candidates]
     blocks = []
     for label in labels:
         rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
@@ -77,8 +77,8 @@ def draw_primitives(asked: FigureRequest) -> str:
     parts = _name_parts(run)
     primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=parts)
     return (
-        f"classes {_listed([run.classes[label] for label in labels])}; primitives "
-        f"{_listed([f'p{k}' for k in primitives])}; of each class and domain, of up to {CANDIDATES} images, the "
+        f"classes {', '.join(run.classes[label] for label in labels)}; primitives "
+        f"{', '.join(f'p{k}' for k in primitives)}; of each class and domain, of up to {CANDIDATES} images, the "
         f"one whose presence of all primitives is nearest to their mean; {run.target} was never seen in training"
     )
 
@@ -109,7 +109,7 @@ def _name_parts(run: OpenedRun) -> dict[int, str]:
     centres = [found for subset in sources if (found := true_centres(run, subset)) is not None]
     if not centres:
         return {}
-    located = [locate_primitives(run, subset) for subset in sources]
+    located = [locate(run.model, subset, run.progress) for subset in sources]
     return {place.primitive: place.part for place in places_among_parts(located, centres, PARTS) if place.follows}
 
 
@@ -123,18 +123,17 @@ def draw_errors(asked: FigureRequest) -> str:
     """
     run = _open(asked)
     subset = run.split.target
-    located = locate_primitives(run, subset)
+    located = locate(run.model, subset, run.progress)
     found = find_coinciding(located)
     labels = _labels_with_errors(run, asked, located)
     blocks = []
     for label in labels:
-        groups = [
+        right, wrong = (
             _group(run, subset, located, found, ((located.labels == label) & chosen).cpu())
             for chosen in (located.right, ~located.right)
-        ]
+        )
         primitives = tuple(_primitives(run, asked, [label], "errors"))
-        block = ErrorBlock(name=run.classes[label], right=groups[0], wrong=groups[1], primitives=primitives)
-        blocks.append(block)
+        blocks.append(ErrorBlock(run.classes[label], right, wrong, primitives))
     errors_figure(asked.path, blocks, domain=run.target, width=asked.width)
     means = [
         f"{b.name}: collapse {b.right.collapse:.2f} over the {b.right.count:,} images that are right, "
@@ -175,8 +174,7 @@ def _group(
     chosen = rows[np.lexsort((rows, -probability, away))[:SHOWN]]
     images = tuple(
         JudgedImage(
-            image=read.image,
-            descriptors=read.descriptors,
+            **vars(read),
             predicted=run.classes[int(located.predicted[row])],
             probability=float(located.probability[row]),
             present=found.present[row].cpu(),
@@ -194,22 +192,20 @@ def _group(
 def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
     """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
     run = _open(asked)
-    seen = _example(run) if image is None else _from_file(run, image)
+    if image is None:
+        seen = _example(run)
+    else:
+        size, resize_to = run.model.spec.image_size, run.model.spec.resize_to
+        pixels = torch.from_numpy(decode(image, size, resize_to=resize_to)).permute(2, 0, 1)
+        seen = read_pipeline(run.model, pixels, image.name)
     pipeline_figure(asked.path, seen, width=asked.width)
-    return f"{seen.title}: predicted {seen.explanation.predicted}" + (
-        "" if seen.truth is None else f", true {seen.truth}"
-    )
-
-
-def _from_file(run: OpenedRun, file: Path) -> PipelineImage:
-    spec = run.model.spec
-    pixels = torch.from_numpy(decode(file, spec.image_size, resize_to=spec.resize_to)).permute(2, 0, 1)
-    return read_pipeline(run.model, pixels, file.name)
+    truth = "" if seen.truth is None else f", true {seen.truth}"
+    return f"{seen.title}: predicted {seen.explanation.predicted}{truth}"
 
 
 def _example(run: OpenedRun) -> PipelineImage:
     subset = _candidates(run.split.target, spread(len(run.classes), 8))
-    located = locate_primitives(run, subset)
+    located = locate(run.model, subset, run.progress)
     row = int((located.probability * located.right).argmax())
     image, label = load_images(subset, np.array([row]))
     title = f"image {int(subset.indices[row])} of {run.target}, never seen"
@@ -253,7 +249,3 @@ def _read(run: OpenedRun, subset: Subset, rows: Int[np.ndarray, "n"]) -> list[Re
     images, _ = load_images(subset, rows)
     readings = read_images(run.model, images)
     return [ReadImage(image, reading.descriptors) for image, reading in zip(images, readings, strict=True)]
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words)

@@ -14,12 +14,10 @@ from torch import Tensor
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
 from parse_dg.explain.figures.marks import mark_primitive, mark_relation, pixels_of, show, show_heat
-from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file, require_matplotlib
+from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["SHOWN_RELATIONS", "explanation_figure", "primitive_sheet", "require_matplotlib"]
 
 SHOWN_RELATIONS = len(COLOURS)
 SCREEN = 150
@@ -28,10 +26,7 @@ SCREEN = 150
 
 @torch.no_grad()
 def primitive_sheet(
-    model: Model,
-    images: Mapping[str, UInt8[Tensor, "n 3 H W"]],
-    path: Path,
-    names: Mapping[int, str] | None = None,
+    model: Model, images: Mapping[str, UInt8[Tensor, "n 3 H W"]], path: Path, names: Mapping[int, str] | None = None
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
     network = model.parse_network()
@@ -47,10 +42,8 @@ def primitive_sheet(
                 show(axes[row, 0], image)
                 if number == 0:
                     axes[row, 0].set_ylabel(domain, fontsize=8)
-                places = pixels_of(z.centre[number], image)
                 for k in range(primitives):
-                    presence = float(z.presence[number, k])
-                    show_heat(axes[row, k + 1], image, z.heatmap[number, k], presence, places[k])
+                    show_heat(axes[row, k + 1], image, z, k, number)
                 row += 1
         for k in range(primitives):
             name = (names or {}).get(k, "")
@@ -83,11 +76,7 @@ def explanation_figure(
 
 
 def _write_relations(
-    axes: "Axes",
-    explanation: Explanation,
-    shown: Sequence[Relation],
-    used: Sequence[int],
-    names: Mapping[int, str],
+    axes: "Axes", explanation: Explanation, shown: Sequence[Relation], used: Sequence[int], names: Mapping[int, str]
 ) -> None:
     score = explanation.scores[explanation.explained]
     rest = score - sum(relation.contribution for relation in shown)
@@ -106,11 +95,5 @@ def _write_relations(
     axes.text(0, len(shown) + 0.2, f"and {others} weaker relations: {rest:.3f}", fontsize=8, color=FAINT)
     legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
     if legend:
-        axes.text(
-            0,
-            len(shown) + 0.9,
-            f"what the primitives sit on: {legend}",
-            fontsize=7,
-            color=FAINT,
-            wrap=True,
-        )
+        legend = f"what the primitives sit on: {legend}"
+        axes.text(0, len(shown) + 0.9, legend, fontsize=7, color=FAINT, wrap=True)

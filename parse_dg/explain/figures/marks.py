@@ -10,6 +10,7 @@ from torch import Tensor
 
 from parse_dg.explain.explanation import Relation
 from parse_dg.explain.figures.page import BLUE, INK
+from parse_dg.model.primitives import PrimitiveDescriptors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,40 +20,38 @@ EDGES = ("line", "equal", "level", "plumb", "arrow")
 """The marks between two primitives, which are drawn as an edge; of the others only the ring is drawn."""
 
 
-def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False) -> None:
-    """An image, without ticks or frame."""
-    options: dict[str, Any] = {"interpolation": "bicubic"} if smooth else {}
-    axes.imshow(image.permute(1, 2, 0).cpu().numpy(), **options)
-    bare(axes)
-
-
-def show_faint(axes: "Axes", image: UInt8[Tensor, "3 H W"]) -> None:
-    """An image in light grey, for something to be seen above it."""
-    grey = image.float().mean(0).cpu().numpy()
-    share = (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
-    axes.imshow(0.6 + 0.36 * share, cmap="gray", vmin=0, vmax=1, interpolation="bicubic")
-    bare(axes)
+def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, faint: bool = False) -> None:
+    """An image, without ticks or frame; `faint`: in light grey, for something to be seen above it."""
+    if faint:
+        grey = image.float().mean(0).cpu().numpy()
+        share = (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
+        axes.imshow(0.6 + 0.36 * share, cmap="gray", vmin=0, vmax=1, interpolation="bicubic")
+    else:
+        axes.imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="bicubic" if smooth else None)
+    axes.autoscale(False)  # what is drawn later leaves the image as large as it is
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
 
 
 def show_heat(
-    axes: "Axes",
-    image: UInt8[Tensor, "3 H W"],
-    heatmap: Float[Tensor, "h w"],
-    presence: float,
-    place: Float[np.ndarray, "2"] | None = None,
-    colour: str = BLUE,
+    axes: "Axes", image: UInt8[Tensor, "3 H W"], z: PrimitiveDescriptors, k: int, b: int = 0, ring: str = BLUE
 ) -> None:
-    """The image in light grey, the heat map over it as strong as the primitive is present, its centre in a ring."""
-    show_faint(axes, image)
+    """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
+    primitive is present, its centre in a ring.
+    """
+    show(axes, image, faint=True)
     height, width = image.shape[1:]
     upsampled = torch.nn.functional.interpolate(
-        heatmap[None, None].float(), size=(height, width), mode="bilinear", align_corners=True
+        z.heatmap[b : b + 1, k : k + 1].float(), size=(height, width), mode="bilinear", align_corners=True
     )[0, 0]
     heat = (upsampled / upsampled.max()).cpu().numpy()
-    axes.imshow(heat, cmap=heat_colours(), alpha=heat * (0.2 + 0.75 * presence), vmin=0, vmax=1)
-    if place is not None:
-        for thick, ink in ((1.8, "white"), (0.9, colour)):
-            axes.plot(*place, "o", markersize=7, markerfacecolor="none", markeredgecolor=ink, markeredgewidth=thick)
+    strength = 0.2 + 0.75 * float(z.presence[b, k])
+    axes.imshow(heat, cmap=heat_colours(), alpha=heat * strength, vmin=0, vmax=1)
+    for thick, ink in ((1.8, "white"), (0.9, ring)) if ring else ():
+        looks: dict[str, Any] = {"markersize": 7, "markerfacecolor": "none", "markeredgecolor": ink}
+        axes.plot(*pixels_of(z.centre[b], image)[k], "o", markeredgewidth=thick, **looks)
 
 
 def heat_colours() -> "Colormap":
@@ -84,12 +83,8 @@ def mark_relation(
     for kind, *primitives in relation.marks:
         points = [tuple(places[i]) for i in primitives]
         if kind == "ring":
-            ring: dict[str, Any] = {
-                "markersize": 17 * scale,
-                "markeredgecolor": colour,
-                "markeredgewidth": 2 * scale,
-            }
-            axes.plot(*points[0], "o", markerfacecolor="none", **ring)
+            edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 2 * scale}
+            axes.plot(*points[0], "o", markersize=17 * scale, markerfacecolor="none", **edge)
         elif kind in EDGES:
             head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
             style = f"-|>{head}" if kind == "arrow" else "-"
@@ -112,16 +107,8 @@ def mark_primitive(
     """A disc with the primitive's number; `size` and `text` in points."""
     ink = INK if fill == "white" else "white"
     axes.plot(*place, "o", color=fill, markeredgecolor=edge, markersize=size, markeredgewidth=0.8, zorder=4)
-    axes.annotate(
-        str(number),
-        tuple(place),
-        ha="center",
-        va="center_baseline",
-        fontsize=text,
-        color=ink,
-        zorder=5,
-        annotation_clip=False,
-    )
+    middle: dict[str, Any] = {"ha": "center", "va": "center_baseline", "annotation_clip": False}
+    axes.annotate(str(number), tuple(place), fontsize=text, color=ink, zorder=5, **middle)
 
 
 def mark_primitives(
@@ -174,12 +161,3 @@ def give_way(places: Float[np.ndarray, "n 2"], distance: float, rounds: int = 20
         push = 0.5 * (1.001 * distance - length) * close
         moved += (push[..., None] * way).sum(1)
     return moved
-
-
-def bare(axes: "Axes") -> None:
-    """No ticks and no frame, and what is drawn later leaves the image as large as it is."""
-    axes.autoscale(False)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for side in axes.spines.values():
-        side.set_visible(False)

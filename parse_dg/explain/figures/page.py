@@ -82,6 +82,13 @@ class Sheet:
         self.figure = figure
         self.width, self.height = (float(side) for side in figure.get_size_inches())
 
+    @classmethod
+    @contextmanager
+    def file(cls, path: Path, width: str, height: float) -> "Iterator[Sheet]":
+        """An empty sheet as wide as a column or a page, to draw on; it is written when that is done."""
+        with figure_file(path, WIDTHS[width], height) as figure:
+            yield cls(figure)
+
     def axes(self, x: float, y: float, width: float, height: float) -> "Axes":
         """Axes without ticks or frame, whose top left corner is at (x, y)."""
         box = (x / self.width, 1 - (y + height) / self.height, width / self.width, height / self.height)
@@ -89,10 +96,19 @@ class Sheet:
         axes.set_axis_off()
         return axes
 
-    def text(self, x: float, y: float, text: str, size: float = NORMAL, **looks: Any) -> None:
-        """A text at (x, y): its left end on that height, unless `ha` and `va` say otherwise."""
+    def text(
+        self, x: float, y: float, text: str, size: float = NORMAL, within: float | None = None, **looks: Any
+    ) -> None:
+        """A text at (x, y): its left end on that height, unless `ha` and `va` say otherwise; cut if too long."""
+        if within is not None:
+            text = shorten(text, within, size, looks.get("weight", "normal"))
         options = {"ha": "left", "va": "center", "color": INK} | looks
         self.figure.text(x / self.width, 1 - y / self.height, text, fontsize=size, **options)
+
+    def notes(self, x: float, y: float, *lines: str) -> None:
+        """Small lines of text, one below the other."""
+        for number, line in enumerate(lines):
+            self.text(x, y + 0.12 * number, line, SMALL, color=FAINT)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, **looks: Any) -> None:
         """A line from one place to another; with `arrow=True` one with a head."""

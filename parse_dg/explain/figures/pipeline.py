@@ -16,28 +16,8 @@ from torch import Tensor
 
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation, read_image
-from parse_dg.explain.figures.marks import (
-    mark_primitives,
-    mark_relation,
-    pixels_of,
-    show,
-    show_faint,
-    show_heat,
-    zoom_on,
-)
-from parse_dg.explain.figures.page import (
-    BLUE,
-    COLOURS,
-    FAINT,
-    INK,
-    NORMAL,
-    SMALL,
-    VERMILION,
-    WIDTHS,
-    Sheet,
-    figure_file,
-    shorten,
-)
+from parse_dg.explain.figures.marks import mark_primitives, mark_relation, pixels_of, show, show_heat, zoom_on
+from parse_dg.explain.figures.page import BLUE, COLOURS, FAINT, INK, NORMAL, SMALL, VERMILION, Sheet
 from parse_dg.explain.measures.collapse import PRESENT
 
 SHOWN_RELATIONS = 5
@@ -80,8 +60,7 @@ def pipeline_figure(path: Path, seen: PipelineImage, *, width: str = "page") -> 
     boxes, height = _on_a_page() if width == "page" else _in_a_column()
     draw: Sequence[Callable[[Sheet, Box, PipelineImage], None]]
     draw = (_image, _features, _heatmaps, _places, _relations, _scores)
-    with figure_file(path, WIDTHS[width], height) as figure:
-        sheet = Sheet(figure)
+    with Sheet.file(path, width, height) as sheet:
         for number, (panel, box) in enumerate(zip(draw, boxes, strict=True), 1):
             panel(sheet, box, seen)
             sheet.text(box[0], box[1] - TITLE + 0.04, str(number), NORMAL, weight="bold", color=BLUE)
@@ -110,10 +89,8 @@ def _in_a_column() -> tuple[tuple[Box, ...], float]:
 
 
 def _title(sheet: Sheet, box: Box, title: str, below: str) -> None:
-    sheet.text(
-        box[0] + 0.12, box[1] - TITLE + 0.04, shorten(title, box[2] - 0.12, NORMAL, "bold"), NORMAL, weight="bold"
-    )
-    sheet.text(box[0], box[1] - TITLE + 0.18, shorten(below, box[2] + 0.2, SMALL), SMALL, color=FAINT)
+    sheet.text(box[0] + 0.12, box[1] - TITLE + 0.04, title, within=box[2] - 0.12, weight="bold")
+    sheet.text(box[0], box[1] - TITLE + 0.18, below, SMALL, within=box[2] + 0.2, color=FAINT)
 
 
 def _image(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
@@ -139,16 +116,10 @@ def _heatmaps(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     for k in range(count):
         x, y = box[0] + k % columns * step_x, box[1] + k // columns * step_y
         axes = sheet.axes(x, y, side, side)
-        show_heat(axes, seen.image, z.heatmap[0, k], float(z.presence[0, k]))
-        axes.annotate(
-            f"{k}",
-            (0.03, 0.97),
-            xycoords="axes fraction",
-            fontsize=SMALL,
-            ha="left",
-            va="top",
-            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4},
-        )
+        show_heat(axes, seen.image, z, k, ring="")
+        paper = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
+        place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "left", "va": "top"}
+        axes.annotate(f"{k}", (0.03, 0.97), fontsize=SMALL, bbox=paper, **place)
 
 
 def _places(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
@@ -156,7 +127,7 @@ def _places(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     from matplotlib.patches import Ellipse
 
     z, axes = seen.explanation.descriptors, sheet.axes(*box)
-    show_faint(axes, seen.image)
+    show(axes, seen.image, faint=True)
     places = pixels_of(z.centre[0], seen.image)
     scale = (np.array(seen.image.shape[:0:-1]) - 1) / 2  # pixels in a unit of the grid, along x and y
     for k in np.argsort(z.presence[0].cpu().numpy()).tolist():
@@ -178,7 +149,7 @@ def _relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     _title(sheet, box, "relations", told)
     side = min(height, 1.45)
     axes = sheet.axes(x, y, side, side)
-    show_faint(axes, seen.image)
+    show(axes, seen.image, faint=True)
     places = pixels_of(explanation.descriptors.centre[0], seen.image)
     for row, (relation, colour) in enumerate(zip(shown, COLOURS, strict=False)):
         mark_relation(axes, relation, places, colour, scale=0.7, bend=0.1 * row)
@@ -199,7 +170,7 @@ def _list_relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     for row, (relation, colour) in enumerate(zip(shown, COLOURS, strict=False)):
         top = y + row * step
         numbers = f"{relation.weight:.3f} × {relation.satisfaction:.2f} = {relation.contribution:.3f}"
-        sheet.text(x, top + 0.05, shorten(relation.words, width, SMALL), SMALL)
+        sheet.text(x, top + 0.05, relation.words, SMALL, within=width)
         sheet.bar(x, top + 0.125, max((width - 1.05) * relation.contribution / longest, 0.01), 0.07, colour)
         sheet.text(x + width, top + 0.16, numbers, SMALL, ha="right")
     score = explanation.scores[explanation.explained]
@@ -211,7 +182,9 @@ def _list_relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
 def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     explanation = seen.explanation
     ranked = sorted(explanation.scores.items(), key=lambda item: -item[1])
-    _title(sheet, box, "class scores", _verdict(seen))
+    truth = "" if seen.truth is None else " (right)" if seen.truth == explanation.predicted else " (wrong)"
+    probability = explanation.probabilities[explanation.predicted]
+    _title(sheet, box, "class scores", f"{explanation.predicted}{truth}, probability {probability:.2f}")
     step = box[3] / (min(SHOWN_CLASSES, len(ranked)) + 0.5)
     names = 0.36 * box[2]
     bar = box[2] - names - 0.3
@@ -219,15 +192,8 @@ def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
         at = box[1] + (row + 0.5) * step
         colour = VERMILION if name == explanation.predicted else FAINT
         weight = "bold" if name == seen.truth else "normal"
-        sheet.text(box[0] + names, at, shorten(name, names, SMALL), SMALL, ha="right", weight=weight)
+        sheet.text(box[0] + names, at, name, SMALL, within=names, ha="right", weight=weight)
         start = box[0] + names + 0.05
         length = max(bar * score / max(ranked[0][1], 1e-9), 0.01)
         sheet.bar(start, at - 0.3 * step, length, 0.6 * step, colour)
         sheet.text(start + length + 0.03, at, f"{score:.2f}", SMALL)
-
-
-def _verdict(seen: PipelineImage) -> str:
-    explanation = seen.explanation
-    probability = explanation.probabilities[explanation.predicted]
-    truth = "" if seen.truth is None else " (right)" if seen.truth == explanation.predicted else " (wrong)"
-    return f"{explanation.predicted}{truth}, probability {probability:.2f}"

@@ -7,26 +7,14 @@ down a column. The domain that was never seen in training stands last, and says 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.figures.marks import pixels_of, show, show_heat
-from parse_dg.explain.figures.page import (
-    FAINT,
-    INK,
-    NORMAL,
-    SMALL,
-    TALLEST,
-    VERMILION,
-    WIDTHS,
-    Sheet,
-    figure_file,
-    in_lines,
-    shorten,
-)
+from parse_dg.explain.figures.marks import show, show_heat
+from parse_dg.explain.figures.page import FAINT, NORMAL, SMALL, TALLEST, VERMILION, WIDTHS, Sheet, in_lines, shorten
 from parse_dg.model.primitives import PrimitiveDescriptors
 
 LEFT, HEADER, FOOT = 0.32, 0.36, 0.16
@@ -37,10 +25,7 @@ NUMBER = 0.11
 """Inches below an image for its presence."""
 SMALLEST, LARGEST = 0.34, 1.0
 """Side of an image, in inches."""
-NOTES = (
-    "colour: heat map, to its own maximum, fainter if less present",
-    "ring: centre   number: presence",
-)
+NOTES = ("colour: heat map, to its own maximum, fainter if less present", "ring: centre   number: presence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +65,7 @@ def primitives_figure(
             f"{len(blocks)} classes, {len(domains)} domains and {len(primitives)} primitives would be {height:.0f} "
             f"inches high, a page is {TALLEST:g}: choose fewer with --classes, --domains or --primitives"
         )
-    with figure_file(path, WIDTHS[width], height) as figure:
-        sheet = Sheet(figure)
+    with Sheet.file(path, width, height) as sheet:
         for number, band in enumerate(bands):
             top = number * band_height
             _label_domains(sheet, domains, unseen, top + HEADER, side)
@@ -89,8 +73,7 @@ def primitives_figure(
                 left = LEFT + place * (columns * (side + GAP) + BETWEEN)
                 _draw_block(sheet, block, primitives, names or {}, left, top, side)
         lines = NOTES if width == "column" else ("   ".join(NOTES),)
-        for number, line in enumerate(lines):
-            sheet.text(LEFT, height - FOOT * len(lines) + 0.08 + 0.12 * number, line, SMALL, color=FAINT)
+        sheet.notes(LEFT, height - FOOT * len(lines) + 0.08, *lines)
 
 
 def _fit(columns: int, blocks: int, width: float) -> tuple[int, float]:
@@ -108,12 +91,13 @@ def _fit(columns: int, blocks: int, width: float) -> tuple[int, float]:
 def _label_domains(sheet: Sheet, domains: Sequence[str], unseen: str, top: float, side: float) -> None:
     for row, domain in enumerate(domains):
         middle = top + row * (side + NUMBER) + side / 2
-        held_out = domain == unseen
-        lines = [(line, NORMAL) for line in in_lines(domain, side + NUMBER, NORMAL)]
-        lines += [("never seen", SMALL)] * held_out
+        lines = [(line, NORMAL) for line in in_lines(domain, side + NUMBER)]
+        looks: dict[str, Any] = {"color": VERMILION} if domain == unseen else {}
+        if domain == unseen:
+            lines.append(("never seen", SMALL))
         for number, (line, size) in enumerate(lines):
             x = LEFT / 2 + 0.1 * (number - (len(lines) - 1) / 2)
-            sheet.text(x, middle, line, size, rotation=90, ha="center", color=VERMILION if held_out else INK)
+            sheet.text(x, middle, line, size, rotation=90, ha="center", **looks)
 
 
 def _draw_block(
@@ -127,7 +111,7 @@ def _draw_block(
 ) -> None:
     step = side + GAP
     wide = (len(primitives) + 1) * step - GAP
-    sheet.text(left, top + 0.08, shorten(block.name, wide, NORMAL + 1, "bold"), NORMAL + 1, weight="bold")
+    sheet.text(left, top + 0.08, block.name, NORMAL + 1, within=wide, weight="bold")
     sheet.line(left, top + 0.16, left + wide, top + 0.16, linewidth=0.5)
     for column, k in enumerate(primitives, 1):
         label = f"p{k} {names[k]}" if k in names else f"p{k}"
@@ -141,8 +125,7 @@ def _draw_block(
             sheet.text(left + wide / 2, y + side / 2, "no image", SMALL, ha="center", color=FAINT)
             continue
         show(sheet.axes(left, y, side, side), read.image, smooth=True)
-        z, places = read.descriptors, pixels_of(read.descriptors.centre[0], read.image)
         for column, k in enumerate(primitives, 1):
-            x, presence = left + column * step, float(z.presence[0, k])
-            show_heat(sheet.axes(x, y, side, side), read.image, z.heatmap[0, k], presence, np.asarray(places[k]))
+            x, presence = left + column * step, float(read.descriptors.presence[0, k])
+            show_heat(sheet.axes(x, y, side, side), read.image, read.descriptors, k)
             sheet.text(x + side / 2, y + side + 0.05, f"{presence:.2f}", SMALL, ha="center", color=FAINT)

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.figures.marks import pixels_of, show_heat
+from parse_dg.explain.figures.marks import show_heat
 from parse_dg.explain.figures.page import figure_file, require_matplotlib, shorten
 from parse_dg.explain.primitive_images import PrimitiveImages, find_primitives
 from parse_dg.files import attempting
@@ -64,9 +63,8 @@ def _draw_row(axes: list[Any], model: Model, found: PrimitiveImages, benchmark: 
     """The images of one domain, from the left."""
     indices = np.array([image.index for image in found.images])
     images, _ = load_images(whole(benchmark.domain(found.domain)), indices)
-    heatmaps = find_primitives(model, images).descriptors.heatmap[:, found.primitive]
-    for cell, pixels, heatmap, image in zip(axes, images, heatmaps, found.images, strict=False):
-        place = pixels_of(torch.tensor([[image.x, image.y]]), pixels)[0]
-        show_heat(cell, pixels, heatmap, image.presence, place)
+    z = find_primitives(model, images).descriptors
+    for b, (cell, pixels, image) in enumerate(zip(axes, images, found.images, strict=False)):
+        show_heat(cell, pixels, z, found.primitive, b)
         caption = f"{shorten(printable(benchmark.classes[image.label]), 0.7 * CELL, 7)}, {image.evidence:.1f}"
         cell.set_title(caption, fontsize=7)

@@ -9,15 +9,14 @@ Letters: N photographs, K primitives, P parts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from parse_dg.data.public.cub_parts import PartAnnotations
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 
 WITHIN = 0.1
@@ -41,17 +40,13 @@ class PrimitiveOnPart(Jsonable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestToPart(Jsonable):
-    """A part, and the primitive that is near it most often in this very domain."""
+class NearestToPart(PrimitiveOnPart):
+    """A part, and the primitive that is near it most often in this very domain.
 
-    part: str
-    primitive: int
-    photographs: int
-    """In which the part is visible."""
-    share: float | None
-    """Of those in which the primitive is near it; None if there are none, as below."""
-    by_chance: float | None
-    """The highest share that any primitive has by chance."""
+    `by_chance` is the highest share that any primitive has by chance.
+    """
+
+    FIRST: ClassVar = ("part",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +84,13 @@ class _Counts(NamedTuple):
     by_chance: Int[np.ndarray, "K P"]
     visible: Int[np.ndarray, "P"]
 
-    def plus(self, other: "_Counts") -> "_Counts":
-        return _Counts(
-            self.images + other.images,
-            self.near + other.near,
-            self.by_chance + other.by_chance,
-            self.visible + other.visible,
-        )
-
 
 def annotated_parts(
     located: Sequence[SubsetPrimitives], annotations: Sequence[PartAnnotations], generator: torch.Generator
 ) -> AnnotatedParts:
     """Of domains, the target last, each with the parts of its images in their order."""
     counts = [_count(*pair, generator) for pair in zip(located, annotations, strict=True)]
-    together = reduce(_Counts.plus, counts[:-1])
+    together = _Counts._make(map(sum, zip(*counts[:-1], strict=True)))
     parts = annotations[0].parts
     followed = _shares(together.near, together.visible).argmax(1)
     return AnnotatedParts(

@@ -4,7 +4,12 @@ In an image, the primitives that are *present* (presence of at least `PRESENT`) 
 if their centres are at most `WITHIN` cells of the heat map apart: they point into one cell and no relation between
 them means anything. Primitives that are linked by coinciding, directly or through others, are at one *place*.
 An image with n present primitives at m places has the collapse (n - m)/(n - 1): 0 if all are apart, 1 if all are
-at one place, and 0 if fewer than two are present. Letters: N images, K primitives.
+at one place, and 0 if fewer than two are present.
+
+A present primitive may also be where nothing is: its centre is the mean of its heat map, and that of a wide map, or
+of one with two peaks, may lie where the map itself is all but empty. It is *on its evidence* if its heat map at the
+centre has at least `OF_MAXIMUM` of its maximum. The map is the whole one, softmax(H/T), even where the centre is
+the mean within a window around its peak. Letters: N images, K primitives.
 """
 
 from dataclasses import dataclass
@@ -14,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 
 PRESENT = 0.5
@@ -23,6 +28,8 @@ WITHIN = 0.5
 """How far apart the centres of two that coincide may be, in cells of the heat map."""
 AT_ONCE = 4096
 """Images compared together: K × K numbers each."""
+OF_MAXIMUM = 0.5
+"""The share of a map's maximum that its value at the centre must have for a primitive to be on its evidence."""
 
 
 class Coincidence(NamedTuple):
@@ -46,11 +53,10 @@ class Coincidence(NamedTuple):
 def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Coincidence:
     """Compare every two primitives of every image."""
     height, width = located.cells
-    pitch = located.centre.new_tensor(
-        [max(width - 1, 1) / 2, max(height - 1, 1) / 2]
-    )  # cells in a unit of the grid
+    pitch = located.centre.new_tensor([max(side - 1, 1) / 2 for side in (width, height)])  # cells in a unit
     centre, shown = located.centre * pitch, located.presence >= present
-    place = torch.cat([_first_at_place(c, p, within) for c, p in _parts(centre, shown)])
+    parts = zip(torch.split(centre, AT_ONCE), torch.split(shown, AT_ONCE), strict=True)
+    place = torch.cat([_first_at_place(c, p, within) for c, p in parts])
     same = place[:, :, None] == place[:, None, :]  # (N, K, K)
     coinciding = shown & ((same & shown[:, None, :]).sum(2) > 1)
     counted = Coincidence(shown, place, coinciding, centre.new_zeros(len(centre)))
@@ -58,23 +64,19 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN, presen
     return counted._replace(collapse=(count - counted.places) / (count - 1).clamp_min(1).to(centre.dtype))
 
 
-def _parts(centre: Float[Tensor, "N K 2"], shown: Bool[Tensor, "N K"]) -> "zip[tuple[Tensor, Tensor]]":
-    return zip(torch.split(centre, AT_ONCE), torch.split(shown, AT_ONCE), strict=True)
-
-
 def _first_at_place(
     centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: float
 ) -> Int[Tensor, "n K"]:
     """The first primitive that each one is linked to: the links are followed until nothing changes."""
-    both = shown[:, :, None] & shown[:, None, :]
+    count = centre.shape[1]
+    first = torch.arange(count, device=centre.device)
     # Differences, not cdist: by a matrix product, what coincides exactly would be a little apart.
     apart = (centre[:, :, None] - centre[:, None]).square().sum(-1)
-    linked = (both & (apart <= within * within)) | torch.eye(
-        centre.shape[1], dtype=torch.bool, device=centre.device
-    )
-    first = torch.arange(centre.shape[1], device=centre.device).expand_as(shown)
-    for _ in range(centre.shape[1]):
-        nearer = torch.where(linked, first[:, None, :], centre.shape[1]).amin(2)
+    both = shown[:, :, None] & shown[:, None, :]
+    linked = (both & (apart <= within * within)) | (first[:, None] == first)
+    first = first.expand_as(shown)
+    for _ in range(count):
+        nearer = torch.where(linked, first[:, None, :], count).amin(2)
         if torch.equal(nearer, first):
             break
         first = nearer
@@ -160,3 +162,27 @@ def wrong_above_right(
     if not pairs:
         return None, None
     return above / pairs, variance**0.5 / pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence(Jsonable):
+    """How often the primitives of one domain are on their evidence."""
+
+    domain: str
+    present: int
+    """Primitives that are present, counted over all images."""
+    on_evidence: float | None
+    """The share of them that are on their evidence; None if none is present."""
+    heat_at_centre: float | None
+    """The mean over them of the heat at the centre ÷ the map's maximum, from 0 to 1; None as above."""
+
+
+def evidence(located: SubsetPrimitives, *, present: float = PRESENT, of_maximum: float = OF_MAXIMUM) -> Evidence:
+    """Over the primitives that are present, of all images of a domain."""
+    heat = located.heat_at_centre[located.presence >= present].double()
+    return Evidence(
+        domain=located.domain,
+        present=len(heat),
+        on_evidence=float((heat >= of_maximum).double().mean()) if len(heat) else None,
+        heat_at_centre=float(heat.mean()) if len(heat) else None,
+    )

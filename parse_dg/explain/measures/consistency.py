@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from parse_dg.errors import InputError
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from parse_dg.explain.measures.localisation import SubsetPrimitives, distances
+from parse_dg.explain.measures.images import SubsetPrimitives
+from parse_dg.explain.measures.localisation import distances
 from parse_dg.jsonable import Jsonable
 
 WITHIN = 6 / 64

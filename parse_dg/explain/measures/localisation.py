@@ -1,108 +1,23 @@
-"""Where primitives are, in every image of a domain; and do they sit on parts, where the true places are known?
+"""Localisation: do primitives sit on parts, where the true places of parts are known?
 
-Images are read once (`locate`): what is measured of many images is measured of the few numbers that are kept.
 Letters: N images, K primitives, P parts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-from torch.nn import functional as F
+from jaxtyping import Float
 
-from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
-from parse_dg.errors import InputError
+from parse_dg.explain.measures.images import SubsetPrimitives, locate
 from parse_dg.jsonable import Jsonable
-from parse_dg.model.primitives import PrimitiveDescriptors
 
-BATCH = 128
-"""As in evaluation: the same images in the same batches give the same bits."""
 FOLLOWS = 0.5
 """In what share of the images a part must be the nearest for a primitive to count as following it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SubsetPrimitives:
-    """The images of one subset as their primitives, K × 6 numbers an image, and what is predicted of them.
-
-    The tensors are on the device of the model that read them.
-    """
-
-    domain: str
-    labels: Int[Tensor, "N"]
-    predicted: Int[Tensor, "N"]
-    probability: Float[Tensor, "N"]
-    """Of the predicted class."""
-    centre: Float[Tensor, "N K 2"]
-    presence: Float[Tensor, "N K"]
-    extent: Float[Tensor, "N K 2"]
-    heat_at_centre: Float[Tensor, "N K"]
-    """The whole heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1. A window
-    around its peak has moved the centre, but not the map."""
-    cells: tuple[int, int]
-    """H and W of the heat maps."""
-    guided: Int[Tensor, "N"] | None = None
-    """The class that the guide alone predicts; None for a model that has none."""
-
-    @property
-    def right(self) -> Bool[Tensor, "N"]:
-        """Which images are classified right."""
-        return self.predicted == self.labels
-
-    @property
-    def descriptors(self) -> PrimitiveDescriptors:
-        """What the structural layer needs; the heat maps, which it does not, are empty."""
-        heatmap = self.centre.new_empty((*self.presence.shape, 0, 0))
-        return PrimitiveDescriptors(self.centre, self.presence, self.extent, heatmap)
-
-
-@torch.no_grad()
-def locate(model: Model, subset: Subset, seen: Callable[[int], None] = lambda images: None) -> SubsetPrimitives:
-    """Every image of the subset, in its order, in one pass; `seen` is told the size of every batch."""
-    if len(subset.indices) == 0:
-        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    network, guide = model.parse_network(), model.algorithm.guide
-    found: list[tuple[Tensor, ...]] = []
-    guided: list[Tensor] = []
-    cells = (1, 1)
-    for images, labels in evaluation_batches(subset, BATCH):
-        output = network(model.prepare(images))
-        probability, predicted = output.logits.softmax(1).max(1)
-        z = output.descriptors
-        heat = heat_at_centre(network.bottleneck.whole_maps(output.features), z.centre)
-        found.append((labels.to(predicted.device), predicted, probability, z.centre, z.presence, z.extent, heat))
-        if guide is not None:
-            guided.append(guide(output.features.mean((2, 3))).argmax(1))
-        cells = (z.heatmap.shape[2], z.heatmap.shape[3])
-        seen(len(labels))
-    labels, predicted, probability, centre, presence, extent, heat = map(torch.cat, zip(*found, strict=True))
-    return SubsetPrimitives(
-        domain=subset.domain.name,
-        labels=labels,
-        predicted=predicted,
-        probability=probability,
-        centre=centre,
-        presence=presence,
-        extent=extent,
-        heat_at_centre=heat,
-        cells=cells,
-        guided=torch.cat(guided) if guided else None,
-    )
-
-
-def heat_at_centre(heatmap: Float[Tensor, "N K H W"], centre: Float[Tensor, "N K 2"]) -> Float[Tensor, "N K"]:
-    """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum."""
-    maps = heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
-    places = centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
-    # The corners of the grid are aligned, and of a single cell every place is that cell, as in the grid.
-    heat = F.grid_sample(maps, places, mode="bilinear", padding_mode="border", align_corners=True)
-    return heat.view(centre.shape[:2]) / heatmap.amax((2, 3))
 
 
 @dataclass(frozen=True)

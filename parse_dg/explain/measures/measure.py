@@ -10,20 +10,26 @@ from parse_dg.config import require
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.splits import Subset
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
-from parse_dg.explain.measures.collapse import WITHIN, Collapse, collapse
+from parse_dg.explain.measures.collapse import WITHIN, Collapse, Evidence, collapse, evidence
 from parse_dg.explain.measures.consistency import Consistency, consistency
-from parse_dg.explain.measures.evidence import Evidence, evidence
 from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
-from parse_dg.explain.measures.guide import Guide, guide
 from parse_dg.explain.measures.images import (
-    locate_primitives,
+    SubsetPrimitives,
+    locate,
     part_annotations,
     require_primitives,
     true_centres,
 )
-from parse_dg.explain.measures.localisation import Localisation, SubsetPrimitives, localisation, places_among_parts
+from parse_dg.explain.measures.localisation import Localisation, localisation, places_among_parts
 from parse_dg.explain.measures.selected import SelectedRelations, selected
-from parse_dg.explain.measures.structure_use import SWAPS, StructureUse, primitive_weights, structure_use
+from parse_dg.explain.measures.structure_use import (
+    SWAPS,
+    Guide,
+    StructureUse,
+    guide,
+    primitive_weights,
+    structure_use,
+)
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.opened import OpenedRun, weights_at_start
 from parse_dg.runs.scoring import target_part, validation_part
@@ -83,7 +89,7 @@ def measure_run(
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     require_primitives(run)
     marked = part_annotations(run, parts) if parts else None
-    located = [locate_primitives(run, subset) for subset in run.held_out]
+    located = [locate(run.model, subset, run.progress) for subset in run.held_out]
     places, followed = _localisations(run, located)
     generator = torch.Generator().manual_seed(SEED)
     domains = tuple(
@@ -101,13 +107,15 @@ def measure_run(
         for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
+    *sources, target = located
+    pairs = [*combinations(sources, 2), *((source, target) for source in sources)]
     return RunMeasures(
         run=str(run.path),
         target=run.target,
         heat_map_cells=located[0].cells,
         image_size=run.model.spec.image_size,
         domains=domains,
-        consistency=tuple(consistency(one, other, weights) for one, other in _pairs(located)),
+        consistency=tuple(consistency(*pair, weights) for pair in pairs),
         selected=_selected(run),
         annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
     )
@@ -147,8 +155,3 @@ def _which(run: OpenedRun, subset: Subset) -> str:
     if subset is run.split.validation_domain:
         return validation_part(config.split, config.protocol)
     return "held-out images"
-
-
-def _pairs(located: list[SubsetPrimitives]) -> list[tuple[SubsetPrimitives, SubsetPrimitives]]:
-    *sources, target = located
-    return [*combinations(sources, 2), *((source, target) for source in sources)]

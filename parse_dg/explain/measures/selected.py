@@ -8,8 +8,6 @@ was dealt at the start. Letters: C classes, n relations that some class uses.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
 
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.composition import ActiveWeights
@@ -37,7 +35,10 @@ class SelectedRelations(Jsonable):
 def selected(end: ActiveWeights, start: ActiveWeights | None) -> SelectedRelations:
     """Relations are compared by the applications they are: those of a compacted model have other columns."""
     used = end.weights > 0
-    old = None if start is None else _among(end.applications, start)
+    old = None
+    if start is not None:
+        at = torch.searchsorted(start.applications, end.applications).clamp_max(len(start.applications) - 1)
+        old = (start.weights[:, at] > 0) & (start.applications[at] == end.applications)
     return SelectedRelations(
         classes=len(used),
         relations=float(used.sum() / len(used)),
@@ -45,10 +46,3 @@ def selected(end: ActiveWeights, start: ActiveWeights | None) -> SelectedRelatio
         after_start=None if old is None else float((used & ~old).sum() / used.sum()),
         first_five=float(end.weights.double().topk(min(FIRST, used.shape[1])).values.sum(1).mean()),
     )
-
-
-def _among(applications: Int[Tensor, "n"], start: ActiveWeights) -> Bool[Tensor, "C n"]:
-    """Which class used which of these applications at the start."""
-    at = torch.searchsorted(start.applications, applications).clamp_max(len(start.applications) - 1)
-    known = start.applications[at] == applications
-    return (start.weights[:, at] > 0) & known

@@ -7,18 +7,22 @@ by the presence of what it binds (`predicates.gate`): relations alone still know
 
 "Geometry swapped" gives every image the centres and extents of another one, drawn at random from the same images
 whatever its class, and leaves it its own presence: what is lost is what the places of primitives are worth.
+
+Beside it stands the *guide*: a PARSE trained with `algorithm.guidance` has a linear classifier on the pooled
+features of its backbone that no score depends on. Where it is right more often than the model itself, the features
+know more than primitives and relations pass on; where it is right as rarely, points are lost before them.
 Letters: N images, n applications in use, C classes, K primitives.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -55,7 +59,9 @@ def structure_use(
     require(swaps >= 1, "swaps", swaps, "at least 1")
     structure = model.parse_network().structure
     active = structure.composition.active()
-    presence = _is_presence(structure, active.applications)
+    parts = structure.vocabulary.applications(active.applications)
+    families = [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence") for part in parts]
+    presence = torch.cat(families).bool()
     masked = [active.weights, active.weights * ~presence, active.weights * presence]
     z, labels = located.descriptors, located.labels
     whole, relations, alone = (_accuracy(p, labels) for p in _predict(structure, z, active.applications, masked))
@@ -78,6 +84,24 @@ def structure_use(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guide(Jsonable):
+    """The guide on the images of one domain."""
+
+    domain: str
+    images: int
+    accuracy: float
+    """The share of the images that the guide alone classifies right."""
+
+
+def guide(located: SubsetPrimitives) -> Guide | None:
+    """None for a model that has no guide: it was trained without, or is compacted."""
+    if located.guided is None:
+        return None
+    right = located.guided == located.labels
+    return Guide(domain=located.domain, images=len(right), accuracy=float(right.double().mean()))
+
+
 @torch.no_grad()
 def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
     """How much of each class's composition binds each primitive, on the CPU; a class's shares sum to one.
@@ -92,13 +116,6 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
         share = active.weights.new_zeros(count, structure.vocabulary.primitives)
         shares.append(share.scatter_add_(1, part.primitives.T, share.new_full((count, arity), 1 / arity)))
     return (active.weights @ torch.cat(shares)).cpu()
-
-
-def _is_presence(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> Bool[Tensor, "n"]:
-    parts = structure.vocabulary.applications(columns)
-    return torch.cat(
-        [torch.full_like(part.angle, PREDICATES[part.predicate].family == "presence").bool() for part in parts]
-    )
 
 
 def _predict(

@@ -1,11 +1,13 @@
-"""A training as charts: accuracy on held-out images and loss, check by check, in the coordinates of an SVG."""
+"""The course of a training, read from a run's metrics.jsonl, and as charts in the coordinates of an SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10, nan
 from typing import NamedTuple
 
-from parse_dg.explain.report.data import Curve
+from parse_dg.errors import InputError
+from parse_dg.runs.metrics import StepCounter
+from parse_dg.runs.opened import OpenedRun
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 466, 14, 224
@@ -14,6 +16,49 @@ DASHES = ("7 4", "2 4", "9 3 2 3", "1 6", "12 4")
 
 CurveLine = Sequence[tuple[int, float]]
 """Steps and values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """A check of the training."""
+
+    step: int
+    """Of the whole training, both stages where there are two."""
+    loss: float | None
+    """The mean training loss since the check before."""
+    validation: Mapping[str, float]
+    """Accuracy on the held-out images of each source domain."""
+    mean: float | None
+    """Of those."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The training curve, check by check."""
+
+    points: tuple[CurvePoint, ...]
+    chosen: int
+    """The step whose weights are the model."""
+    images: str
+    """What the accuracies are of, in words."""
+
+
+def training_curve(run: OpenedRun) -> Curve:
+    """Every check; steps go on counting where a second stage begins."""
+    counter, result = StepCounter(), run.result
+    points = tuple(
+        CurvePoint(
+            step=counter.of(line),
+            loss=loss if isfinite(loss := line.training_loss.get("total", nan)) else None,
+            validation={name: value.accuracy for name, value in line.validation.items()},
+            mean=line.validation_mean_accuracy,
+        )
+        for line in run.checks
+    )
+    if not points:
+        raise InputError("metrics.jsonl has no check")
+    chosen = points[-1].step if result.stages else result.selected_step  # of a second stage the last of all
+    return Curve(points=points, chosen=chosen, images=result.validation_part)
 
 
 class ChartLine(NamedTuple):

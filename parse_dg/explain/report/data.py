@@ -7,8 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.explain.report.classes import ClassSummary
+from parse_dg.explain.classes import ClassComposition
+from parse_dg.explain.report.curve import Curve
 from parse_dg.tables.text_table import TextTable
+
+Role = Literal["result", "target", "source"]
+"""The result of the run is of these images, or they are others of the target domain, or of a source domain."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,8 +22,7 @@ class DomainScore:
     domain: str
     images: str
     """Which images of the domain, in words."""
-    role: Literal["result", "target", "source"]
-    """The result of the run is of these, or they are others of the target domain, or of a source domain."""
+    role: Role
     correct: int
     total: int
     confusion: Int[np.ndarray, "C C"] | None = None
@@ -37,45 +40,15 @@ class Gallery:
     """As in `explain/viewer_data.py`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """A check of the training."""
-
-    step: int
-    """Of the whole training, both stages where there are two."""
-    loss: float | None
-    """The mean training loss since the check before."""
-    validation: Mapping[str, float]
-    """Accuracy on the held-out images of each source domain."""
-    mean: float | None
-    """Of those."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """The training curve, check by check."""
-
-    points: tuple[CurvePoint, ...]
-    chosen: int
-    """The step whose weights are the model."""
-    images: str
-    """What the accuracies are of, in words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Headline:
-    """The result of the run: one number, and what it is."""
-
-    accuracy: float
-    words: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
     """All that is said of a run. The same run gives the same report: no date, no path of the machine."""
 
     title: str
-    headline: Headline
+    accuracy: float
+    """The result of the run,"""
+    headline: str
+    """and what that number is."""
     facts: tuple[tuple[str, str], ...]
     """Name and value of what one asks first."""
     rules: tuple[str, ...]
@@ -86,7 +59,7 @@ class Report:
     scores: tuple[DomainScore, ...]
     """The target first."""
     galleries: tuple[Gallery, ...]
-    compositions: tuple[ClassSummary, ...]
+    compositions: tuple[ClassComposition, ...]
     """Empty for methods other than PARSE."""
     compaction: tuple[TextTable, ...]
     """Empty for methods other than PARSE."""

@@ -1,6 +1,6 @@
 """Which images a report shows: right and wrong ones, spread over the classes, the same ones every time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -135,17 +135,12 @@ def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, 
     pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
     titles = [_title(subset, int(index)) for index in subset.indices[positions]]
     truths = [predictor.classes[label] for label in labels.tolist()]
-    if predictor.model.explains:
-        for reading, image, title, truth in zip(
-            read_images(predictor.model, images), pixels, titles, truths, strict=True
-        ):
-            yield parse_case(reading, image, title=title, truth=truth)
-        return
+    explains = predictor.model.explains
     loaded = [LoadedImage(n, None, image) for n, image in enumerate(pixels)]
-    for prediction, image, title, truth in zip(
-        predictor.predict_batch(loaded, CLASSES), pixels, titles, truths, strict=True
-    ):
-        yield plain_case(prediction, image, title=title, truth=truth)
+    found = read_images(predictor.model, images) if explains else predictor.predict_batch(loaded, CLASSES)
+    case: Callable[..., dict[str, Any]] = parse_case if explains else plain_case
+    for said, image, title, truth in zip(found, pixels, titles, truths, strict=True):
+        yield case(said, image, title=title, truth=truth)
 
 
 def _title(subset: Subset, index: int) -> str:

@@ -13,10 +13,10 @@ from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.explain.report.classes import summarise_classes
-from parse_dg.explain.report.data import DomainScore, Gallery, Headline, Report
+from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.report.curve import training_curve
+from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
-from parse_dg.explain.report.history import training_curve
 from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.compact import Comparison, compare
 from parse_dg.runs.config import RunConfig
@@ -26,13 +26,15 @@ from parse_dg.runs.result import RunResult
 from parse_dg.tables.missing import train_command
 from parse_dg.tables.records import flatten
 from parse_dg.tables.text_table import TextTable
-from parse_dg.training.accuracy import predict
+from parse_dg.training.accuracy import Accuracy, predict
 from parse_dg.wording import percent, plural
 
 T = TypeVar("T")
 
 IMAGES = 12
 """How many images of a kind are shown, unless more or fewer are asked for."""
+TERMS = 8
+"""How many relations of a class are named."""
 
 
 class ImageFindings(NamedTuple):
@@ -66,17 +68,19 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"The result is of the run's own weights; all that follows it is of {run.model_file.name}.")
     curve = _unless_damaged(partial(training_curve, run), notes, "the course of the training")
     environment = _unless_damaged(partial(_environment, run.path), notes, "where it was trained")
-    data = Path(config.data.benchmark).name
+    data, target = Path(config.data.benchmark).name, result.target
     return Report(
         title=f"{config.method} on {data}, {run.target} held out, seed {config.seed}",
-        headline=_headline(result),
+        accuracy=target.accuracy,
+        headline=f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
+        f"({target.part}). This number is the result of the run.",
         facts=tuple(_facts(run)),
         rules=result.protocol.rules,
         notes=tuple(notes),
         classes=run.classes,
         scores=seen.scores or tuple(_recorded(result)),
         galleries=seen.galleries,
-        compositions=summarise_classes(model) if small else (),
+        compositions=describe_classes(model, TERMS) if small else (),
         compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
         curve=curve,
         config={name: as_typed(value) for name, value in flatten(config).items()},
@@ -131,27 +135,22 @@ def _disagreement(result: RunResult, scores: tuple[DomainScore, ...]) -> list[st
     ]
 
 
-def _headline(result: RunResult) -> Headline:
-    target = result.target
-    words = (
-        f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
-        f"({target.part}). This number is the result of the run."
-    )
-    return Headline(accuracy=target.accuracy, words=words)
-
-
 def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
     config, result, model = run.config, run.result, run.model
     yield "method", f"{config.method}: {config.algorithm.summary}"
     sources = [name for name in result.domains if name != config.data.target]
     if config.split.validation_domain in sources:
         sources.remove(config.split.validation_domain)
-    yield "trained on", f"{', '.join(sources)}{_training_images(run.path)}"
+    split = read_split(run.path)
+    count = f" ({plural(sum(split.training_images.values()), 'image')})" if split else ""
+    yield "trained on", f"{', '.join(sources)}{count}"
     leaked = result.leakage.words if result.leakage.images else "no image of it was trained on"
     yield "target", f"{config.data.target}: {leaked}"
     yield "weights", f"of step {result.selected_step:,} of {result.steps:,}, by {result.selection}"
     if result.validation:
-        yield "validation", f"{percent(result.validation_mean_accuracy)}, {_mean_of(result)}"
+        mean = "mean over " if len(result.validation) > 1 else ""
+        images = f"{mean}{result.validation_part} of {', '.join(result.validation)}, at that step"
+        yield "validation", f"{percent(result.validation_mean_accuracy)}, {images}"
     split_seed = "" if config.trial == config.seed else f", split by seed {config.trial}"
     yield "seed", f"{config.seed}{split_seed}"
     start = f", from {Path(config.backbone.weights).name}" if config.backbone.weights else ", from a random start"
@@ -165,29 +164,14 @@ def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
     yield "data", f"{Path(result.benchmark.name).name}, fingerprint {result.benchmark.fingerprint[:16]}"
 
 
-def _mean_of(result: RunResult) -> str:
-    mean = "mean over " if len(result.validation) > 1 else ""
-    return f"{mean}{result.validation_part} of {', '.join(result.validation)}, at that step"
-
-
-def _training_images(folder: Path) -> str:
-    split = read_split(folder)
-    return f" ({plural(sum(split.training_images.values()), 'image')})" if split else ""
-
-
 def _recorded(result: RunResult) -> Iterator[DomainScore]:
     """The accuracies that the run wrote down."""
-    target = result.target
-    yield DomainScore(
-        domain=target.domain,
-        images=f"{target.part}, as recorded by the run",
-        role="result",
-        correct=target.correct,
-        total=target.images,
-    )
-    for name, value in result.validation.items():
-        part = f"{result.validation_part}, as recorded by the run"
-        yield DomainScore(domain=name, images=part, role="source", correct=value.correct, total=value.images)
+    recorded: list[tuple[str, str, Role, Accuracy]]
+    recorded = [(result.target.domain, result.target.part, "result", result.target)]
+    recorded += [(name, result.validation_part, "source", value) for name, value in result.validation.items()]
+    for domain, part, role, value in recorded:
+        images = f"{part}, as recorded by the run"
+        yield DomainScore(domain=domain, images=images, role=role, correct=value.correct, total=value.images)
 
 
 def _compaction(

@@ -8,22 +8,15 @@
   const galleries = JSON.parse(document.getElementById("galleries").textContent);
   if (!place || !galleries.length) return;
 
-  function make(tag, name, text) {
-    const element = document.createElement(tag);
-    if (name) element.className = name;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
+  const { make } = ParseViewer;
 
   /* A radio button with anything as its label; `chosen` is called when it is taken. */
   function choice(group, name, chosen, ...label) {
-    const whole = make("label", name);
     const input = make("input");
     input.type = "radio";
     input.name = group;
     input.addEventListener("change", chosen);
-    whole.append(input, ...label);
-    return whole;
+    return make("label", name, input, ...label);
   }
 
   function choices(name, label) {
@@ -37,12 +30,11 @@
     const image = make("img");
     image.src = data.image;
     image.alt = data.title;
-    const words = make("span", "thumb-words");
     const right = data.truth === data.predicted;
     const mark = make("span", right ? "mark right" : "mark wrong", right ? "✓" : "✗");
     mark.setAttribute("aria-label", right ? "right:" : "wrong:");
     mark.setAttribute("role", "img");
-    words.append(mark, make("span", "thumb-name", data.predicted));
+    const words = make("span", "thumb-words", mark, make("span", "thumb-name", data.predicted));
     if (!right) words.append(make("span", "thumb-truth", `is ${data.truth}`));
     return [image, words];
   }

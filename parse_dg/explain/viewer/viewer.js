@@ -10,10 +10,12 @@ window.ParseViewer = (() => {
 
   /* ---- small helpers ---------------------------------------------------------------------------------------- */
 
-  function make(tag, name, text) {
+  /* An element with its class and what is in it: other elements, or text. */
+  function make(tag, name, ...content) {
     const element = document.createElement(tag);
     if (name) element.className = name;
-    if (text !== undefined) element.textContent = text;
+    if (tag === "button") element.type = "button";
+    element.append(...content);
     return element;
   }
 
@@ -43,10 +45,7 @@ window.ParseViewer = (() => {
       this.explained = this.explanations.has(data.predicted) ? data.predicted : null;
       this.hovered = null; // what the pointer is on: {relation} or {primitive}
       this.chosen = null; // what was clicked, tapped or reached by keyboard
-      this.root = make("div", "pv");
-      const layout = make("div", "pv-layout");
-      layout.append(this.buildPicture(), this.buildWords());
-      this.root.append(layout);
+      this.root = make("div", "pv", make("div", "pv-layout", this.buildPicture(), this.buildWords()));
       this.root.addEventListener("keydown", (event) => this.onKey(event));
       this.explain(this.explained);
     }
@@ -54,15 +53,12 @@ window.ParseViewer = (() => {
     /* -- the picture and the primitives below it -- */
 
     buildPicture() {
-      const column = make("div", "pv-picture");
-      const figure = make("figure", "pv-figure");
-      const frame = make("div", "pv-frame");
       this.image = make("img", "pv-image");
       this.image.alt = this.describe();
       this.image.addEventListener("load", () => this.show());
       this.image.src = this.data.image;
-      frame.append(this.image);
-      figure.append(frame);
+      const frame = make("div", "pv-frame", this.image);
+      const figure = make("figure", "pv-figure", frame);
       if (this.explained !== null) {
         this.heat = make("canvas", "pv-heat");
         this.overlay = ParseDrawing.overlay();
@@ -70,9 +66,7 @@ window.ParseViewer = (() => {
         frame.append(this.heat, this.overlay);
         figure.append(this.caption);
       }
-      column.append(figure);
-      if (this.places.size) column.append(this.buildPrimitives());
-      return column;
+      return make("div", "pv-picture", figure, ...(this.places.size ? [this.buildPrimitives()] : []));
     }
 
     describe() {
@@ -81,34 +75,24 @@ window.ParseViewer = (() => {
     }
 
     buildPrimitives() {
-      const box = make("div", "pv-parts");
-      box.append(make("p", "pv-label", "Primitives: where each is, and how present"));
       const row = group("pv-primitives", "Primitives");
       this.primitives = this.data.places.map((place) => {
-        const button = make("button", "pv-primitive");
-        button.type = "button";
+        const track = make("span", "pv-track", bar("pv-fill", place.presence));
+        const button = make("button", "pv-primitive", make("span", "pv-disc", place.primitive), track);
         button.dataset.primitive = place.primitive;
         button.setAttribute("aria-label", `primitive ${place.primitive}, presence ${place.presence.toFixed(2)}`);
-        button.append(make("span", "pv-disc", place.primitive));
-        const track = make("span", "pv-track");
-        track.append(bar("pv-fill", place.presence));
-        button.append(track);
         this.listen(button, { primitive: place.primitive });
-        row.append(button);
         return button;
       });
-      box.append(row);
-      return box;
+      row.append(...this.primitives);
+      return make("div", "pv-parts", make("p", "pv-label", "Primitives: where each is, and how present"), row);
     }
 
     /* -- the words beside it -- */
 
     buildWords() {
       const { title, predicted, truth, top } = this.data;
-      const column = make("div", "pv-words");
-      column.append(make("h3", "pv-title", title));
-      const verdict = make("p", "pv-verdict");
-      verdict.append("predicted ", make("strong", "", predicted));
+      const verdict = make("p", "pv-verdict", "predicted ", make("strong", "", predicted));
       if (truth !== null) {
         const right = truth === predicted;
         verdict.classList.add(right ? "pv-right" : "pv-wrong");
@@ -116,14 +100,12 @@ window.ParseViewer = (() => {
         verdict.append(right ? ", which is right" : ", which is wrong: the true class is ");
         if (!right) verdict.append(make("strong", "", truth));
       }
-      column.append(verdict, this.buildClasses(top));
       this.why = make("section", "pv-why");
-      column.append(this.why);
       if (this.explained === null) {
         const text = "This method gives no reasons: only a prediction of PARSE is a sum of relations.";
         this.why.append(make("p", "pv-quiet", text));
       }
-      return column;
+      return make("div", "pv-words", make("h3", "pv-title", title), verdict, this.buildClasses(top), this.why);
     }
 
     buildClasses(top) {
@@ -132,15 +114,12 @@ window.ParseViewer = (() => {
       this.classes = [];
       for (const each of listed) {
         const explained = this.explanations.has(each.name);
-        const row = make(explained ? "button" : "div", "pv-class");
+        const row = make(explained ? "button" : "div", "pv-class", make("span", "pv-name", each.name));
         row.dataset.class = each.name;
-        row.append(make("span", "pv-name", each.name));
-        const track = make("span", "pv-track");
-        track.append(bar("pv-fill", each.probability));
+        const track = make("span", "pv-track", bar("pv-fill", each.probability));
         row.append(track, make("span", "pv-number", percent(each.probability)));
         row.append(make("span", explained ? "pv-ask" : "pv-none", explained ? "why?" : ""));
         if (explained) {
-          row.type = "button";
           row.addEventListener("click", () => this.explain(each.name));
           this.classes.push(row);
         }
@@ -157,9 +136,8 @@ window.ParseViewer = (() => {
       this.chosen = this.hovered = null;
       for (const row of this.classes) row.setAttribute("aria-pressed", String(row.dataset.class === name));
       const explanation = this.explanations.get(name);
-      const heading = make("h4", "pv-heading");
       const asked = name === this.data.predicted ? "Why " : "What speaks for ";
-      heading.append(asked, make("strong", "", name), "?");
+      const heading = make("h4", "pv-heading", asked, make("strong", "", name), "?");
       const hint = make("p", "pv-quiet", "Its score is a sum: weight × satisfaction of each relation. " +
         "A pale bar is the weight, the full part of it what holds here.");
       this.why.replaceChildren(heading, hint, this.buildRelations(explanation), this.buildSum(explanation));
@@ -170,34 +148,24 @@ window.ParseViewer = (() => {
       const list = group("pv-relations", "Relations, the largest contribution first", "ol");
       const widest = Math.max(...relations.map((each) => each.weight), 1e-9);
       this.relations = relations.map((relation, index) => {
-        const button = make("button", `pv-relation pv-${relation.family}`);
-        button.type = "button";
-        button.dataset.index = index;
-        button.append(make("span", "pv-said", relation.words));
-        const formula = make("span", "pv-formula");
-        formula.append(`${number(relation.weight)} × ${relation.satisfaction.toFixed(2)} = `);
-        formula.append(make("strong", "", number(relation.contribution)));
+        const product = `${number(relation.weight)} × ${relation.satisfaction.toFixed(2)} = `;
+        const formula = make("span", "pv-formula", product, make("strong", "", number(relation.contribution)));
         const weight = bar("pv-weight", relation.weight / widest);
         weight.append(bar("pv-fill", relation.satisfaction));
-        const room = make("span", "pv-room");
-        room.append(weight);
-        button.append(formula, room);
+        const button = make("button", `pv-relation pv-${relation.family}`, make("span", "pv-said", relation.words));
+        button.dataset.index = index;
+        button.append(formula, make("span", "pv-room", weight));
         this.listen(button, { relation: index });
-        const item = make("li");
-        item.append(button);
-        list.append(item);
         return button;
       });
+      list.append(...this.relations.map((button) => make("li", "", button)));
       return list;
     }
 
     buildSum({ score, relations, rest }) {
       const sum = make("dl", "pv-sum");
-      const row = (words, value, name) => {
-        const line = make("div", name);
-        line.append(make("dt", "", words), make("dd", "", number(value)));
-        sum.append(line);
-      };
+      const row = (words, value, name) =>
+        sum.append(make("div", name, make("dt", "", words), make("dd", "", number(value))));
       const shown = relations.reduce((total, each) => total + each.contribution, 0);
       row(relations.length === 1 ? "the relation above" : `the ${relations.length} relations above`, shown, "");
       if (rest.count) row(`${rest.count} weaker ${rest.count === 1 ? "one" : "ones"}`, rest.contribution, "");
@@ -275,20 +243,17 @@ window.ParseViewer = (() => {
     }
 
     say(relation, place, drawn, measured) {
-      const words = make("span", "pv-said");
-      const numbers = make("span", "pv-quiet");
+      let words = drawn === 1 ? "The strongest relation" : `The ${drawn} strongest relations`;
+      let numbers = "Point at a relation or a primitive, or tap it, to see it alone.";
       if (relation) {
-        words.textContent = relation.words;
-        numbers.textContent = `weight ${number(relation.weight)} × satisfaction ${relation.satisfaction.toFixed(2)} ` +
+        words = relation.words;
+        numbers = `weight ${number(relation.weight)} × satisfaction ${relation.satisfaction.toFixed(2)} ` +
           `= contribution ${number(relation.contribution)}` + (measured ? ` · ${measured}` : "");
       } else if (place) {
-        words.textContent = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
-        numbers.textContent = "its heat map; the box is its extent, twice the map's deviation to each side";
-      } else {
-        words.textContent = drawn === 1 ? "The strongest relation" : `The ${drawn} strongest relations`;
-        numbers.textContent = "Point at a relation or a primitive, or tap it, to see it alone.";
+        words = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
+        numbers = "its heat map; the box is its extent, twice the map's deviation to each side";
       }
-      this.caption.replaceChildren(words, numbers);
+      this.caption.replaceChildren(make("span", "pv-said", words), make("span", "pv-quiet", numbers));
     }
   }
 
@@ -302,9 +267,5 @@ window.ParseViewer = (() => {
     else button.removeAttribute("aria-current");
   }
 
-  return {
-    mount(element, data) {
-      element.replaceChildren(new View(data).root);
-    },
-  };
+  return { make, mount: (element, data) => element.replaceChildren(new View(data).root) };
 })();

@@ -17,9 +17,7 @@ from parse_dg.cli.show.compact import (
     text_cells,
     view_tables,
 )
-from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from parse_dg.runs.compact import (
     ApplicationCounts,
     CompactionReport,
@@ -140,20 +138,6 @@ def test_the_papers_figures_stand_below_ours_as_printed() -> None:
     assert any(note.startswith("paper: Nguyen & Nguyen 2026") for note in by_target.notes)
     birds = view_tables([table_row(outcome("cub-dg", "Art", 0, 9, 1))], 0.0, published())[0]
     assert [row[-3:] for row in birds.rows] == [("–", "–", "1"), ("–", "–", ""), ("0.8", "440", "")]
-
-
-def test_the_papers_figures_are_those_of_its_vocabulary() -> None:
-    """M before, |C| × M and |C| × what is active as parameters, to the digits that are printed."""
-    size = Vocabulary(16, VocabularyConfig(enumeration="paper")).size
-    rows = [row for row in published().compaction if "Λ before" in row.figures]
-    assert len(rows) == 6 + 26
-    for row in rows:
-        figures = {name: float(value.rstrip("M%").replace(",", "")) for name, value in row.figures.items()}
-        classes = len(DATA_SETS[row.data_set].classes)
-        assert figures["applications before"] == size == 130_176
-        assert abs(classes * size / 1e6 - figures["Λ before"]) <= 0.00501
-        assert abs(classes * figures["applications after"] / 1e6 - figures["Λ after"]) <= 0.00101
-        assert row.target is None or row.target in DATA_SETS[row.data_set].domains
 
 
 def test_csv_has_every_number_unrounded() -> None:

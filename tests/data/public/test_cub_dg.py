@@ -50,7 +50,7 @@ def descriptions() -> dict[str, object]:
 @pytest.mark.parametrize("names", ["images.txt", "descriptions.json"])
 def test_numbers_become_positions(tmp_path: Path, names: str) -> None:
     split = read_split(write(tmp_path, names=names), IDS)
-    assert tuple(split) == LISTS
+    assert tuple(split) == (*LISTS, "train_valid")
     for name, positions in split.items():
         expected = sorted(numbered()[number].removesuffix(".jpg") for number in SPLIT[name])
         assert [IDS[position] for position in positions] == expected

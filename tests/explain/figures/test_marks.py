@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from parse_dg.explain.explanation import Relation
-from parse_dg.explain.figures.marks import give_way, mark_relation, show_faint, zoom_on
+from parse_dg.explain.figures.marks import give_way, mark_relation, show, zoom_on
 from parse_dg.model.paper_predicates import PAPER
 from tests.explain.figures.test_explanation import noise
 
@@ -35,7 +35,7 @@ def test_discs_in_one_place_are_pushed_apart(count: int) -> None:
 )
 def test_zooming(places: list[list[float]], middle: tuple[float, float] | None) -> None:
     axes = Figure((2, 2)).add_axes((0, 0, 1, 1))
-    show_faint(axes, noise(3, 64, 64))
+    show(axes, noise(3, 64, 64), faint=True)
     zoom_on(axes, np.array(places))
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     assert right - left == pytest.approx(bottom - top)  # a square

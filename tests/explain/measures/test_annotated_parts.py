@@ -6,7 +6,7 @@ import torch
 
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 from tests.explain.measures.test_collapse import located
 
 PARTS = ("beak", "tail")

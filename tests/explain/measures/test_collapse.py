@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.explain.measures.collapse import collapse, find_coinciding, wrong_above_right
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 
 CELLS = 9
 """A cell is 0.25 of the grid's units wide."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from parse_dg.errors import InputError
 from parse_dg.explain.measures.consistency import consistency, profiles
-from parse_dg.explain.measures.localisation import SubsetPrimitives
+from parse_dg.explain.measures.images import SubsetPrimitives
 
 CLASSES, K, EACH = 5, 8, 30
 EVENLY = torch.full((CLASSES, K), 1 / K)

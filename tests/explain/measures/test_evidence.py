@@ -9,8 +9,8 @@ import torch
 
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import Subset
-from parse_dg.explain.measures.evidence import evidence
-from parse_dg.explain.measures.localisation import heat_at_centre, locate
+from parse_dg.explain.measures.collapse import evidence
+from parse_dg.explain.measures.images import heat_at_centre, locate
 from parse_dg.model.primitives import to_descriptors
 from tests.conftest import Tiny
 from tests.explain.measures.test_collapse import APART, located

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from parse_dg.explain.measures.guide import guide
+from parse_dg.explain.measures.structure_use import guide
 from tests.explain.measures.test_collapse import APART, located
 
 

@@ -10,12 +10,8 @@ from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model
-from parse_dg.explain.measures.localisation import (
-    Localisation,
-    localisation,
-    locate,
-    primitive_places,
-)
+from parse_dg.explain.measures.images import locate
+from parse_dg.explain.measures.localisation import Localisation, localisation, primitive_places
 from parse_dg.model.primitives import PrimitiveDescriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import Placed, placed_model

@@ -15,9 +15,8 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.explain.measures import images as measure_images, measure
-from parse_dg.explain.measures.images import locate_primitives, part_annotations, true_centres
-from parse_dg.explain.measures.localisation import locate
+from parse_dg.explain.measures import measure
+from parse_dg.explain.measures.images import locate, part_annotations, true_centres
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
 from parse_dg.runs.opened import evaluate_run, open_run
 from parse_dg.runs.run import execute
@@ -56,7 +55,7 @@ def test_every_domain_is_asked_for_the_primitives_of_the_sources(found: RunMeasu
     assert all(each == given[0] for each in given)
     assert len(set(given[0])) == len(PARTS)
     run = open_run(parse_run, device="cpu")
-    sources = [(locate_primitives(run, subset), true_centres(run, subset)) for subset in run.held_out[:-1]]
+    sources = [(locate(run.model, subset), true_centres(run, subset)) for subset in run.held_out[:-1]]
     near = np.concatenate(
         [
             np.linalg.norm((each.centre.numpy()[:, :, None] - true[:, None]) * 63 / 2, axis=-1) <= 6
@@ -83,7 +82,7 @@ def test_every_image_is_read_once(parse_run: Path, monkeypatch: pytest.MonkeyPat
         read.update((subset.domain.name, index) for index in subset.indices.tolist())
         return locate(model, subset, seen)
 
-    monkeypatch.setattr(measure_images, "locate", counting)
+    monkeypatch.setattr(measure, "locate", counting)
     told: list[tuple[str, int, int]] = []
     measure.measure_run(open_run(parse_run, device="cpu", progress=lambda *what: told.append(what)))
     assert set(read.values()) == {1}

@@ -12,7 +12,7 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import name_applications
-from parse_dg.explain.measures.localisation import SubsetPrimitives, locate
+from parse_dg.explain.measures.images import SubsetPrimitives, locate
 from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny

@@ -13,9 +13,9 @@ from parse_dg.cli.train import configure
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.explain.report.classes import summarise_classes
+from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.report.data import Report
-from parse_dg.explain.report.gather import gather_report
+from parse_dg.explain.report.gather import TERMS, gather_report
 from parse_dg.explain.report.page import report_page
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.opened import applications_at_start, evaluate_run, open_run
@@ -42,8 +42,8 @@ def test_accuracies_are_those_of_evaluation(parse_run: Path, parse_report: Repor
     assert found == expected
     assert [each.role for each in parse_report.scores] == ["result", "source", "source", "source"]
     result = json.loads((parse_run / "result.json").read_text())
-    assert parse_report.headline.accuracy == result["target"]["accuracy"]
-    assert f"{result['target']['correct']} of 40 images (all images)" in parse_report.headline.words
+    assert parse_report.accuracy == result["target"]["accuracy"]
+    assert f"{result['target']['correct']} of 40 images (all images)" in parse_report.headline
     assert parse_report.notes == ()
 
 
@@ -77,7 +77,7 @@ def test_galleries_show_right_and_wrong_images_and_say_so(parse_report: Report) 
 
 def test_classes_and_compaction_are_the_models(parse_run: Path, parse_report: Report) -> None:
     model = load_model(parse_run)
-    assert parse_report.compositions == summarise_classes(model)
+    assert parse_report.compositions == describe_classes(model, TERMS)
     _, expected = compact(model)
     (table,) = parse_report.compaction
     assert table.rows[0] == (

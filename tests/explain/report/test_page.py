@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.explain.classes import Term
-from parse_dg.explain.report.classes import TERMS, ClassSummary
-from parse_dg.explain.report.data import Curve, CurvePoint, DomainScore, Gallery, Headline, Report
+from parse_dg.explain.classes import ClassComposition, Term
+from parse_dg.explain.report.curve import Curve, CurvePoint
+from parse_dg.explain.report.data import DomainScore, Gallery, Report
+from parse_dg.explain.report.gather import TERMS
 from parse_dg.explain.report.page import check_place, report_page, write_report
 from parse_dg.tables.text_table import TextTable
 
@@ -58,7 +59,7 @@ class Page(HTMLParser):
         )
 
 
-def composition(name: str, weights: tuple[float, ...] = (0.7, 0.3)) -> ClassSummary:
+def composition(name: str, weights: tuple[float, ...] = (0.7, 0.3)) -> ClassComposition:
     predicates = ("has", "above", "tri", "orient")
     terms = (
         Term(f"{predicates[n % 4]}(p{n})", f"words {n}", predicates[n % 4], (n, n + 1), weight)
@@ -67,7 +68,7 @@ def composition(name: str, weights: tuple[float, ...] = (0.7, 0.3)) -> ClassSumm
     families = {"presence": weights[0], "binary": 1 - weights[0]}
     strongest = tuple(terms)[:TERMS]
     rest = 1 - sum(term.weight for term in strongest)
-    return ClassSummary(name=name, relations=len(weights), families=families, terms=strongest, rest=rest)
+    return ClassComposition(name=name, relations=len(weights), families=families, terms=strongest, rest=rest)
 
 
 def case(title: str = "one", truth: str = "cat") -> dict[str, Any]:
@@ -104,7 +105,8 @@ def report() -> Report:
     ]
     return Report(
         title="parse on shapes",
-        headline=Headline(accuracy=0.8125, words="accuracy on sketch"),
+        accuracy=0.8125,
+        headline="accuracy on sketch",
         facts=(("method", "parse"),),
         rules=("The target is scored on all of its images.",),
         notes=("Left out: the moon.",),
@@ -164,7 +166,7 @@ def test_no_name_is_read_as_html(report: Report) -> None:
     hostile = replace(
         report,
         title=HOSTILE,
-        headline=Headline(accuracy=0.5, words=HOSTILE),
+        headline=HOSTILE,
         facts=((HOSTILE, HOSTILE),),
         rules=(HOSTILE,),
         notes=(HOSTILE,),
