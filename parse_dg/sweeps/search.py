@@ -192,8 +192,8 @@ def in_words(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def short_names(fields: Sequence[str]) -> dict[str, str]:
-    """The last part of each path, where no other ends alike."""
-    short = {field: SHORT.get(field, field.rpartition(".")[2]) for field in fields}
+def short_names(fields: Sequence[str], own: Mapping[str, str] = SHORT) -> dict[str, str]:
+    """The last part of each path, where no other ends alike; `own`: those that have another name."""
+    short = {field: own.get(field, field.rpartition(".")[2]) for field in fields}
     names = list(short.values())
     return {field: name if names.count(name) == 1 else field for field, name in short.items()}
