@@ -24,4 +24,4 @@ class HostCopy:
         """The tensor, on the CPU."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        return self._value
+        return self._value.cpu()

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from parse_dg.devices import widest
 from parse_dg.model import fused
 
 WIDTH = 64
@@ -154,7 +155,7 @@ def _newton(d: Float[Tensor, "r n"]) -> Float[Tensor, "r 1"]:
         inside = d > t
         before, size = size, inside.sum(1, keepdim=True)
         # The wide sum makes τ independent of where in the row the entries lie.
-        total = torch.where(inside, d, 0.0).sum(1, keepdim=True, dtype=torch.float64)
+        total = torch.where(inside, d, 0.0).sum(1, keepdim=True, dtype=widest(d.device))
         t = torch.maximum(t, ((total - 1) / size).to(d.dtype))
         if torch.equal(before, size):
             return t

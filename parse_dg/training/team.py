@@ -6,6 +6,7 @@ the whole batch by every process, exactly: losses that couple images across doma
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,9 +36,11 @@ EXTRA = "pip install 'parse-dg[distributed]'"
 class Team:
     """One process's place among those that train a model; alone, all of this does nothing."""
 
-    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None):
-        """`device`: where this process works, if that is not left to the run's configuration."""
-        self.rank, self.size, self.device = rank, size, device
+    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None, *, speaks: bool = True):
+        """`device`: where this process works, if that is not left to the run's configuration.
+        `speaks`: whether it says what is wrong, as one on each machine does.
+        """
+        self.rank, self.size, self.device, self.speaks = rank, size, device, speaks
 
     @property
     def first(self) -> bool:
@@ -214,6 +217,7 @@ def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
         from lightning_fabric import Fabric
     except ImportError as error:
         raise InputError(f"several processes need Lightning Fabric: {EXTRA}") from error
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process that begins
     fabric = Fabric(accelerator="cuda" if on_cuda else "cpu", devices=processes, num_nodes=nodes, strategy="ddp")
     fabric.launch()
-    return Team(fabric.global_rank, fabric.world_size, fabric.device)
+    return Team(fabric.global_rank, fabric.world_size, fabric.device, speaks=fabric.local_rank == 0)
