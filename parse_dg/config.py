@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from parse_dg.errors import FieldError, InputError, unknown
 
@@ -48,6 +48,9 @@ Probability = Annotated[float, Rule("from 0 to 1", lambda value: 0 <= value <= 1
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """What every configuration is: fields that are checked, each by its type and then together by `check`."""
+
+    retired: ClassVar[Mapping[str, object]] = {}
+    """Fields that are gone, each with the value that had switched it off: files that have that are read."""
 
     def __post_init__(self) -> None:
         for name, kind in field_types(type(self), rules=True).items():
@@ -128,6 +131,9 @@ def from_dict(kind: type[C], data: Any, where: str = "", root: Any = None) -> C:
     for key, value in data.items():
         if key == "name" and _is_named(kind):
             require(value == kind.name, f"{where}name", value, repr(kind.name))  # type: ignore[attr-defined]
+        elif key in (retired := getattr(kind, "retired", {})):
+            expected = f"{as_typed(retired[key])}: it is gone from this version, which cannot read what used it"
+            require(value == retired[key], f"{where}{key}", value, expected)
         elif key not in known:
             raise _unknown_within(root, kind, where, f"{where}{key}")
         else:

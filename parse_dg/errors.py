@@ -1,7 +1,10 @@
 """What is said to the user in one line; anything else that is raised is a bug of ours and keeps its traceback."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+
+EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
+"""How a command says what happened."""
 
 
 class InputError(ValueError):
@@ -30,6 +33,12 @@ class FieldError(InputError):
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:
     """The error for a name that is not in a table: `unknown method 'emr': valid are erm, parse`."""
     return InputError(f"unknown {kind} {str(found)!r}: valid are {', '.join(str(v) for v in valid)}")
+
+
+def require_known(kind: str, found: object, valid: Collection[object]) -> None:
+    """Raise that error unless the name is in the table."""
+    if found not in valid:
+        raise unknown(kind, found, valid)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 
 T = TypeVar("T")
 
@@ -54,8 +54,7 @@ class Registry(Mapping[str, T]):
 
     def find(self, name: str) -> T:
         """The thing of a name, or an `InputError` that lists the names there are."""
-        if name not in self._things:
-            raise unknown(self.kind, name, self._things)
+        require_known(self.kind, name, self._things)
         return self._things[name]
 
     def __getitem__(self, name: str) -> T:

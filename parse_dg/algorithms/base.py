@@ -205,12 +205,6 @@ class Algorithm(nn.Module, ABC):
             label_smoothing=self.label_smoothing,
         )
 
-    def guidance(self, weight: float, features: Float[Tensor, "B D H W"], labels: Int[Tensor, "B"]) -> LossTerms:
-        """The weighted cross-entropy of the guide; nothing without one."""
-        if self.guide is None:
-            return {}
-        return {"guidance": weight * self.cross_entropy(self.guide(features.mean((2, 3))), labels)}
-
 
 def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group, list[nn.Parameter]]:
     """The parameters of `module`: of its `backbone`, those set `apart` by group name, and the rest as head."""

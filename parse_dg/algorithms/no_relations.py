@@ -60,7 +60,6 @@ class NoRelations(Algorithm):
 
     def advance(self, step: int, steps: int) -> None:
         self.progress = (step - 1) / steps
-        self.bottleneck.advance(self.progress)
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
@@ -75,12 +74,15 @@ class NoRelations(Algorithm):
             both = self.backbone(with_views(example.images, views), generator)
             features, (z, second) = both.chunk(2)[0], self.bottleneck(both).halves()
             following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
-        return {
+        terms = {
             "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
             **self.config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
-            **self.guidance(self.config.guidance, features, example.labels),
             **following,
         }
+        if self.guide is not None:
+            guided = self.guide(features.mean((2, 3)))
+            terms["guidance"] = self.config.guidance * self.cross_entropy(guided, example.labels)
+        return terms
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(z.flat(self.config.extents))

@@ -26,7 +26,13 @@ from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, diversity_and_concentration, ownership, spread
+from parse_dg.model.regularisers import (
+    angle_repulsion,
+    divergence,
+    diversity_and_concentration,
+    ownership,
+    spread,
+)
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES, check_budget
@@ -36,7 +42,7 @@ SELECTION_MOMENTUM = 0.9
 
 SPREAD_GROWS = (0.1, 0.4)
 """The shares of training between which the weight of the spread grows from nothing to all of it: with maps held
-narrow by a window from the first step on, nothing was learnt."""
+narrow from the first step on, nothing was learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,9 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     guidance: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the pooled features. It is there in
     training alone; no score depends on it."""
+    distillation: NotNegative = 0.0
+    """An addition: the weight of the divergence of PARSE's probabilities from the guide's, both softened by a
+    temperature of 2: what the guide learns, relations are to say too. It needs a guide."""
     probe: NotNegative = 0.0
     """An addition: the weight of the cross-entropy of a linear classifier on the primitives' descriptors, which is
     No Relations' head, in training alone: primitives form before classes have chosen their relations."""
@@ -97,6 +106,10 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
 
     def check(self) -> None:
         check_budget(self.primitives.count, self.vocabulary)
+        presence = "presence" in SWITCHES[self.vocabulary.families]
+        expected = f"another start where vocabulary.families={self.vocabulary.families} leaves presence out"
+        self.require(presence or self.composition.start != "presence", "composition.start", expected)
+        self.require(self.guidance > 0 or not self.distillation, "distillation", "0 without algorithm.guidance")
 
     @property
     def ablation(self) -> str | None:
@@ -104,7 +117,7 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
 
     def for_scoring(self) -> "ParseConfig":
         off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}
-        return replace(self, guidance=0.0, probe=0.0, **off)
+        return replace(self, guidance=0.0, distillation=0.0, probe=0.0, **off)
 
     def build(self, context: BuildContext) -> "Parse":
         return Parse(self, context)
@@ -140,7 +153,6 @@ class Parse(Algorithm):
 
     def advance(self, step: int, steps: int) -> None:
         self.progress = (step - 1) / steps
-        self.network.bottleneck.advance(self.progress)
         self.network.structure.composition.advance(self.progress)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0
@@ -160,8 +172,12 @@ class Parse(Algorithm):
             **self.config.bottleneck.terms(
                 output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
             ),
-            **self.guidance(self.config.guidance, output.features, example.labels),
         }
+        if self.guide is not None:
+            guided = self.guide(output.features.mean((2, 3)))
+            terms["guidance"] = self.config.guidance * self.cross_entropy(guided, example.labels)
+            if self.config.distillation:
+                terms["distillation"] = self.config.distillation * divergence(output.logits, guided.detach())
         if move is not None and output.second is not None:
             terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)
         if self.probe is not None:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from parse_dg._version import __version__
 from parse_dg.cli.options import Command
-from parse_dg.errors import BusyError, FailedError, InputError
+from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, BusyError, FailedError, InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.wording import UNPRINTABLE
 
@@ -23,7 +23,6 @@ PLUGGABLE = (
     *("export", "serve", "figure", "config", "info", "algorithms"),
 )
 """The commands that take `--plugin`."""
-EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,8 +17,8 @@ def config(options: Namespace, console: Console) -> None:
     from dataclasses import asdict
 
     from parse_dg.cli.show import config as show
+    from parse_dg.cli.show.fields import sections
     from parse_dg.config import change, lookup
-    from parse_dg.runs.fields import sections
     from parse_dg.runs.protocols import apply_protocol
     from parse_dg.runs.recipes import build_config, default_recipe
 

@@ -81,7 +81,7 @@ def add_commands(commands: Commands) -> None:
     command.section = command.add_argument_group("limits")
     limits = ServiceLimits
     command.add("--max-upload MB", "of one upload, in MiB", limits.max_bytes / MEBIBYTE)
-    command.add("--max-pixels N", "of one image", limits.max_pixels)
+    command.add("--max-pixels N", f"of one image (default: {limits.max_pixels:,})", limits.max_pixels)
     here = f"0 where only this machine can reach it, else {RATE:g}"
     command.add("--rate R", f"uploads a second from one address, 0 for any number (default: {here})", type=float)
     command.add("--timeout S", "seconds in which a request must have arrived", limits.timeout)

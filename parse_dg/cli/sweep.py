@@ -157,10 +157,9 @@ def build_launcher(
 
         gpus = options.gpus_per_run
         if gpus is None:
-            gpus = 1.0 if needs_gpu(jobs) and visible_gpus() else 0.0
-        return RayLauncher(
-            options.address, gpus, options.cpus_per_run or 1, options.jobs, out / ".sweep", options.track
-        )
+            gpus = float(needs_gpu(jobs) and bool(visible_gpus()))
+        where = (options.address, gpus, options.cpus_per_run or 1, options.jobs)
+        return RayLauncher(*where, out / ".sweep", options.track)
     from parse_dg.sweeps.launchers.local import LocalLauncher
 
     return LocalLauncher(places, out / ".sweep", track=options.track)
@@ -170,13 +169,10 @@ def write_script(options: Namespace, console: Console, jobs: Sequence["Job"], ou
     """Scripts for SLURM, which the user looks through and hands in."""
     from parse_dg.sweeps.launchers.slurm import write_slurm
 
-    gpus = options.gpus_per_run
-    if gpus is None:
-        gpus = 1.0 if needs_gpu(jobs) else 0.0
     script = write_slurm(
         jobs,
         out,
-        gpus_per_run=gpus,
+        gpus_per_run=float(needs_gpu(jobs)) if options.gpus_per_run is None else options.gpus_per_run,
         cpus_per_run=options.cpus_per_run or 1,
         time=options.time,
         partition=options.partition,

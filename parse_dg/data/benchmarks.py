@@ -90,8 +90,8 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
     return Benchmark("blueprints", stored.classes, domains, stored.fingerprint)
 
 
-Generator = Callable[[DataConfig, Progress | None], Benchmark]
-GENERATED_DATA_SETS: Registry[Generator] = Registry("data set", "data.benchmark")
+DataSetMaker = Callable[[DataConfig, Progress | None], Benchmark]
+GENERATED_DATA_SETS: Registry[DataSetMaker] = Registry("data set", "data.benchmark")
 """The data sets that are made, not read, by name."""
 GENERATED_DATA_SETS.add("blueprints", _blueprints)
 register_data_set = GENERATED_DATA_SETS.register

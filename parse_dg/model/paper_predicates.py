@@ -19,22 +19,6 @@ def _directed(gap: Tensor, bound: BoundPrimitives) -> Activation:
     return torch.sigmoid(bound.parameter("log_steepness").exp() * (gap - bound.parameter("margin")))
 
 
-def _above(bound: BoundPrimitives) -> Activation:
-    return _directed(bound.y(1) - bound.y(0), bound)
-
-
-def _left(bound: BoundPrimitives) -> Activation:
-    return _directed(bound.x(1) - bound.x(0), bound)
-
-
-def _h_align(bound: BoundPrimitives) -> Activation:
-    return _bell(bound.edge(0, 1)[1].square(), bound.parameter("log_tolerance"))
-
-
-def _v_align(bound: BoundPrimitives) -> Activation:
-    return _bell(bound.edge(0, 1)[0].square(), bound.parameter("log_tolerance"))
-
-
 def _near(bound: BoundPrimitives) -> Activation:
     x, y = bound.edge(0, 1)
     return _bell(x.square() + y.square(), bound.parameter("log_tolerance"))
@@ -51,14 +35,6 @@ def _contains(bound: BoundPrimitives) -> Activation:
 def _at_angle(u: Vector, v: Vector, bound: BoundPrimitives) -> Activation:
     away = angle_between(u, v) - bound.parameter("target_angle")
     return bound.faded(_bell(away.square(), bound.parameter("log_tolerance")), u, v)
-
-
-def _tri(bound: BoundPrimitives) -> Activation:
-    return _at_angle(bound.direction(0, 1), bound.direction(0, 2), bound)
-
-
-def _turn(bound: BoundPrimitives) -> Activation:
-    return _at_angle(bound.direction(0, 1), bound.direction(1, 2), bound)
 
 
 def _orient(bound: BoundPrimitives) -> Activation:
@@ -83,19 +59,23 @@ PAPER = (
         words="{0} is there", marks=(("ring", 0),),
     ),
     Predicate(
-        name="above", arity=2, satisfaction=_above, parameters=_DIRECTED,
+        name="above", arity=2, satisfaction=lambda bound: _directed(bound.y(1) - bound.y(0), bound),
+        parameters=_DIRECTED,
         words="{0} above {1}", marks=(("arrow", 0, 1),),
     ),
     Predicate(
-        name="left", arity=2, satisfaction=_left, parameters=_DIRECTED,
+        name="left", arity=2, satisfaction=lambda bound: _directed(bound.x(1) - bound.x(0), bound),
+        parameters=_DIRECTED,
         words="{0} left of {1}", marks=(("arrow", 0, 1),),
     ),
     Predicate(
-        name="h_align", arity=2, symmetry="full", satisfaction=_h_align, parameters=_ALIGNED,
+        name="h_align", arity=2, symmetry="full", parameters=_ALIGNED,
+        satisfaction=lambda bound: _bell(bound.edge(0, 1)[1].square(), bound.parameter("log_tolerance")),
         words="{0} level with {1}", marks=(("level", 0, 1),),
     ),
     Predicate(
-        name="v_align", arity=2, symmetry="full", satisfaction=_v_align, parameters=_ALIGNED,
+        name="v_align", arity=2, symmetry="full", parameters=_ALIGNED,
+        satisfaction=lambda bound: _bell(bound.edge(0, 1)[0].square(), bound.parameter("log_tolerance")),
         words="{0} straight above or below {1}", marks=(("plumb", 0, 1),),
     ),
     Predicate(
@@ -107,12 +87,14 @@ PAPER = (
         words="{0} around {1}", marks=(("box", 0), ("dashed_box", 1), ("arrow", 0, 1)),
     ),
     Predicate(
-        name="tri", arity=3, symmetry="apex", satisfaction=_tri, parameters=_ANGLED, angles="triangle_angles",
+        name="tri", arity=3, symmetry="apex", parameters=_ANGLED, angles="triangle_angles",
+        satisfaction=lambda bound: _at_angle(bound.direction(0, 1), bound.direction(0, 2), bound),
         words="{1} and {2} seen from {0} about {angle} apart",
         marks=(("line", 0, 1), ("line", 0, 2), ("corner", 1, 0, 2)),
     ),
     Predicate(
-        name="turn", arity=3, symmetry="reversal", satisfaction=_turn, parameters=_ANGLED, angles="turning_angles",
+        name="turn", arity=3, symmetry="reversal", parameters=_ANGLED, angles="turning_angles",
+        satisfaction=lambda bound: _at_angle(bound.direction(0, 1), bound.direction(1, 2), bound),
         words="{0}→{1}→{2} turns by about {angle}",
         marks=(("arrow", 0, 1), ("arrow", 1, 2), ("turn", 0, 1, 2)),
     ),

@@ -206,7 +206,6 @@ class Predicate:
         return FAMILIES[min(self.arity, len(FAMILIES)) - 1]
 
     def count(self, K: int, enumeration: Enumeration) -> int:
-        """How many tuples of K primitives it is applied to."""
         return count(self.symmetry, self.arity, K, enumeration)
 
     def unrank(self, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:

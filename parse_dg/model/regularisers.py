@@ -1,4 +1,4 @@
-"""The regularisers of appendix B and two additions, as pure functions; their weights belong to the algorithm.
+"""The regularisers of appendix B and three additions, as pure functions; their weights belong to the algorithm.
 
 The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
 """
@@ -55,6 +55,17 @@ def ownership(heatmap: Heatmap, evidence: Heatmap, presence: Float[Tensor, "B K"
     with torch.autocast(heatmap.device.type, enabled=False):
         found = heatmap.flatten(2) @ evidence.flatten(2).mT  # (B, K, K): where one is, what each finds
     return _over_present(-found.log_softmax(-1).diagonal(dim1=1, dim2=2), presence)
+
+
+def divergence(
+    logits: Float[Tensor, "B C"], teacher: Float[Tensor, "B C"], temperature: float = 2.0
+) -> Float[Tensor, ""]:
+    """T² times the mean Kullback-Leibler divergence of the probabilities from the teacher's, both at temperature T;
+    with that factor its gradient does not shrink as T grows (Hinton et al. 2015).
+    """
+    with torch.autocast(logits.device.type, enabled=False):
+        log_p, log_q = ((x.float() / temperature).log_softmax(-1) for x in (teacher, logits))
+        return temperature**2 * (log_p.exp() * (log_p - log_q)).sum(-1).mean()
 
 
 def _over_present(values: Float[Tensor, "B K"], presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:

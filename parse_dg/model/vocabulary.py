@@ -28,8 +28,9 @@ SWITCHES: dict[str, tuple[Family, ...]] = {
     "binary+ternary": ("presence", "binary", "ternary"),
     "binary+quaternary": ("presence", "binary", "quaternary"),
     "all": ("presence", "binary", "ternary", "quaternary"),
+    "relations": ("binary", "ternary", "quaternary"),
 }
-"""The settings of the predicate-family ablation, and the families each evaluates."""
+"""The settings of the predicate-family ablation, and the families each evaluates; `relations` is an addition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,9 @@ class VocabularyConfig(Config):
 
     enumeration: Enumeration = "distinct"
     """`distinct`: every value once. `paper`: the published number of applications, with many exact copies."""
-    families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all"] = "all"
-    """`none` leaves presence alone."""
+    families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all", "relations"] = "all"
+    """`none` has presence alone. `relations`, an addition, has all but presence, which a gated relation implies:
+    given the choice, classes of photographs take presence, and say nothing about places."""
     triangle_angles: Count = 3
     """n, target angles of tri."""
     turning_angles: Count = 1
@@ -83,12 +85,10 @@ class Block:
 
     @property
     def family(self) -> Family:
-        """The family the predicate belongs to."""
         return PREDICATES[self.predicate].family
 
     @property
     def size(self) -> int:
-        """How many columns the block has."""
         return self.angles * len(self.tuples)
 
 

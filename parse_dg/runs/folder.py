@@ -93,11 +93,11 @@ class TrainingTime(NamedTuple):
 
 def training_time(folder: Path) -> TrainingTime | None:
     """How long the finished run in `folder` took; None if its folder does not say."""
-    result, split, about = read_result(folder), read_split(folder), read_environment(folder)
-    if not (result and split and about):
+    result, split, made = read_result(folder), read_split(folder), read_environment(folder)
+    if not (result and split and made):
         return None
     images, batch = split.training_images, read_config(folder).training.batch_size(len(split.training_images))
-    per_step = about.seconds / result.steps
+    per_step = made.seconds / result.steps
     return TrainingTime(per_step, per_step * sum(images.values()) / batch)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.sampling import SamplingConfig
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 from parse_dg.runs.config import RunConfig
 from parse_dg.training.protocol import ProtocolConfig
 
@@ -87,6 +87,5 @@ PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {
 
 def apply_protocol(name: str, config: RunConfig) -> RunConfig:
     """The configuration under a protocol's rules."""
-    if name not in PROTOCOLS:
-        raise unknown("protocol", name, PROTOCOLS)
+    require_known("protocol", name, PROTOCOLS)
     return PROTOCOLS[name](config)

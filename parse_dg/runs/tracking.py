@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 from parse_dg.jsonable import flat
 from parse_dg.runs.metrics import CheckLine, StepCounter
 from parse_dg.runs.result import RunResult
@@ -66,8 +66,7 @@ def require_trackers(names: Iterable[str]) -> list[str]:
     """The names, each once; raises if one is unknown or its package is missing."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
-        if name not in TRACKERS:
-            raise unknown("tracker", name, TRACKERS)
+        require_known("tracker", name, TRACKERS)
         _imported(name)
     return wanted
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import Config, Whole, require
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known, unknown
 from parse_dg.runs.protocols import PROTOCOLS
 from parse_dg.runs.recipes import RECIPES
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch
@@ -105,14 +105,12 @@ class SweepConfig(Config):
         _require_distinct("seeds", self.seeds)
         if self.recipe is not None and self.recipe not in RECIPES:
             raise unknown("recipe", self.recipe, RECIPES)
-        if self.protocol not in PROTOCOLS:
-            raise unknown("protocol", self.protocol, PROTOCOLS)
+        require_known("protocol", self.protocol, PROTOCOLS)
         if self.variants:
             _require_distinct("names of variants", [variant.name for variant in self.variants])
         for variant in self.variants:
             for method in variant.methods or ():
-                if method not in self.methods:
-                    raise unknown(f"method of the variant {variant.name}", method, self.methods)
+                require_known(f"method of the variant {variant.name}", method, self.methods)
         self._check_search()
 
     def places(self) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:

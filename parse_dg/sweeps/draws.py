@@ -12,7 +12,7 @@ import numpy as np
 
 from parse_dg.config import require
 from parse_dg.data.splits import seed_hash
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 
 Value = bool | int | float
 HyperParameters = Mapping[str, Value]
@@ -102,8 +102,7 @@ def job_seed(data_set: str, algorithm: str, test_envs: Sequence[int], hparams_se
 
 
 def _choices(algorithm: str, data_set: str) -> dict[str, Choice]:
-    if algorithm not in ALGORITHMS:
-        raise unknown("algorithm of DomainBed", algorithm, ALGORITHMS)
+    require_known("algorithm of DomainBed", algorithm, ALGORITHMS)
     own = ALGORITHMS[algorithm]
     small = data_set in SMALL_IMAGES
     rate = decades(1e-3, -4.5, -2.5) if small else decades(5e-5, -5, -3.5)

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import SCALARS, require, within
-from parse_dg.errors import InputError, about, unknown
+from parse_dg.errors import InputError, about, require_known
 from parse_dg.files import attempting
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
@@ -153,8 +153,7 @@ def _only(found: Any, known: Sequence[str], kind: str) -> None:
     """Raise unless it is a table of known keys."""
     require(isinstance(found, Mapping), kind.removeprefix("key of "), found, "a table")
     for key in found:
-        if key not in known:
-            raise unknown(kind, key, known)
+        require_known(kind, key, known)
 
 
 def _list(found: Any, where: str) -> list[Any]:

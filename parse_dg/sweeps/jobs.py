@@ -16,6 +16,8 @@ from parse_dg.runs.folder import LOCK, read_environment, read_finished, read_spl
 from parse_dg.runs.metrics import read_line
 from parse_dg.wording import percent
 
+HANDED_ON = ("PARSE_DG_CACHE", "PARSE_DG_DATA")
+"""The environment variables that a run has on a cluster as it would have here, where they are set."""
 TAIL = 1 << 16
 """Bytes at the end of a file in which its last lines are looked for."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from parse_dg.config import change, field_paths, require
 from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.errors import InputError, about, unknown
+from parse_dg.errors import InputError, about, require_known
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
@@ -157,8 +157,7 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
     benchmark, domains = benchmark_name(data.name), find_domains(data.name)
     targets = domains if data.targets is None else data.targets
     for target in targets:
-        if target not in domains:
-            raise unknown(f"target of {data.name}", target, domains)
+        require_known(f"target of {data.name}", target, domains)
     held = [HeldOut(target) for target in targets]
     if sweep.leave_one_domain_out:
         require(len(domains) > 2, f"leave_one_domain_out: the domains of {data.name}", len(domains), "3 or more")

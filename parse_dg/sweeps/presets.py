@@ -53,6 +53,7 @@ def _ablation(data: str, _: bool) -> SweepConfig:
     variants = tuple(
         Variant(name=f"parse,{families}", methods=("parse",), settings={"algorithm.vocabulary.families": families})
         for families in SWITCHES
+        if families != "relations"
     )
     return replace(
         _sweep("paper-ablation", data, ("no_relations", "parse"), THREE_SEEDS),

@@ -10,7 +10,7 @@ import numpy as np
 
 from parse_dg.config import Config, Count, require
 from parse_dg.data.splits import seed_hash
-from parse_dg.errors import InputError, about, unknown
+from parse_dg.errors import InputError, about, require_known
 from parse_dg.sweeps.draws import random_hparams
 
 SHORT = {"algorithm.primitives.count": "K"}
@@ -92,8 +92,7 @@ class DomainBedSearch(Config):
 
     def check(self) -> None:
         for name in self.ignore:
-            if name not in IGNORABLE:
-                raise unknown("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
+            require_known("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
 
     def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
         """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
@@ -193,8 +192,8 @@ def in_words(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def short_names(fields: Sequence[str]) -> dict[str, str]:
-    """The last part of each path, where no other ends alike."""
-    short = {field: SHORT.get(field, field.rpartition(".")[2]) for field in fields}
+def short_names(fields: Sequence[str], own: Mapping[str, str] = SHORT) -> dict[str, str]:
+    """The last part of each path, where no other ends alike; `own`: those that have another name."""
+    short = {field: own.get(field, field.rpartition(".")[2]) for field in fields}
     names = list(short.values())
     return {field: name if names.count(name) == 1 else field for field, name in short.items()}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 from parse_dg.tables.selection import average, standard_error
 
 Spread = Literal["se", "std"]
@@ -55,8 +55,7 @@ class Estimate:
 
 def find_spread(name: str) -> Spread:
     """The spread of that name."""
-    if name not in SPREADS:
-        raise unknown("spread", name, SPREADS)
+    require_known("spread", name, SPREADS)
     return cast(Spread, name)
 
 

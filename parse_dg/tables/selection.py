@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parse_dg.config import require
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,7 @@ def select(records: Iterable[Record], selection: str) -> dict[Case, SelectedMode
 
 def find_selection(name: str) -> Selection:
     """The selection of that name."""
-    if name not in SELECTIONS:
-        raise unknown("selection", name, SELECTIONS)
+    require_known("selection", name, SELECTIONS)
     return SELECTIONS[name]
 
 

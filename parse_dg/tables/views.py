@@ -27,6 +27,7 @@ ABLATION = {
     "binary+ternary": "PARSE (binary + ternary)",
     "binary+quaternary": "PARSE (binary + quaternary)",
     "all": "PARSE (all families)",
+    "relations": "PARSE (all families but presence)",
 }
 """The setting of the families → what the row is called, as in the published figures."""
 TOLD_APART = ("seed", "split.seed", "split.validation_domain", "data.target", "data.benchmark")
@@ -120,7 +121,7 @@ def _divided(row: TableRow, config: RunConfig, by: Sequence[str]) -> TableRow:
     """The row of the same name, and the values of the fields that the run has."""
     fields = flatten(config)
     mine = {field: fields[field] for field in by if field in fields}
-    names = short_names(by)
+    names = short_names(by, {})
     said = "".join(f", {names[field]}={as_typed(value)}" for field, value in mine.items())
     rank = (*row.rank, *(_rank(value) for value in mine.values()))
     return row._replace(rank=rank, name=row.name + said, of=row.of + said if row.of else "")

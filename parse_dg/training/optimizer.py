@@ -33,6 +33,9 @@ class OptimizerConfig(Config):
     """Rates grow linearly over this many first steps."""
     composition_warmup_steps: Whole = 0
     """The same for Λ alone: which relations a class keeps is decided once primitives have begun to form."""
+    composition_until: Positive | None = None
+    """The share of training over which Λ's rate also falls linearly to zero: primitives then learn to fit classes
+    that hold still. None: to the end."""
     clip_norm: Positive | None = None
     """The gradient's norm is cut to this."""
 
@@ -88,6 +91,8 @@ def set_rates(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: i
         if group["name"] == "composition":
             warmup = max(warmup, config.composition_warmup_steps)
         group["lr"] = group["initial_lr"] * factor * min(1.0, (step + 1) / (warmup + 1))
+        if group["name"] == "composition" and config.composition_until is not None:
+            group["lr"] *= max(0.0, 1 - step / steps / config.composition_until)
 
 
 def save_optimizer(optimizer: torch.optim.Optimizer) -> Checkpoint:

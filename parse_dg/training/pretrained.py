@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter
 from parse_dg.model.backbones.resnet import StrideAt
-from parse_dg.wording import first_line
+from parse_dg.wording import first_line, some
 
 
 class PublishedWeights(NamedTuple):
@@ -45,21 +45,14 @@ class PublishedWeights(NamedTuple):
 
 
 TORCHVISION = "https://download.pytorch.org/models"
+TIMM = "https://github.com/huggingface/pytorch-image-models/releases/download/v0.1-weights"
+V1, V2 = "torchvision's IMAGENET1K_V1", "torchvision's IMAGENET1K_V2"
+RAM = "timm's resnet50.ram_in1k (RandAugment, AugMix)"
 PUBLISHED = (
-    PublishedWeights(
-        "imagenet-v1", "resnet18", f"{TORCHVISION}/resnet18-f37072fd.pth", "torchvision's IMAGENET1K_V1", 69.758
-    ),
-    PublishedWeights(
-        "imagenet-v1", "resnet50", f"{TORCHVISION}/resnet50-0676ba61.pth", "torchvision's IMAGENET1K_V1", 76.130
-    ),
-    PublishedWeights(
-        "imagenet-v2", "resnet50", f"{TORCHVISION}/resnet50-11ad3fa6.pth", "torchvision's IMAGENET1K_V2", 80.858
-    ),
-    PublishedWeights(
-        *("augmix", "resnet50"),
-        "https://github.com/huggingface/pytorch-image-models/releases/download/v0.1-weights/resnet50_ram-a26f946b.pth",
-        "timm's resnet50.ram_in1k (RandAugment, AugMix)",
-    ),
+    PublishedWeights("imagenet-v1", "resnet18", f"{TORCHVISION}/resnet18-f37072fd.pth", V1, 69.758),
+    PublishedWeights("imagenet-v1", "resnet50", f"{TORCHVISION}/resnet50-0676ba61.pth", V1, 76.130),
+    PublishedWeights("imagenet-v2", "resnet50", f"{TORCHVISION}/resnet50-11ad3fa6.pth", V2, 80.858),
+    PublishedWeights("augmix", "resnet50", f"{TIMM}/resnet50_ram-a26f946b.pth", RAM),
 )
 """Every file that has a name. All expect RGB in [0, 1], normalised with ImageNet's statistics."""
 FORMER_NAMES = {"imagenet": "imagenet-v1"}
@@ -128,16 +121,12 @@ def find_weights(config: BackboneConfig) -> PublishedWeights:
     name = FORMER_NAMES.get(config.weights, config.weights)
     files = {known.backbone: known for known in PUBLISHED if known.name == name}
     if config.name not in files:
-        raise InputError(
-            f"weights {config.weights!r} are published for {', '.join(files)}, not for {config.name}: pass a file, "
-            "as in --set backbone.weights=FILE"
-        )
+        there = f"are published for {', '.join(files)}, not for {config.name}"
+        raise InputError(f"weights {config.weights!r} {there}: pass a file, as in --set backbone.weights=FILE")
     found = files[config.name]
     if config.name == "resnet50" and config.stride_at != found.stride_at:
-        raise InputError(
-            f"weights {config.weights!r} were trained with backbone.stride_at={found.stride_at}, "
-            f"found {config.stride_at}"
-        )
+        trained = f"were trained with backbone.stride_at={found.stride_at}"
+        raise InputError(f"weights {config.weights!r} {trained}, found {config.stride_at}")
     return found
 
 
@@ -151,20 +140,13 @@ def download_weights(published: PublishedWeights) -> dict[str, Tensor]:
                 url, map_location="cpu", progress=False, check_hash=True, weights_only=True
             )
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(
-            f"cannot download {url} ({first_line(error)}): fetch that file where there is a network, then "
-            f"--set backbone.weights=FILE"
-        ) from error
+        advice = "fetch that file where there is a network, then --set backbone.weights=FILE"
+        raise InputError(f"cannot download {url} ({first_line(error)}): {advice}") from error
     return _tensors(content, url)
 
 
 def load_weights(
-    network: nn.Module,
-    state: Mapping[str, Tensor],
-    *,
-    name: str,
-    source: str,
-    ignored: tuple[str, ...],
+    network: nn.Module, state: Mapping[str, Tensor], *, name: str, source: str, ignored: tuple[str, ...]
 ) -> None:
     """Copies `state` into `network` if every parameter and buffer is there in its shape, else `InputError`.
 
@@ -174,24 +156,16 @@ def load_weights(
     """
     expected = network.state_dict()
     found = _rename(state, expected, ignored)
-    missing = [key for key in expected if key not in found and not key.endswith("num_batches_tracked")]
-    unexpected = [key for key in found if key not in expected]
-    shapes = [
-        f"{key} (expected {_shape(expected[key])}, found {_shape(found[key])})"
-        for key in expected
-        if key in found and found[key].shape != expected[key].shape
-    ]
-    problems = [
-        f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{', ...' if len(keys) > SHOWN else ''}"
-        for kind, keys in (
-            ("missing", [f"{key} (expected {_shape(expected[key])})" for key in missing]),
-            ("unexpected", [f"{key} (found {_shape(found[key])})" for key in unexpected]),
-            ("of another shape", shapes),
-        )
-        if keys
-    ]
-    if problems:
-        raise InputError(f"weights {source} do not fit {name}: {'; '.join(problems)}")
+    problems: dict[str, list[str]] = {"missing": [], "unexpected": [], "of another shape": []}
+    for key, value in expected.items():
+        if key not in found and not key.endswith("num_batches_tracked"):
+            problems["missing"].append(f"{key} (expected {_shape(value)})")
+        elif key in found and found[key].shape != value.shape:
+            problems["of another shape"].append(f"{key} (expected {_shape(value)}, found {_shape(found[key])})")
+    problems["unexpected"] = [f"{key} (found {_shape(found[key])})" for key in found if key not in expected]
+    said = [f"{len(keys)} {kind}: {some(keys, SHOWN)}" for kind, keys in problems.items() if keys]
+    if said:
+        raise InputError(f"weights {source} do not fit {name}: {'; '.join(said)}")
     network.load_state_dict(found, strict=False)  # strict was done above, with a better message
 
 
@@ -223,9 +197,8 @@ def _tensors(content: object, source: str) -> dict[str, Tensor]:
         raise InputError(f"weights {source} must hold a dictionary of tensors, found {kind}")
     for key, value in content.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
-            raise InputError(
-                f"weights {source} must hold a dictionary of tensors, found {type(value).__name__} at {key!r}"
-            )
+            found = f"{type(value).__name__} at {key!r}"
+            raise InputError(f"weights {source} must hold a dictionary of tensors, found {found}")
     return dict(content)
 
 

@@ -1,5 +1,6 @@
 """PARSE as a method: what trains, what does not, and with which weights."""
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -246,6 +247,42 @@ def test_guidance_is_the_cross_entropy_of_a_linear_layer_on_pooled_features(exam
     assert not torch.equal(
         found["network.backbone.conv1.weight"], gradients(plain, example)["network.backbone.conv1.weight"]
     )
+
+
+def test_distillation_holds_scores_to_the_guide_and_teaches_the_guide_nothing(example: Minibatch) -> None:
+    plain, distilled = build(guidance=0.5), build(guidance=0.5, distillation=3.0)
+    terms, expected = (parse.losses(example, generator()) for parse in (distilled, plain))
+    with torch.no_grad():
+        output = distilled.network(example.images)
+        guided = distilled.guide(output.features.mean((2, 3)))  # type: ignore[misc]
+    apart = 0.0
+    for score, taught in zip(output.logits.tolist(), guided.tolist(), strict=True):
+        p, q = ([math.exp(x / 2) / sum(math.exp(y / 2) for y in row) for x in row] for row in (taught, score))
+        apart += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    found = terms.pop("distillation")
+    assert found.item() == pytest.approx(3 * 4 * apart / len(guided), rel=1e-4)
+    assert {name: value.item() for name, value in terms.items()} == {n: v.item() for n, v in expected.items()}
+    found.backward()
+    moved = {name for name, p in distilled.named_parameters() if p.grad is not None and p.grad.any()}
+    assert "network.structure.composition.weight" in moved
+    assert not any(name.startswith("guide.") for name in moved)
+
+
+def test_a_vocabulary_of_relations_alone_learns_and_is_compacted(example: Minibatch) -> None:
+    parse = build(vocabulary__families="relations", composition__select_every=1)
+    assert {block.family for block in parse.network.structure.vocabulary.blocks} == {
+        "binary",
+        "ternary",
+        "quaternary",
+    }
+    parse.advance(1, 2)
+    assert gradients(parse, example)["network.structure.composition.weight"].any()
+    spec = ModelSpec(
+        backbone=BackboneConfig(), algorithm=parse.config, classes=("one", "two", "three"), image_size=32
+    )
+    small, _ = compact(Model(spec, parse.eval()))
+    with torch.no_grad():
+        assert torch.equal(small.algorithm(example.images), parse(example.images))
 
 
 def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Minibatch) -> None:

@@ -14,11 +14,10 @@ from torch import Tensor
 import parse_dg.deploy.export as module
 from parse_dg._version import __version__
 from parse_dg.data.augment.batches import normalise
-from parse_dg.deploy.export import FORMATS, METADATA, SUFFIXES, Exported, ExportError, Format, export_model
+from parse_dg.deploy.export import METADATA, SUFFIXES, Exported, ExportError, Format, export_model
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun
-from tests.deploy.test_model_file import with_window
 
 Outputs = dict[str, Tensor]
 COUNTS = (1, 2, 3, 40)
@@ -97,25 +96,6 @@ def test_the_heat_maps_and_centres_are_those_of_the_network(kind: Format, writte
     torch.testing.assert_close(found["heatmaps"], z.heatmap, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["centres"], z.centre, rtol=0, atol=1e-5)
     torch.testing.assert_close(found["heatmaps"].sum((2, 3)), torch.ones(5, z.centre.shape[1]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FORMATS)
-def test_a_window_is_exported(kind: Format, finished_run: FinishedRun, tmp_path: Path) -> None:
-    plain = load_model(finished_run("parse"))
-    model = with_window(plain, 1.5)
-    path = tmp_path / f"m{SUFFIXES[kind]}"
-    export_model(model, images_of(12), path, kind, heatmaps=True)
-    run, _ = opened(path)
-    for count in COUNTS:
-        images = images_of(count, seed=7)
-        found = run(images)
-        with torch.no_grad():
-            output, without = (each.parse_network()(normalise(images)) for each in (model, plain))
-        torch.testing.assert_close(found["logits"], output.logits, rtol=0, atol=1e-4)
-        torch.testing.assert_close(found["heatmaps"], output.descriptors.heatmap, rtol=0, atol=1e-5)
-        torch.testing.assert_close(found["centres"], output.descriptors.centre, rtol=0, atol=1e-5)
-        assert (output.descriptors.centre - without.descriptors.centre).abs().max() > 0.1  # and it matters
 
 
 @pytest.mark.parametrize(("algorithm", "kind", "heatmaps"), CASES)

@@ -13,19 +13,17 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from parse_dg.config import change
 from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import whole
 from parse_dg.deploy import model_file
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import COLUMNS, FORMAT, METADATA, Model, build_model, load_model, save_model
+from parse_dg.deploy.model_file import COLUMNS, FORMAT, METADATA, Model, load_model, save_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun, Tiny
 
 LAMBDA = "network.structure.composition.weight"
-FOCUS = "network.bottleneck.focus"
 
 Metadata = dict[str, str]
 State = dict[str, Tensor]
@@ -40,13 +38,6 @@ def read(path: Path) -> tuple[Metadata, State]:
 def logits(model: Model, images: Tensor) -> Tensor:
     with torch.no_grad():
         return model.algorithm(images)
-
-
-def with_window(model: Model, window: float) -> Model:
-    """The same PARSE at the end of a training in which a window has closed in."""
-    spec = replace(model.spec, algorithm=change(model.spec.algorithm, {"primitives.window": window}))
-    focus = {FOCUS: torch.tensor(1 / (2 * window**2))}
-    return build_model(spec, {**model.algorithm.state_dict(), **focus})
 
 
 def refusal(path: Path) -> str:
@@ -90,22 +81,6 @@ def test_a_model_is_read_back_to_the_bit(
     assert again.algorithm.state_dict().keys() == model.algorithm.state_dict().keys()
     assert torch.equal(logits(again, images), logits(model, images))
     assert logits(model, images).std() > 0
-
-
-def test_a_window_is_read_back_to_the_bit(parse_run: Path, images: Tensor, tmp_path: Path) -> None:
-    plain = load_model(parse_run)
-    model = with_window(plain, 1.5)
-    for each in (model, compact(model)[0]):
-        save_model(tmp_path / "m.safetensors", each.spec, dict(each.algorithm.state_dict()))
-        again = load_model(tmp_path / "m.safetensors")
-        assert again.spec.algorithm.primitives.window == 1.5
-        assert again.parse_network().bottleneck.focus.item() == pytest.approx(1 / 4.5)
-        assert torch.equal(logits(again, images), logits(model, images))
-    assert not torch.equal(logits(model, images), logits(plain, images))
-    state = dict(model.algorithm.state_dict())
-    del state[FOCUS]
-    save_model(tmp_path / "m.safetensors", model.spec, state)
-    assert FOCUS in refusal(tmp_path / "m.safetensors")
 
 
 def test_the_description_is_plain_json(parse_run: Path, tiny: Tiny) -> None:

@@ -58,13 +58,11 @@ def peaks(cells: Mapping[int, Cell], strength: float = 40.0) -> Tensor:
     return maps
 
 
-def placed_model(
-    maps: Tensor, classes: tuple[str, ...] = ("one", "two"), window: float | None = None, **predicates: object
-) -> Model:
+def placed_model(maps: Tensor, classes: tuple[str, ...] = ("one", "two"), **predicates: object) -> Model:
     """PARSE with all applications equally weighted over primitives whose places are given."""
     settings: dict[str, object] = {"gate": False, "edge_softness": 0.0, "edge_fade": 0.0, **predicates}
     config = ParseConfig(
-        primitives=PrimitivesConfig(count=len(maps), presence_bias=0.0, window=window),
+        primitives=PrimitivesConfig(count=len(maps), presence_bias=0.0),
         predicates=PredicatesConfig(**settings),  # type: ignore[arg-type]
         composition=CompositionConfig(start="zeros"),
     )

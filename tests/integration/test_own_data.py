@@ -203,4 +203,5 @@ def test_domains_by_any_name(domain: str, run: Run, own: Path) -> None:
     trained(run("train", "--algorithm", "erm", "--data", own, "--target", domain, *SMALL))
     folder = Path("runs/own/erm") / domain / "seed0"
     assert result_of(folder)["target"]["domain"] == domain
-    assert len(counts(run("evaluate", folder, "--domain", domain))) == 1
+    rows = counts(run("evaluate", folder, "--domain", domain)).values()  # a long name goes on in a second line
+    assert sum("/" in correct for correct in rows) == 1

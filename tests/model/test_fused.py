@@ -19,12 +19,7 @@ from parse_dg.model import fused, structure
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig
-from parse_dg.model.primitives import (
-    PrimitiveBottleneck,
-    PrimitiveDescriptors,
-    PrimitivesConfig,
-    to_descriptors,
-)
+from parse_dg.model.primitives import PrimitiveDescriptors, to_descriptors
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
 from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -367,18 +362,12 @@ def test_maps_that_do_not_fit_are_described_plainly(
 ) -> None:
     evidence, T = randn(1, 3, 9, 9, seed=16), torch.tensor(1.0, device=DEVICE)
     switch(False)
-    expected = (
-        *to_descriptors(evidence, T),
-        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
-    )
+    expected = (*to_descriptors(evidence, T), *diversity_and_concentration(to_descriptors(evidence, T).heatmap))
     switch(True)
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128 - 1)
     monkeypatch.setattr(kernels.primitives, "_Describe", None)
     monkeypatch.setattr(kernels.primitives, "_Regularise", None)
-    found = (
-        *to_descriptors(evidence, T),
-        *diversity_and_concentration(to_descriptors(evidence, T).heatmap),
-    )
+    found = (*to_descriptors(evidence, T), *diversity_and_concentration(to_descriptors(evidence, T).heatmap))
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(kernels.primitives, "LARGEST", 4 * 128)
     assert kernels.primitives.fits(evidence)
@@ -471,19 +460,6 @@ def test_a_fused_layer_follows_the_plain_one(
     double = {name: value.double() for name, value in expected.items() if value.is_floating_point()}
     assert all(value.isfinite().all() for value in double.values())
     assert expected["of composition.weight"].abs().max() > 0
-
-
-def test_a_window_goes_before_the_fused_descriptors(switch: Callable[[bool], None]) -> None:
-    bottleneck = PrimitiveBottleneck(8, PrimitivesConfig(count=K, window=1.5), seeded(24)).to(DEVICE)
-    bottleneck.advance(1.0)
-    features, results = randn(2, 8, 5, 6, seed=25), []
-    for on in (False, True):
-        switch(on)
-        z = bottleneck(features)
-        total = torch.stack([part.square().sum() for part in z]).sum()
-        results.append((*z, *torch.autograd.grad(total, list(bottleneck.parameters()))))
-    for expected, found in zip(*results, strict=True):
-        close(found.detach(), expected.detach())
 
 
 def test_thresholds_and_gradients_of_sparsemax_are_fused_too(switch: Callable[[bool], None]) -> None:

@@ -6,15 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.geometry import (
-    MIN_LENGTH,
-    Vector,
-    angle_between,
-    damped,
-    grid_axis,
-    length,
-    unit,
-)
+from parse_dg.model.geometry import MIN_LENGTH, Vector, angle_between, damped, grid_axis, length, unit
 
 CPU = torch.device("cpu")
 

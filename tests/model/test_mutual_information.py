@@ -9,11 +9,7 @@ from torch import Tensor, nn
 
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.mutual_information import (
-    MutualInformation,
-    divergence,
-    variance,
-)
+from parse_dg.model.mutual_information import MutualInformation, divergence, variance
 from parse_dg.training.recording import Recording, find_backbone
 from tests.algorithms import golden
 

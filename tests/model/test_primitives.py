@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.primitives import (
-    PrimitiveBottleneck,
-    PrimitiveDescriptors,
-    PrimitivesConfig,
-    to_descriptors,
-)
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, to_descriptors
 from tests.model import reference
 
 ONE = torch.tensor(1.0, dtype=torch.float64)

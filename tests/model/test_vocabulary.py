@@ -22,6 +22,7 @@ SWITCHED_ON = {
     "binary+ternary": {"presence", "binary", "ternary"},
     "binary+quaternary": {"presence", "binary", "quaternary"},
     "all": {"presence", "binary", "ternary", "quaternary"},
+    "relations": {"binary", "ternary", "quaternary"},
 }
 
 

@@ -48,11 +48,7 @@ def test_all_where_they_fit_else_as_many_tuples_as_fit(budget: int, enumeration:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "a11d87c5c8c014d8"),
-        ({"enumeration": "paper", "draw": 7}, "95a46683ebf6c2f9"),
-    ],
+    ("settings", "expected"), [({}, "a11d87c5c8c014d8"), ({"enumeration": "paper", "draw": 7}, "95a46683ebf6c2f9")]
 )
 def test_the_drawn_columns_stay_what_they_are(settings: dict[str, object], expected: str) -> None:
     # Model files hold the configuration alone: what it draws must never change.

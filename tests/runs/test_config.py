@@ -51,6 +51,7 @@ OF_A_RUN: dict[str, tuple[object, str]] = {
     "optimizer.schedule": ("linear", "one of constant, cosine"),
     "optimizer.warmup_steps": WHOLE,
     "optimizer.composition_warmup_steps": WHOLE,
+    "optimizer.composition_until": (0.0, "positive, or none"),
     "optimizer.clip_norm": (0.0, "positive, or none"),
     "training.steps": COUNT,
     "training.epochs": (0.0, "positive, or none"),
@@ -90,8 +91,6 @@ PRIMITIVES: dict[str, tuple[object, str]] = {
     "primitives.count": COUNT,
     "primitives.temperature": POSITIVE,
     "primitives.temperature_rule": ("adds", "one of divides, multiplies"),
-    "primitives.window": (1e-30, "at least 0.01, or none"),
-    "primitives.window_from": SHARE,
     "bottleneck.weight": NOT_NEGATIVE,
     "bottleneck.concentration": NOT_NEGATIVE,
     "bottleneck.spread": NOT_NEGATIVE,
@@ -124,11 +123,12 @@ OF_A_METHOD: dict[str, dict[str, tuple[object, str]]] = {
         **PRIMITIVES,
         "sparsity": NOT_NEGATIVE,
         "angle_repulsion": NOT_NEGATIVE,
+        "distillation": NOT_NEGATIVE,
         "probe": NOT_NEGATIVE,
         "miro.weight": NOT_NEGATIVE,
         "miro.rate_factor": NOT_NEGATIVE,
         "vocabulary.enumeration": ("some", "one of distinct, paper"),
-        "vocabulary.families": ("unary", "one of none, binary, binary+ternary, binary+quaternary, all"),
+        "vocabulary.families": ("unary", "one of none, binary, binary+ternary, binary+quaternary, all, relations"),
         **{f"vocabulary.{angle}_angles": COUNT for angle in ("triangle", "turning", "orientation")},
         "vocabulary.budget": (15, "at least 16, for the presence of 16 primitives and for every target angle"),
         "vocabulary.draw": WHOLE,
@@ -219,9 +219,13 @@ TOGETHER: dict[str, tuple[dict[str, object], str]] = {
         {"data.evaluation": "centre"},
         "data.crop_from must be a side with data.evaluation=centre, found None",
     ),
-    "a window is measured by what divides": (
-        {"algorithm.primitives.window": 1.0, "algorithm.primitives.temperature_rule": "multiplies"},
-        "algorithm.primitives.temperature_rule must be divides with a window",
+    "nobody to learn from": (
+        {"algorithm.distillation": 1.0},
+        "algorithm.distillation must be 0 without algorithm.guidance",
+    ),
+    "a start on what is left out": (
+        {"algorithm.vocabulary.families": "relations", "algorithm.composition.start": "presence"},
+        "algorithm.composition.start must be another start where vocabulary.families=relations leaves presence out",
     ),
     "single images in whole batches": (
         {"augment.per_image": True, "augment.randaugment_ops": 2},
@@ -260,3 +264,12 @@ def test_domains_are_joined_unless_a_method_compares_them(algorithm: str) -> Non
 def test_what_goes_together(settings: dict[str, object]) -> None:
     config = change(RunConfig(), settings)
     assert from_dict(RunConfig, to_dict(config)) == config
+
+
+def test_a_field_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_not() -> None:
+    data = to_dict(RunConfig())
+    data["algorithm"]["primitives"] |= {"window": None, "window_from": 0.5}
+    assert from_dict(RunConfig, data) == RunConfig()
+    data["algorithm"]["primitives"]["window"] = 1.5
+    with pytest.raises(InputError, match=r"^algorithm.primitives.window must be none: it is gone .* found 1.5$"):
+        from_dict(RunConfig, data)

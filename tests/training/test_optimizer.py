@@ -100,6 +100,12 @@ def test_lambda_warms_up_by_its_own_clock(parse: Algorithm) -> None:
         assert found == pytest.approx({"backbone": common, "head": common, "composition": own}, 1e-9)
 
 
+def test_lambda_comes_to_rest_before_the_others(parse: Algorithm) -> None:
+    config = OptimizerConfig(composition_until=0.5)  # of 10 steps
+    for step, own in [(0, 1.0), (1, 0.8), (4, 0.2), (5, 0.0), (9, 0.0)]:
+        assert rates(parse, config, step) == pytest.approx({"backbone": 1, "head": 1, "composition": own}, 1e-9)
+
+
 class OnlyLambda(Algorithm):
     """The loss ⟨target, sparsemax(Λ)⟩ + sparsity · mean |Λ|."""
 

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from parse_dg.algorithms import ALGORITHMS
+from parse_dg.cli.show.fields import FieldInWords, Section, sections
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.fields import FieldInWords, Section, sections
 
 INTRODUCTION = """\
 # Configuration

@@ -25,8 +25,8 @@ Magnitudes = Float[Tensor, "B"]
 class Operation(NamedTuple):
     """One operation: what it does to a batch, and what a magnitude means to it."""
 
-    apply: Callable[[Tensor, Tensor], Tensor]
-    """Images and a magnitude for each → images."""
+    apply: Callable[[Tensor, Tensor], Tensor] | None
+    """Images and a magnitude for each → images; None: as they are."""
     magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0
     """Of a step from 0 to 30 on images of this size."""
     signed: bool = False
@@ -66,14 +66,9 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
         parts = torch.bincount(choice, minlength=len(OPERATIONS)).tolist()
         rows_of, values_of = (torch.split(one[number], parts) for one in moved)
         for operation, rows, their_values in zip(OPERATIONS.values(), rows_of, values_of, strict=True):
-            if len(rows) and operation.apply is not identity:
+            if len(rows) and operation.apply is not None:
                 result[rows] = operation.apply(result[rows], their_values)
     return result
-
-
-def identity(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """The images as they are."""
-    return images
 
 
 # Geometry. A matrix maps an output position to the input position it is read from, in pixels from the upper
@@ -139,16 +134,6 @@ def _gray(images: Tensor) -> Tensor:
     return gray.div_(65536).floor_()[:, None]
 
 
-def brightness(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Blends with black by 1 + magnitude."""
-    return _blend(0.0, images, magnitude)
-
-
-def color(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Blends with the grayscale image by 1 + magnitude."""
-    return _blend(_gray(images), images, magnitude)
-
-
 def contrast(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with the mean of the grayscale image, a whole number, by 1 + magnitude."""
     mean = (_gray(images).mean((1, 2, 3), keepdim=True) + 0.5).floor()
@@ -204,14 +189,14 @@ def _linear(top: float) -> Callable[[int, int, int], float]:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "Identity": Operation(identity),
+    "Identity": Operation(None),
     "ShearX": Operation(_shift(0, 1), _linear(0.3), signed=True),
     "ShearY": Operation(_shift(1, 0), _linear(0.3), signed=True),
     "TranslateX": Operation(_shift(0, 2), lambda step, height, width: 150 / 331 * width * step / 30, signed=True),
     "TranslateY": Operation(_shift(1, 2), lambda step, height, width: 150 / 331 * height * step / 30, signed=True),
     "Rotate": Operation(rotate, _linear(30), signed=True),
-    "Brightness": Operation(brightness, _linear(0.9), signed=True),
-    "Color": Operation(color, _linear(0.9), signed=True),
+    "Brightness": Operation(lambda images, m: _blend(0.0, images, m), _linear(0.9), signed=True),
+    "Color": Operation(lambda images, m: _blend(_gray(images), images, m), _linear(0.9), signed=True),
     "Contrast": Operation(contrast, _linear(0.9), signed=True),
     "Sharpness": Operation(sharpness, _linear(0.9), signed=True),
     "Posterize": Operation(posterize, lambda step, height, width: 8.0 - round(step / 7.5)),

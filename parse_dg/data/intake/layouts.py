@@ -268,10 +268,8 @@ def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None)
     for place in places:
         if (place / LIST_NAME).is_file():
             return _read_duplicates(place / LIST_NAME)
-    packed = (Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()
-    return DuplicateList(
-        frozenset(gzip.decompress(packed).decode().split()), "the list that comes with this package"
-    )
+    shipped = gzip.decompress((Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()).decode()
+    return DuplicateList(frozenset(shipped.split()), "the list that comes with this package")
 
 
 def _read_duplicates(path: Path) -> DuplicateList:

@@ -52,7 +52,6 @@ class ManifestHeader(Jsonable):
 
     @property
     def images(self) -> int:
-        """How many there are."""
         return sum(self.counts.values())
 
 

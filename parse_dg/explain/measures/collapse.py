@@ -8,8 +8,7 @@ at one place, and 0 if fewer than two are present.
 
 A present primitive may also be where nothing is: its centre is the mean of its heat map, and that of a wide map, or
 of one with two peaks, may lie where the map itself is all but empty. It is *on its evidence* if its heat map at the
-centre has at least `OF_MAXIMUM` of its maximum. The map is the whole one, softmax(H/T), even where the centre is
-the mean within a window around its peak. Letters: N images, K primitives.
+centre has at least `OF_MAXIMUM` of its maximum. Letters: N images, K primitives.
 """
 
 from dataclasses import dataclass

@@ -82,8 +82,15 @@ def followed_parts(
     generator: torch.Generator,
 ) -> FollowedParts:
     """`assigned` says which primitive each part was given on the sources; `centres` are true, image by image."""
-    shuffled = centres[torch.randperm(len(centres), generator=generator).numpy()]
-    found, by_chance = (_followed(located, true, parts, assigned, image_size) for true in (centres, shuffled))
+
+    def followed(true: Float[np.ndarray, "N P 2"]) -> Bool[np.ndarray, "N P"]:
+        near = distances(located, true) <= within_on_grid(image_size)
+        none = np.zeros(len(near), dtype=bool)  # a part without a primitive is never followed
+        columns = [near[:, assigned[part], p] if part in assigned else none for p, part in enumerate(parts)]
+        return np.stack(columns, 1)
+
+    found = followed(centres)
+    by_chance = followed(centres[torch.randperm(len(centres), generator=generator).numpy()])
     shares = zip(parts, found.mean(0).tolist(), strict=True)
     return FollowedParts(
         domain=located.domain,
@@ -94,19 +101,3 @@ def followed_parts(
         all=float(found.all(1).mean()),
         all_by_chance=float(by_chance.all(1).mean()),
     )
-
-
-def _followed(
-    located: SubsetPrimitives,
-    centres: Float[np.ndarray, "N P 2"],
-    parts: Sequence[str],
-    assigned: Mapping[str, int],
-    image_size: int,
-) -> Bool[np.ndarray, "N P"]:
-    """Which parts are followed in which images; never those without a primitive."""
-    near = distances(located, centres) <= within_on_grid(image_size)
-    found = np.zeros((len(near), len(parts)), dtype=bool)
-    for number, part in enumerate(parts):
-        if part in assigned:
-            found[:, number] = near[:, assigned[part], number]
-    return found

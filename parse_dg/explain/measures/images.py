@@ -45,8 +45,7 @@ class SubsetPrimitives:
     presence: Float[Tensor, "N K"]
     extent: Float[Tensor, "N K 2"]
     heat_at_centre: Float[Tensor, "N K"]
-    """The whole heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1. A window
-    around its peak has moved the centre, but not the map."""
+    """The heat map's value at the centre, interpolated between cells, ÷ its maximum: from 0 to 1."""
     cells: tuple[int, int]
     """H and W of the heat maps."""
     guided: Int[Tensor, "N"] | None = None
@@ -77,7 +76,7 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        heat = heat_at_centre(network.bottleneck.whole_maps(output.features), z.centre)
+        heat = heat_at_centre(z.heatmap, z.centre)
         kept = {"centre": z.centre, "presence": z.presence, "extent": z.extent, "heat_at_centre": heat}
         kept |= {"labels": labels.to(heat.device), "predicted": predicted, "probability": probability}
         found.append(kept)

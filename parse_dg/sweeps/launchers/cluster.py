@@ -27,14 +27,12 @@ from parse_dg.files import attempting
 from parse_dg.plugins import handed_on, load_plugins
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
-from parse_dg.sweeps.jobs import Job, Outcome, log_path
+from parse_dg.sweeps.jobs import HANDED_ON, Job, Outcome, log_path
 from parse_dg.training.check import NonFiniteLossError
 from parse_dg.wording import first_line, plural
 
 log = logging.getLogger(__name__)
 
-HANDED_ON = ("PARSE_DG_CACHE", "PARSE_DG_DATA", "OMP_NUM_THREADS")
-"""The environment variables that a run has on the cluster as it would have here, where they are set."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
 """Ray neither reports what it is used for, nor writes the messages of its nodes over the display of the sweep."""
 GRACE = 10.0
@@ -81,7 +79,7 @@ class RayLauncher:
         if self._own:
             connect(self._ray, address)
         self._running: dict[Any, Job] = {}
-        given = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+        given = {name: os.environ[name] for name in (*HANDED_ON, "OMP_NUM_THREADS") if name in os.environ}
         hidden = {} if self._gpus else {"CUDA_VISIBLE_DEVICES": ""}  # a run that asks for no GPU sees none
         self._task = self._ray.remote(
             num_cpus=self._cpus,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from parse_dg.config import require, to_dict
 from parse_dg.data.parallel import default_workers
-from parse_dg.errors import InputError
+from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, InputError
 from parse_dg.files import attempting
 from parse_dg.plugins import as_options, handed_on
 from parse_dg.sweeps.jobs import Job, Outcome, log_path, read_tail
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 POLL = 0.05
 """Seconds between two looks at the processes."""
-EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
-"""How `parse-dg train` says what happened."""
 
 
 class DeviceSlot(NamedTuple):

@@ -22,15 +22,13 @@ from parse_dg.errors import InputError
 from parse_dg.files import whole_file, write_json
 from parse_dg.plugins import as_options, handed_on
 from parse_dg.runs.folder import read_finished, writing_to
-from parse_dg.sweeps.jobs import Job
+from parse_dg.sweeps.jobs import HANDED_ON, Job
 from parse_dg.wording import plural
 
 log = logging.getLogger(__name__)
 
 LARGEST = 1000
 """Elements of an array: what SLURM takes unless it is configured otherwise."""
-HANDED_ON = ("PARSE_DG_CACHE", "PARSE_DG_DATA")
-"""The environment variables that a run has on the cluster as it would have here, where they are set."""
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
 PARTITION = re.compile(r"[\w.,-]+", re.ASCII)
 

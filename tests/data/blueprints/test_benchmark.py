@@ -138,11 +138,7 @@ def test_captions_are_true(examples: list[bp.Creature]) -> None:
             found = re.fullmatch(r"(\w+) (above|left of|near) (\w+)", fact)
             assert found is not None
             x, y = example.places[PARTS.index(found[3])] - example.places[PARTS.index(found[1])]
-            true = {
-                "above": y > max(6, abs(x)),
-                "left of": x > max(6, abs(y)),
-                "near": np.hypot(x, y) <= bp.NEAR,
-            }
+            true = {"above": y > max(6, abs(x)), "left of": x > max(6, abs(y)), "near": np.hypot(x, y) <= bp.NEAR}
             assert true[found[2]]
 
 

@@ -28,10 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "data.tar"
 
 
-@pytest.mark.parametrize(
-    "known",
-    [{}, {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5}],
-)
+@pytest.mark.parametrize("known", [{}, {"bytes": len(CONTENT), "sha256": SHA256.upper(), "md5": MD5}])
 def test_a_file_arrives(known: dict[str, Any], server: Server, path: Path) -> None:
     fetch(server, path, **known)
     assert_done(path)

@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 
 from parse_dg.data.intake import archive_writer, library
-from parse_dg.data.intake.library import (
-    add,
-    added,
-    check,
-    domain_names,
-    open_manifest,
-    remove,
-)
+from parse_dg.data.intake.library import add, added, check, domain_names, open_manifest, remove
 from parse_dg.data.manifest import verify
 from parse_dg.errors import InputError
 from tests.cli.conftest import snapshot

@@ -38,11 +38,8 @@ class Told(nn.Module):
             centre=self.centres[here],
             presence=self.presence[here],
             extent=torch.full((len(features), count, 2), 0.1),
-            heatmap=self.whole_maps(features),
+            heatmap=torch.full((len(features), count, 4, 4), 1 / 16),
         )
-
-    def whole_maps(self, features: Tensor) -> Tensor:
-        return torch.full((len(features), self.centres.shape[1], 4, 4), 1 / 16)
 
 
 def model_at(centres: np.ndarray, presence: np.ndarray | None = None) -> Model:

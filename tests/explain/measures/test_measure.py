@@ -144,7 +144,7 @@ def test_a_model_of_other_images_is_refused(parse_run: Path, tmp_path: Path) -> 
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "split.json").unlink()
     (folder / "result.json").unlink()
-    with pytest.raises(InputError, match="a model of 8 classes and images of 64 pixels: expected those of own"):
+    with pytest.raises(InputError, match="a model of 8 classes and 64 pixels: expected those of own"):
         measure_run(open_run(folder, device="cpu"))
 
 

@@ -1,6 +1,7 @@
 """What accuracy rests on: models that look at presence alone, at relations alone, and at images made for them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.explain.explanation import name_applications
 from parse_dg.explain.measures.images import SubsetPrimitives, locate
-from parse_dg.explain.measures.structure_use import primitive_weights, structure_use
+from parse_dg.explain.measures.structure_use import guide, primitive_weights, structure_use
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
+from tests.explain.measures.test_collapse import APART, located
 from tests.explain.test_explanation import placed_model
 
 COUNT = 400
@@ -121,3 +123,15 @@ def test_weights_are_shared_by_what_is_bound() -> None:
     expected = torch.tensor([[0.4, 0.3, 0.3, 0.0], [0.4 + 0.2 / 3, 0.2 + 0.2 / 3, 0.2, 0.2 / 3]])
     assert torch.allclose(found, expected, atol=1e-5)
     assert torch.allclose(found.sum(1), torch.ones(2), atol=1e-5)
+
+
+def test_the_share_that_the_guide_alone_has_right() -> None:
+    """Whatever the model itself predicts."""
+    images = located(APART.expand(4, -1, -1), labels=[0, 1, 2, 2], predicted=[1, 0, 0, 2])
+    found = guide(replace(images, guided=torch.tensor([0, 1, 2, 0])))
+    assert found is not None
+    assert found.to_dict() == {"domain": "sketch", "images": 4, "accuracy": 0.75}
+
+
+def test_without_a_guide_there_is_none() -> None:
+    assert guide(located(APART[None])) is None

@@ -55,11 +55,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError(f"Unknown model {name}")
         return FakeTorchvision(pool=name == "net")
 
-    timm, torchvision, models = (
-        ModuleType("timm"),
-        ModuleType("torchvision"),
-        ModuleType("torchvision.models"),
-    )
+    timm, torchvision, models = (ModuleType("timm"), ModuleType("torchvision"), ModuleType("torchvision.models"))
     timm.create_model, models.get_model, torchvision.models = create_model, get_model, models
     monkeypatch.setitem(sys.modules, "timm", timm)
     monkeypatch.setitem(sys.modules, "torchvision", torchvision)

@@ -122,13 +122,7 @@ def test_features_are_five_taps_that_end_in_the_map() -> None:
     kept = [tap.clone() for tap in taps]
     backbone.layer1(taps[0])  # a stage leaves its input alone
     assert torch.equal(taps[0], kept[0])
-    assert [t.shape[1] for t in build(name="resnet18").eval().features(pictures(1))] == [
-        64,
-        64,
-        128,
-        256,
-        512,
-    ]
+    assert [t.shape[1] for t in build(name="resnet18").eval().features(pictures(1))] == [64, 64, 128, 256, 512]
 
 
 def test_resnet_against_plain_formula() -> None:
