@@ -49,7 +49,7 @@ def train(options: Namespace, console: Console) -> None:
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
     config = configure(options)
     folder = options.out or default_folder(config)
-    with form_team(options.processes, options.nodes, config.training.device) as team:
+    with form_team(options.processes, options.nodes, config.training.device, force=options.force) as team:
         result = run_with_display(
             config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
         )
@@ -144,4 +144,5 @@ def add_commands(commands: Commands) -> None:
     command.add("--checkpoint-every SECONDS", words, 60.0)
     words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"
     command.add("--processes N", words, 1)
+    command.add("--force", "on the CPU: more processes than there are cores")
     command.add("--nodes N", "machines, of a SLURM job, with so many each", 1)
