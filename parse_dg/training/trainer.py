@@ -18,8 +18,7 @@ from parse_dg.config import Config, Count, Fraction, Positive, Whole
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
-from parse_dg.devices import uses_bf16
-from parse_dg.model.host import HostCopy
+from parse_dg.devices import HostCopy, uses_bf16
 from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, StateDict

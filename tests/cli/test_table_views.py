@@ -97,7 +97,7 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
 def test_rows_by_any_field(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
     assert [row[0] for row in table(said.out)][1:] == [
-        *("no_relations, K=5", "parse, families=all, K=5", "parse, families=binary, K=6")
+        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
     ]
     assert_refused(
         run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
