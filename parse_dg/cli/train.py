@@ -53,7 +53,8 @@ def train(options: Namespace, console: Console) -> None:
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
     config = configure(options)
     folder = options.out or default_folder(config)
-    with form_team(options.processes, options.nodes, config.training.device) as team, _said_once(team):
+    team_of = form_team(options.processes, options.nodes, config.training.device, force=options.force)
+    with team_of as team, _said_once(team):
         result = run_with_display(
             config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
         )
@@ -161,4 +162,5 @@ def add_commands(commands: Commands) -> None:
     command.add("--checkpoint-every SECONDS", words, 60.0)
     words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"
     command.add("--processes N", words, 1)
+    command.add("--force", "on the CPU: more processes than there are cores")
     command.add("--nodes N", "machines, of a SLURM job, with so many each", 1)
