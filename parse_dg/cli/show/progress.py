@@ -22,15 +22,14 @@ from parse_dg.training.check import Check, Observer
 def training_display(console: Console, title: str, steps: int) -> Iterator[Observer]:
     """An observer that shows the run while it lasts; where the console is not a terminal, by a line a check."""
     if not console.is_terminal:
-        yield (
-            lambda step, check: (
-                check
-                and console.print(
-                    f"{title}: step {check.step} of {steps}, {_accuracy(check)}, loss {check.losses['total']:.3f}",
-                    soft_wrap=True,
-                )
-            )
-        )
+
+        def print_line(step: int, check: Check | None) -> None:
+            if check:
+                loss = check.losses["total"]
+                line = f"{title}: step {step} of {steps}, {_accuracy(check)}, loss {loss:.3f}"
+                console.print(line, soft_wrap=True)
+
+        yield print_line
         return
     names = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
     bar = Progress(*names, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
