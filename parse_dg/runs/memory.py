@@ -26,9 +26,7 @@ def within_memory(
     """
     batch = "training.batch_per_domain" if config.training.batch is None else "training.batch"
     images = config.training.batch_size(domains) // processes
-    bytes_per_value = AHEAD + (
-        4 if device.type == "cpu" else 0
-    )  # some read ahead, one as float32
+    bytes_per_value = AHEAD + (4 if device.type == "cpu" else 0)  # some read ahead, one as float32
     needed = {batch: (images * 3 * benchmark.image_size**2 * bytes_per_value, memory_of(torch.device("cpu")))}
     for name, least in config.algorithm.least_memory(len(benchmark.classes)).items():
         needed[f"algorithm.{name}"] = least, memory_of(device)
