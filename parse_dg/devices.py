@@ -11,18 +11,26 @@ from parse_dg.wording import first_line
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one; anything else is PyTorch's own name."""
+    """`auto` is CUDA where there is one; anything else is PyTorch's own name, of a CPU, CUDA or Apple's MPS."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
+        if device.type not in ("cpu", "cuda", "mps"):
             raise RuntimeError(f"a device of type {device.type}")
+        if device.type == "mps" and not torch.backends.mps.is_available():
+            raise RuntimeError("this machine has none")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = first_line(error)
-        raise InputError(f"device {name!r} cannot be used ({reason}): valid are auto, cpu, cuda") from error
+        here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        valid = ", ".join(("auto", "cpu", *(kind for kind, there in here.items() if there)))
+        raise InputError(f"device {name!r} cannot be used ({first_line(error)}): valid here are {valid}") from error
     return device
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The dtype of sums that must not round: MPS has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def device_name(device: torch.device) -> str:
@@ -79,4 +87,4 @@ class HostCopy:
         """The tensor, on the CPU."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        return self._value
+        return self._value.cpu()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from parse_dg.devices import HostCopy, device_names, pick_device, uses_bf16
+from parse_dg.devices import HostCopy, device_names, pick_device, uses_bf16, widest
 from parse_dg.errors import InputError
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -15,15 +15,20 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pick_device("auto") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert pick_device("auto") == torch.device("cuda")
+    monkeypatch.setattr(torch, "empty", lambda *shape, device: None)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert pick_device("mps") == torch.device("mps")
+    assert [widest(torch.device(name)) for name in ("cpu", "mps")] == [torch.float64, torch.float32]
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:99", "meta"])
-def test_devices_that_cannot_be_used(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "gpu", "cuda", "cuda:99", "meta", "mps"])
+def test_devices_that_cannot_be_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError) as caught:
         pick_device(name)
     message = str(caught.value)
     assert message.startswith(f"device {name!r} cannot be used")
-    assert message.endswith("valid are auto, cpu, cuda")
+    assert message.endswith("valid here are auto, cpu")
     assert "\n" not in message
     assert len(message) < 400
 

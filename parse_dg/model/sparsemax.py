@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from parse_dg.devices import widest
 from parse_dg.model import fused
 
 Lambda = Float[Tensor, "C M"]
@@ -157,7 +158,7 @@ def _newton(d: Float[Tensor, "r n"]) -> Float[Tensor, "r 1"]:
         inside = d > t
         before, size = size, inside.sum(1, keepdim=True)
         # The wide sum makes τ independent of where in the row the entries lie.
-        total = torch.where(inside, d, 0.0).sum(1, keepdim=True, dtype=torch.float64)
+        total = torch.where(inside, d, 0.0).sum(1, keepdim=True, dtype=widest(d.device))
         t = torch.maximum(t, ((total - 1) / size).to(d.dtype))
         if torch.equal(before, size):
             return t

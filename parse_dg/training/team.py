@@ -6,6 +6,7 @@ the whole batch by every process, exactly: losses that couple images across doma
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -41,9 +42,11 @@ PARENT = "PARSE_DG_PARENT"
 class Team:
     """One process's place among those that train a model; alone, all of this does nothing."""
 
-    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None):
-        """`device`: where this process works, if that is not left to the run's configuration."""
-        self.rank, self.size, self.device = rank, size, device
+    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None, *, speaks: bool = True):
+        """`device`: where this process works, if that is not left to the run's configuration.
+        `speaks`: whether it says what is wrong, as one on each machine does.
+        """
+        self.rank, self.size, self.device, self.speaks = rank, size, device, speaks
 
     @property
     def first(self) -> bool:
@@ -240,8 +243,9 @@ def form_team(processes: int = 1, nodes: int = 1, device: str = "auto", *, force
         from lightning_fabric import Fabric
     except ImportError as error:
         raise InputError(f"several processes need Lightning Fabric: {EXTRA}") from error
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process that begins
     fabric = Fabric(accelerator="cuda" if on_cuda else "cpu", devices=processes, num_nodes=nodes, strategy="ddp")
     os.environ[PARENT] = str(os.getpid())
     fabric.launch()
     del os.environ[PARENT]
-    return Team(fabric.global_rank, fabric.world_size, fabric.device)
+    return Team(fabric.global_rank, fabric.world_size, fabric.device, speaks=fabric.local_rank == 0)

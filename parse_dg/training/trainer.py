@@ -47,7 +47,7 @@ class TrainingConfig(Config):
     label_smoothing: Fraction = 0.0
     """How much of the target distribution is spread evenly over all classes."""
     device: str = "auto"
-    """`auto` takes CUDA where there is one."""
+    """`auto` takes CUDA where there is one, else the CPU; `cpu`, `cuda` or `mps` that one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
     cuda_graph: bool = True

@@ -174,5 +174,7 @@ def test_mistakes_in_views(run: Run, runs: Path) -> None:
     assert_refused(run("table", "runs", "--view", "best"), "unknown view 'best': valid are main, ablation, k, comp")
     assert_refused(run("table", "runs", "--plot", "k.png"), "it goes with --view k, found --view main")
     assert_refused(run("table", "runs", "--view", "k", "--plot", "k.gif"), "ends in .png or .svg or .pdf")
+    for command in (("table", "runs", "--view", "k", "--plot"), ("figure", "k", "runs", "--out")):
+        assert_refused(run(*command, "/sys/k.png"), "cannot write ", "/sys/k.png")  # nobody can write there
     assert_refused(run("table", "runs", "--view", "compaction", "--by", "seed"), "goes without --by and --plot")
     assert_refused(run("table", "--published", "--view", "k"), "ways to look at runs")

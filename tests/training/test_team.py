@@ -249,9 +249,16 @@ def test_the_command_line_trains_in_a_team(how: str, command: list[str], tmp_pat
         run, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("sketch held out") == 1, "the first process alone shows the result"
+    assert done.stdout.count("written to") == 1, "the first process alone shows the result"
     assert read(tmp_path / "run" / "environment.json")["processes"] == 2
     same_curves(erm_run, tmp_path / "run", 5e-3)  # Adam's first steps make much of roundings
+    wrong = subprocess.run(
+        [*run, "--set", "training.batch_per_domain=3"], capture_output=True, text=True, timeout=300
+    )
+    assert wrong.returncode != 0
+    assert [line for line in wrong.stderr.splitlines() if line.startswith("parse-dg:")] == [
+        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration: choose another folder with --out"
+    ]
 
 
 @pytest.mark.slow
