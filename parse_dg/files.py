@@ -1,9 +1,11 @@
 """Files and folders that are whole or not there, locks, and where things are kept on this machine.
 
 What is written gets a temporary name beside its own and is renamed when it is complete and on the disk; if it fails
-or is interrupted, the temporary is removed and what was there before is untouched.
+or is interrupted, the temporary is removed and what was there before is untouched. What has been renamed survives a
+power cut.
 """
 
+import hashlib
 import json
 import os
 import secrets
@@ -19,15 +21,21 @@ from parse_dg.wording import first_line
 
 @contextmanager
 def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """The temporary name to write a file under; it becomes `path` when the block ends.
+    """The temporary name to write a file under; it becomes `path`, with usual permissions, when the block ends.
 
     `shared`: several processes may write it at once, without a lock; each has a temporary of its own.
     """
     temporary = _temporary(path, shared)
     try:
+        temporary.unlink(missing_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        if temporary.stat().st_mode != mode:  # some libraries write for the user alone
+            temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
+        sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -83,6 +91,20 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing; a power cut takes none of them."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from parse_dg.devices import pick_device
 from parse_dg.files import write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, writing_to
+from parse_dg.runs.folder import claim, finish, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
 from parse_dg.runs.metrics import check_line, read_checks
 from parse_dg.runs.result import RunResult
@@ -132,7 +132,7 @@ def _execute(
     result = summarise(config, benchmark, split, trainer.steps, scored, chosen, without)
     with writing_to(folder):
         write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size).to_dict())
-        write_json(folder / "result.json", result.to_dict())
+        result = finish(folder, result)
         remove_checkpoints(folder)
     keeper.following.result = result
     team.wait()
