@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from parse_dg.algorithms.base import linear
 from parse_dg.data.benchmarks import DataConfig
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.model.composition import CompositionConfig
-from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 

@@ -257,7 +257,7 @@ def _convert(kind: Any, value: Any, where: str, root: Any) -> Any:
         family = _family(kind)
         if family is not None:
             name = value.get("name") if isinstance(value, Mapping) else value
-            if not isinstance(value, Mapping) or str(name) not in family:
+            if str(name) not in family:
                 raise unknown(where, name, family)
             kind = family[str(name)]
         return from_dict(kind, value, f"{where}.", root)

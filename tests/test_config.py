@@ -294,9 +294,10 @@ def test_an_unknown_member_of_a_family_is_answered_with_the_members(data: object
     assert message(error) == "unknown shape 'triangle': valid are circle, square"
 
 
-@pytest.mark.parametrize("data", [{}, {"radius": 2.0}, None])
+@pytest.mark.parametrize("data", [{}, {"radius": 2.0}, None, "circle"])
 def test_a_family_without_a_name_is_answered_with_the_members(data: object) -> None:
-    with pytest.raises(InputError, match=r"unknown shape .*: valid are circle, square"):
+    said = "shape must be a section, found" if data == "circle" else "unknown shape .*: valid are circle, square"
+    with pytest.raises(InputError, match=said):
         from_dict(Outer, {"shape": data})
 
 

@@ -18,10 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped, linear
 from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least
-from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,3 +214,11 @@ def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group,
         fallback = "backbone" if name.startswith(("backbone.", "network.backbone.")) else "head"
         groups.setdefault(special.get(id(parameter), fallback), []).append(parameter)  # type: ignore[arg-type]
     return groups
+
+
+def linear(inputs: int, outputs: int, generator: torch.Generator | None = None) -> nn.Linear:
+    """nn.Linear with its usual start, uniform in ±1/√inputs, drawn from `generator`."""
+    layer = nn.Linear(inputs, outputs)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)
+    return layer

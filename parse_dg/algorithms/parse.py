@@ -20,9 +20,9 @@ from parse_dg.algorithms.base import (
     LossTerms,
     Minibatch,
     grouped,
+    linear,
 )
 from parse_dg.config import Config, NotNegative
-from parse_dg.model.linear import linear
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, linear
 from parse_dg.config import Fraction
-from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped
+from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped, linear
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
-from parse_dg.model.linear import linear
 
 EPS = 1e-5
 """Added to a variance before its root."""

@@ -68,7 +68,7 @@ class Command(ArgumentParser):
 
     def add_device(self) -> None:
         """Where it computes."""
-        self.add("--device NAME", "auto, cpu or cuda", "auto")
+        self.add("--device NAME", "auto, cpu, cuda or mps", "auto")
 
     def add_model(self) -> None:
         """Of the models of a run, one, and where it computes: what `opened` opens."""

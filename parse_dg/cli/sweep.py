@@ -62,7 +62,7 @@ def sweep(options: Namespace, console: Console) -> None:
     jobs = plan_jobs(chosen)
     places: tuple[DeviceSlot, ...] = ()
     if options.launcher == "local":
-        places = local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs))
+        places = local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs), force=options.force)
     show_plan(options, console, jobs, len(places) or options.jobs or 1)
     if options.dry_run:
         return
@@ -256,6 +256,7 @@ def add_commands(commands: Commands) -> None:
     usual = "one a GPU; without GPUs, one for every two cores; on Ray, as many as fit"
     command.add("--jobs N", f"runs at a time (default: {usual})")
     command.add("--per-gpu N", "local: runs at a time on each GPU (default: 1)")
+    command.add("--force", "local: more runs at a time than there are GPUs and cores")
     command.add("--address ADDRESS", "ray: a cluster, `auto` or host:port (default: one on this machine)")
     words = "ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine has none)"
     command.add("--gpus-per-run F", words, type=float)

@@ -1,17 +1,21 @@
 """`parse-dg train`: one run, from the options that say which."""
 
 import json
+import logging
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parse_dg.cli.options import Commands, Console, add_command
 from parse_dg.config import require
-from parse_dg.errors import InputError
+from parse_dg.errors import EXIT_FAILED, EXIT_INPUT, FailedError, InputError
 
 if TYPE_CHECKING:
     from parse_dg.runs.config import RunConfig
+    from parse_dg.training.team import Team
 
 DEFAULTS: dict[str, Any] = {
     "algorithm": "parse",
@@ -49,12 +53,26 @@ def train(options: Namespace, console: Console) -> None:
     require(options.checkpoint_every >= 0, "--checkpoint-every", options.checkpoint_every, "0 or more seconds")
     config = configure(options)
     folder = options.out or default_folder(config)
-    with form_team(options.processes, options.nodes, config.training.device) as team:
+    team_of = form_team(options.processes, options.nodes, config.training.device, force=options.force)
+    with team_of as team, _said_once(team):
         result = run_with_display(
             config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
         )
         if team.first:
             print_result(console, result, folder)
+
+
+@contextmanager
+def _said_once(team: "Team") -> Iterator[None]:
+    """Within, what all processes of a machine find is said by one of them; the others end with the same code."""
+    if not team.speaks:
+        logging.disable(logging.WARNING)
+    try:
+        yield
+    except (InputError, FailedError) as error:
+        if team.speaks:
+            raise
+        raise SystemExit(EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED) from error
 
 
 def preview(options: Namespace, console: Console) -> None:
@@ -144,4 +162,5 @@ def add_commands(commands: Commands) -> None:
     command.add("--checkpoint-every SECONDS", words, 60.0)
     words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"
     command.add("--processes N", words, 1)
+    command.add("--force", "on the CPU: more processes than there are cores")
     command.add("--nodes N", "machines, of a SLURM job, with so many each", 1)

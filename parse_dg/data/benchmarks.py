@@ -20,7 +20,7 @@ from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.public.cub_dg import read_extras
 from parse_dg.data.store import NoRoomError, image_files, open_store
-from parse_dg.errors import InputError
+from parse_dg.errors import InputError, require_known
 from parse_dg.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,12 @@ def find_domains(name: str) -> tuple[str, ...]:
     if name in GENERATED_DATA_SETS:
         return tuple(domain.name for domain in open_benchmark(DataConfig(benchmark=name)).domains)
     return domain_names(name)
+
+
+def require_target(config: DataConfig) -> None:
+    """Raise, before anything is drawn or decoded, unless the target is a domain; a plug-in's are not known yet."""
+    if config.benchmark == "blueprints" or config.benchmark not in GENERATED_DATA_SETS:
+        require_known(f"domain of {Path(config.benchmark).stem}", config.target, find_domains(config.benchmark))
 
 
 def benchmark_name(name: str) -> str:

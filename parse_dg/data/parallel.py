@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from parse_dg.errors import InputError
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -13,6 +15,13 @@ T = TypeVar("T")
 def default_workers() -> int:
     """One thread for every core this process may use: decoding lets other threads run."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def require_room(option: str, processes: int, *, devices: int = 0, force: bool = False) -> None:
+    """Raise if there are more processes than devices and than cores: each has a core's work and its own memory."""
+    room = max(devices, default_workers())
+    if processes > room and not force:
+        raise InputError(f"{option} must be at most {room} on this machine, found {processes}: --force starts more")
 
 
 def map_ahead(

@@ -57,7 +57,7 @@ class Predictor:
     """A model on its device, in evaluation mode."""
 
     def __init__(self, model: Model, device: str = "auto"):
-        """`device`: auto (CUDA where there is one), cpu or cuda; the model is moved there."""
+        """`device`: auto (CUDA where there is one), cpu, cuda or mps; the model is moved there."""
         self.model = model
         self.device = pick_device(device)
         model.algorithm.to(self.device).eval()

@@ -11,10 +11,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule, Whole
-from parse_dg.model.host import HostCopy
+from parse_dg.devices import HostCopy
 from parse_dg.model.predicate import FAMILIES
-from parse_dg.model.restricted import Lambda, restricted_sparsemax
-from parse_dg.model.sparsemax import LimitedSupport, Support, find_limited_support, find_support, sparsemax
+from parse_dg.model.sparsemax import (
+    Lambda,
+    LimitedSupport,
+    Support,
+    find_limited_support,
+    find_support,
+    restricted_sparsemax,
+    sparsemax,
+)
 from parse_dg.model.vocabulary import Block, Vocabulary
 
 PRESENCE_SPREAD = 0.2

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import Config, NotNegative
+from parse_dg.devices import widest
 from parse_dg.model.primitives import PrimitiveDescriptors
 
 TURN = math.radians(25)
@@ -56,7 +57,7 @@ class Move(NamedTuple):
 
     def places(self, first: Float[Tensor, "B K 2"]) -> Float[Tensor, "B K 2"]:
         """Where places of the first view are in the second."""
-        back: Tensor = torch.linalg.inv(self.matrix.double()).to(first)
+        back: Tensor = torch.linalg.inv(self.matrix.to(widest(self.matrix.device))).to(first)
         return (first - self.shift.to(first)[:, None]) @ back.mT
 
 

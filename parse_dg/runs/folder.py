@@ -15,7 +15,7 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +184,8 @@ def read_config(folder: Path) -> RunConfig:
 
 def parse_config(data: Any, where: object) -> RunConfig:
     """The configuration that a config.json holds; `where` it was found is said in errors."""
+    if isinstance(data, Mapping) and "selected_step" in data:
+        raise InputError(f"{where} is the result of a run, not its configuration: give the config.json beside it")
     config = without_needs(data, where)
     with about(where):
         return from_dict(RunConfig, config)

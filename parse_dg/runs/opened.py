@@ -52,7 +52,7 @@ class OpenedRun:
     ) -> None:
         """`path` is a run's folder or a model file; `model` another file to take the weights from.
 
-        `device`: auto (CUDA where there is one), cpu or cuda. `progress` is told of what takes long. `benchmark`:
+        `device`: auto (CUDA where there is one), cpu, cuda or mps. `progress` is told what takes long. `benchmark`:
         the images, where they are in memory; `store` replaces the configuration's `data.store`. `plugins` are the
         modules that the run needs; they are imported first.
         """

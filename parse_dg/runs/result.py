@@ -139,3 +139,5 @@ class RunEnvironment(Jsonable):
     processes: int | None
     threads: int | None
     seconds: float
+    commit: str | None = None
+    """Of the checkout that parse_dg was imported from, `+changes` where files differ from it."""

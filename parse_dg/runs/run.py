@@ -11,7 +11,7 @@ import torch
 
 from parse_dg.algorithms import Algorithm, BuildContext
 from parse_dg.config import to_dict
-from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.benchmarks import open_benchmark, require_target
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import TrainingBatches, Words
 from parse_dg.data.sampling import Sampler
@@ -45,7 +45,9 @@ from parse_dg.training.trainer import Trainer
 
 def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
     """The benchmark of a run and its split; raises before anything is written if the configuration is wrong."""
-    benchmark = benchmark or open_benchmark(config.data)
+    if benchmark is None:
+        require_target(config.data)
+        benchmark = open_benchmark(config.data)
     return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.split)
 
 

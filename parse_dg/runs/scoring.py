@@ -1,6 +1,8 @@
 """Scoring a run's weights: the parts a benchmark is divided into, the accuracy there, and what is said of it."""
 
 import platform
+import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -181,7 +183,19 @@ def run_environment(device: torch.device, seconds: float, processes: int = 1) ->
         processes=processes,
         threads=torch.get_num_threads(),
         seconds=round(seconds, 1),
+        commit=find_commit(Path(__file__).parents[2]),
     )
+
+
+def find_commit(checkout: Path) -> str | None:
+    """The commit that a checkout stands at, `+changes` if its files differ from it; None if it is none."""
+    if not (checkout / ".git").exists():
+        return None
+    git = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def environment() -> dict[str, str]:

@@ -79,7 +79,8 @@ class NonFiniteLossError(FailedError):
         )
         super().__init__(
             f"the loss is not finite at step {step} ({terms}); {kept}. "
-            "Lower rates (optimizer.head_rate, optimizer.composition_rate) or optimizer.clip_norm=1 may help"
+            "Lower rates (optimizer.backbone_rate, optimizer.head_rate, optimizer.composition_rate) or "
+            "optimizer.clip_norm=1 may help"
         )
         self.best = best
 

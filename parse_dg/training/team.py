@@ -6,7 +6,11 @@ the whole batch by every process, exactly: losses that couple images across doma
 of Λ, which every process has, is never sent. What is sent is features, and once a step the backbone's gradient.
 """
 
+import logging
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.config import require
+from parse_dg.data.parallel import require_room
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import MixStyle
@@ -30,14 +35,18 @@ from parse_dg.training.accuracy import Accuracy
 OF_A_SHARE = ("backbone", "encoders")
 """The groups of parameters whose gradient a process has of its own share alone."""
 EXTRA = "pip install 'parse-dg[distributed]'"
+PARENT = "PARSE_DG_PARENT"
+"""The variable that tells the processes of a team the number of the one that started them."""
 
 
 class Team:
     """One process's place among those that train a model; alone, all of this does nothing."""
 
-    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None):
-        """`device`: where this process works, if that is not left to the run's configuration."""
-        self.rank, self.size, self.device = rank, size, device
+    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None, *, speaks: bool = True):
+        """`device`: where this process works, if that is not left to the run's configuration.
+        `speaks`: whether it says what is wrong, as one on each machine does.
+        """
+        self.rank, self.size, self.device, self.speaks = rank, size, device, speaks
 
     @property
     def first(self) -> bool:
@@ -193,12 +202,30 @@ def started_by_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
+def end_with(parent: int) -> None:
+    """Let this process be killed soon after its parent is gone, whatever ended that one, and also if it is already.
+
+    Without the first process the others would wait for it in a collective, and nothing of a run is theirs to save.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True, name="parent").start()
+
+
+def form_team(processes: int = 1, nodes: int = 1, device: str = "auto", *, force: bool = False) -> Team:
     """The place of this process among `processes` a machine on `nodes` machines.
 
     On one machine the others are started here. With several, every machine runs the same command under torchrun or
-    in a SLURM job, which say how many there are. On CUDA each process has a GPU of its own.
+    in a SLURM job, which say how many there are. On CUDA each process has a GPU of its own; on the CPU there may be
+    more than cores only if that is forced.
     """
+    parent = os.environ.pop(PARENT, None)
+    if parent is not None or started_by_torchrun():
+        end_with(int(parent or os.getppid()))
     require(processes >= 1, "--processes", processes, "at least 1")
     require(nodes >= 1, "--nodes", nodes, "at least 1")
     if started_by_torchrun():
@@ -210,10 +237,15 @@ def form_team(processes: int = 1, nodes: int = 1, device: str = "auto") -> Team:
     if on_cuda and processes > torch.cuda.device_count():
         found = torch.cuda.device_count()
         raise InputError(f"{processes} processes need a GPU each, found {found}: --processes {found} would do")
+    if not started_by_torchrun():
+        require_room("--processes", processes, devices=torch.cuda.device_count() if on_cuda else 0, force=force)
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
         raise InputError(f"several processes need Lightning Fabric: {EXTRA}") from error
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every process that begins
     fabric = Fabric(accelerator="cuda" if on_cuda else "cpu", devices=processes, num_nodes=nodes, strategy="ddp")
+    os.environ[PARENT] = str(os.getpid())
     fabric.launch()
-    return Team(fabric.global_rank, fabric.world_size, fabric.device)
+    del os.environ[PARENT]
+    return Team(fabric.global_rank, fabric.world_size, fabric.device, speaks=fabric.local_rank == 0)

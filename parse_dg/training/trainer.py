@@ -18,8 +18,7 @@ from parse_dg.config import Config, Count, Fraction, Positive, Whole
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
-from parse_dg.devices import uses_bf16
-from parse_dg.model.host import HostCopy
+from parse_dg.devices import HostCopy, uses_bf16
 from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
 from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, StateDict
@@ -48,7 +47,7 @@ class TrainingConfig(Config):
     label_smoothing: Fraction = 0.0
     """How much of the target distribution is spread evenly over all classes."""
     device: str = "auto"
-    """`auto` takes CUDA where there is one."""
+    """`auto` takes CUDA where there is one, else the CPU; `cpu`, `cuda` or `mps` that one."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """`auto`: bf16 autocast on CUDA, float32 elsewhere."""
     cuda_graph: bool = True

@@ -97,7 +97,7 @@ def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
 def test_rows_by_any_field(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--by", "algorithm.vocabulary.families", "--by", "algorithm.primitives.count")
     assert [row[0] for row in table(said.out)][1:] == [
-        *("no_relations, K=5", "parse, families=all, K=5", "parse, families=binary, K=6")
+        *("no_relations, count=5", "parse, families=all, count=5", "parse, families=binary, count=6")
     ]
     assert_refused(
         run("table", "runs", "--by", "algorithm.familes"), "'algorithm.familes'", "algorithm.vocabulary.f"
@@ -174,5 +174,7 @@ def test_mistakes_in_views(run: Run, runs: Path) -> None:
     assert_refused(run("table", "runs", "--view", "best"), "unknown view 'best': valid are main, ablation, k, comp")
     assert_refused(run("table", "runs", "--plot", "k.png"), "it goes with --view k, found --view main")
     assert_refused(run("table", "runs", "--view", "k", "--plot", "k.gif"), "ends in .png or .svg or .pdf")
+    for command in (("table", "runs", "--view", "k", "--plot"), ("figure", "k", "runs", "--out")):
+        assert_refused(run(*command, "/sys/k.png"), "cannot write ", "/sys/k.png")  # nobody can write there
     assert_refused(run("table", "runs", "--view", "compaction", "--by", "seed"), "goes without --by and --plot")
     assert_refused(run("table", "--published", "--view", "k"), "ways to look at runs")

@@ -38,6 +38,7 @@ def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_pa
         assert rows[f"{domain}, {part} (source)"] == shown(result["validation"][domain])
     assert rows["mean of the source domains"][0] == f"{100 * result['validation_mean_accuracy']:.1f}%"
     assert f"weights of step {result['selected_step']} of 4" in said.out
+    assert f"{algorithm}, paint held out: step 4 of 4, source validation " in said.out
     assert str(folder.relative_to(tmp_path)) in said.out
     assert load_model(folder).spec.algorithm.name == algorithm
 
@@ -83,6 +84,7 @@ def test_a_loss_that_is_no_number_ends_the_run(run: Run, tmp_path: Path, monkeyp
     assert said.err.count("\n") == 1
     assert said.err.startswith("parse-dg: the loss is not finite at step 3 (cross_entropy nan, other 1, total nan)")
     assert "the weights of step 2 are kept" in said.err
+    assert all(f"optimizer.{name}_rate" in said.err for name in ("backbone", "head", "composition"))
     assert not (tmp_path / "here" / "result.json").exists()
     assert len((tmp_path / "here" / "metrics.jsonl").read_text().splitlines()) == 1
     assert load_model(tmp_path / "here").spec.algorithm.name == "erm"

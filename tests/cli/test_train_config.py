@@ -72,6 +72,7 @@ def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path)
             "config.json: unknown configuration field 'training.step': did you mean training.steps?",
         ),
         ('{"training": {"steps": 0}}', "config.json: training.steps must be at least 1, found 0"),
+        ('{"selected_step": 2}', "config.json is the result of a run, not its configuration: give the config.json"),
         ('{"algorithm": {"name": "emr"}}', "config.json: unknown algorithm 'emr': valid are erm"),
     ],
 )

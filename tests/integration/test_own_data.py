@@ -7,9 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
+import parse_dg
 from parse_dg.data.intake.library import open_manifest
+from parse_dg.data.splits import whole
 from parse_dg.runs.folder import read_config
+from parse_dg.runs.opened import open_run
+from parse_dg.training.accuracy import predict
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
 from tests.data.intake.damage import encoded, picture
 from tests.data.intake.test_library import DOMAINS, plant, told, write_list
@@ -85,6 +90,20 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     by_name, by_path = (result_of(tmp_path / "runs" / data / "erm" / "day" / "seed0") for data in ("mine", "own"))
     assert by_name.pop("benchmark")["fingerprint"] == by_path.pop("benchmark")["fingerprint"]
     assert by_name == by_path
+
+
+def test_the_middle_of_images_is_seen_by_evaluation_and_prediction(run: Run, own: Path, tmp_path: Path) -> None:
+    """Domains joined, crops of a fixed size, centre crops: as the recipe `paper` has them."""
+    settings = ("data.crop_from=40", "data.evaluation=centre", "augment.crop=fixed", "training.batch=4")
+    words = [word for setting in settings for word in ("--set", setting)]
+    trained(run("train", "--data", own, "--target", "fog", *SMALL, *words, "--out", tmp_path / "run"))
+    model = parse_dg.load(tmp_path / "run", "cpu")
+    assert (model.image_size, model.model.spec.resize_to) == (32, 40)
+    fog = open_run(tmp_path / "run", device="cpu").benchmark.domain("fog")
+    assert fog.files is not None
+    found = model.predict([fog.files.root / path for path in fog.files.paths])
+    expected = predict(model.model.algorithm, whole(fog), torch.device("cpu")).logits
+    assert torch.equal(torch.stack([each.logits for each in found]), expected)
 
 
 def test_a_run_is_not_evaluated_on_other_images(

@@ -1,6 +1,7 @@
 """A run: a folder that says what it holds, and what each number in it is."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ ONCE = [name for name in ALGORITHMS if name != "erm_plus_plus"]
 def test_a_finished_run_is_five_files(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
     folder = finished_run(algorithm)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*REPEATED, "environment.json"])
+    commit = re.fullmatch(r"[0-9a-f]{40}(\+changes)?", read(folder / "environment.json").get("commit", ""))
+    assert (commit is not None) == (Path(__file__).parents[2] / ".git").exists()
     assert read_config(folder) == tiny(algorithm)
     assert read(folder / "config.json") == json.loads(json.dumps(to_dict(tiny(algorithm))))
 

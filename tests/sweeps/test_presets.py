@@ -77,9 +77,12 @@ def test_on_blueprints_images_have_captions_and_gvrt_is_trained() -> None:
         assert rows(plan_jobs(preset_sweep(name, "blueprints"))) == list(METHODS)
 
 
-def test_the_ablation_has_a_row_for_every_switch() -> None:
+def test_the_ablation_has_a_row_for_every_switch_of_the_paper() -> None:
     jobs = plan_jobs(preset_sweep("paper-ablation", "blueprints"))
-    assert rows(jobs) == ["no_relations", *(f"parse,{families}" for families in SWITCHES)]
+    assert rows(jobs) == [
+        "no_relations",
+        *(f"parse,{families}" for families in SWITCHES if families != "relations"),
+    ]
     assert len(jobs) == 6 * 4
     for job in jobs:
         if isinstance(job.config.algorithm, ParseConfig):

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import BuildContext
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped, linear
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from parse_dg.model.linear import linear
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.training import recording
 from parse_dg.training.optimizer import OptimizerConfig

@@ -4,7 +4,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,8 @@ def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         form_team(0)
     with pytest.raises(InputError, match="2 processes need a GPU each, found 0"):
         form_team(2, device="cuda")
+    with pytest.raises(InputError, match=r"--processes must be at most \d+ on this machine, found 9999: --force"):
+        form_team(9999, device="cpu")
 
 
 @pytest.fixture
@@ -241,11 +244,40 @@ def test_the_command_line_trains_in_a_team(how: str, command: list[str], tmp_pat
     if how == "torchrun":
         run[1:1] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     else:
-        run += ["--processes", "2"]
+        run += ["--processes", "2", "--force"]
     done = subprocess.run(
         run, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("sketch held out") == 1, "the first process alone shows the result"
+    assert done.stdout.count("written to") == 1, "the first process alone shows the result"
     assert read(tmp_path / "run" / "environment.json")["processes"] == 2
     same_curves(erm_run, tmp_path / "run", 5e-3)  # Adam's first steps make much of roundings
+    wrong = subprocess.run(
+        [*run, "--set", "training.batch_per_domain=3"], capture_output=True, text=True, timeout=300
+    )
+    assert wrong.returncode != 0
+    assert [line for line in wrong.stderr.splitlines() if line.startswith("parse-dg:")] == [
+        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration: choose another folder with --out"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="children are found in /proc")
+def test_no_process_outlives_a_team_that_is_killed_while_it_starts(command: list[str]) -> None:
+    def running(number: int) -> bool:
+        stat = Path(f"/proc/{number}/stat")
+        return stat.exists() and stat.read_text().rpartition(") ")[2][0] not in "ZX"
+
+    with subprocess.Popen([sys.executable, *command, "--processes", "2", "--force"]) as first:
+        children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
+        wait_for(lambda: bool(children.read_text()), 60)
+        second = int(children.read_text().split()[0])
+        first.kill()
+    wait_for(lambda: not running(second), 30)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from parse_dg.algorithms.base import linear
 from parse_dg.algorithms.gvrt.text import BEGIN, END, PAD
-from parse_dg.model.linear import linear
 
 WRITABLE = END
 """The first number that may be written: `PAD` and `BEGIN`, which come before it, never are."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, linear
 from parse_dg.algorithms.gvrt.clip import ClipEncoder, EncoderName, load_clip
 from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods, at_last
 from parse_dg.algorithms.gvrt.text import END, PAD, Tokenizer, learn_tokenizer
@@ -23,7 +23,6 @@ from parse_dg.config import Count, NotNegative, at_least
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
-from parse_dg.model.linear import linear
 
 
 @dataclass(frozen=True, kw_only=True)

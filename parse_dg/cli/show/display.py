@@ -12,7 +12,7 @@ from parse_dg.cli.options import say
 from parse_dg.cli.show.compact import CELLS, FOOTNOTE, NAMES, as_csv, as_markdown, table_rows, text_cells
 from parse_dg.cli.show.progress import counting_display, training_display
 from parse_dg.cli.show.tables import print_rows, print_table
-from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.benchmarks import open_benchmark, require_target
 from parse_dg.data.listing import Progress
 from parse_dg.runs.compact import CompactionOutcome, CompactionReport, compact_runs
 from parse_dg.runs.config import RunConfig
@@ -59,6 +59,7 @@ def run_with_display(
     if finished is not None:
         say(console, f"finished: nothing to do, this run is already in {folder}")
         return finished
+    require_target(config.data)
     with progress_display(console) as progress:  # it may have to be made first
         opened = open_benchmark(config.data, progress)
     benchmark, split = prepare(config, opened)

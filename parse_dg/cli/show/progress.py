@@ -20,9 +20,16 @@ from parse_dg.training.check import Check, Observer
 
 @contextmanager
 def training_display(console: Console, title: str, steps: int) -> Iterator[Observer]:
-    """An observer that shows the run while it lasts; it shows nothing where the console is not a terminal."""
+    """An observer that shows the run while it lasts; where the console is not a terminal, by a line a check."""
     if not console.is_terminal:
-        yield lambda step, check: None
+
+        def print_line(step: int, check: Check | None) -> None:
+            if check:
+                loss = check.losses["total"]
+                line = f"{title}: step {step} of {steps}, {_accuracy(check)}, loss {loss:.3f}"
+                console.print(line, soft_wrap=True)
+
+        yield print_line
         return
     names = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
     bar = Progress(*names, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
@@ -55,7 +62,9 @@ def check_line(check: Check) -> str:
     """Three lines on a check: accuracy, loss and its terms, rates."""
     terms = " + ".join(f"{name} {value:.3f}" for name, value in check.losses.items() if name != "total")
     rates = ", ".join(f"{name} {rate:.1e}" for name, rate in check.rates.items())
-    accuracy = "trained on all source images, none held out"
-    if check.validation:
-        accuracy = f"source validation {100 * check.mean_accuracy:.1f}%"
-    return f"  step {check.step}: {accuracy}\n  loss {check.losses['total']:.3f} = {terms}\n  rate {rates}"
+    return f"  step {check.step}: {_accuracy(check)}\n  loss {check.losses['total']:.3f} = {terms}\n  rate {rates}"
+
+
+def _accuracy(check: Check) -> str:
+    found = f"source validation {100 * check.mean_accuracy:.1f}%"
+    return found if check.validation else "trained on all source images, none held out"

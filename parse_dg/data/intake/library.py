@@ -172,7 +172,9 @@ def remove(name: str) -> None:
 
 
 def _require_name(name: str) -> None:
-    if not NAME.fullmatch(name) or name in ("blueprints", BY_PATH):
+    if name in ("blueprints", BY_PATH):
+        raise InputError(f"the name {name!r} is reserved: choose another for a data set of your own")
+    if not NAME.fullmatch(name):
         rule = "up to 64 letters, digits, dots, dashes and underscores"
         expected = f"expected {', '.join(DATA_SETS)}, or a name of your own ({rule})"
         raise InputError(f"{name!r} cannot name a data set: {expected}")
@@ -253,12 +255,16 @@ def _by_path(path: Path, progress: Progress | None, keep: bool) -> Manifest:
         make_folder(home, "PARSE_DG_DATA")
         manifest = index(name, listing, progress=progress)
         _write(manifest, kept)
+        said: set[str] = set()  # what was said before is not said again; `data check` says it whenever it is asked
         for old in home.glob("*.jsonl"):
             if old != kept:
-                _say_changes(path, _kept(old), manifest)
+                before = _kept(old)
+                said |= set(describe_data(before).remarks) if before else set()
+                _say_changes(path, before, manifest)
                 old.unlink(missing_ok=True)
-    for remark in describe_data(manifest).remarks:
-        log.warning("%s: %s", printable(str(path)), remark)
+        for remark in describe_data(manifest).remarks:
+            if remark not in said:
+                log.warning("%s: %s", printable(str(path)), remark)
     return manifest
 
 

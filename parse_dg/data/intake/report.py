@@ -67,12 +67,15 @@ def _files(what: str, problems: Sequence[Problem]) -> list[str]:
 
 
 def _duplicates(manifest: Manifest) -> list[str]:
-    """By how much they matter: where a target has images of a source, accuracy on it says too much."""
+    """One line, by how much they matter: where a target has images of a source, accuracy on it says too much."""
     named: list[list[str]] = [[], [], []]
     for group in manifest.duplicates:
         domains, classes = {image.domain for image in group}, {image.label for image in group}
         kind = 0 if len(domains) > 1 else 1 if len(classes) > 1 else 2
         named[kind].append(" = ".join(dict.fromkeys(printable(image.path) for image in group)))  # each file once
-    across = "in two domains, so that a target has an image of a source"
+    across = "in two domains, so that a target has images of a source"
     kinds = zip((across, "in two classes of a domain", "twice in one class"), named, strict=True)
-    return [remark for what, found in kinds for remark in _said("image", what, found)]
+    counts = [f"{len(found):,} {what}" for what, found in kinds if found]
+    example = next((found[0] for found in named if found), "")
+    several = plural(sum(map(len, named)), "image")
+    return [f"{several} more than once ({'; '.join(counts)}), such as {example}"] if counts else []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.config import require, to_dict
-from parse_dg.data.parallel import default_workers
+from parse_dg.data.parallel import default_workers, require_room
 from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, InputError
 from parse_dg.files import attempting
 from parse_dg.plugins import as_options, handed_on
@@ -36,16 +36,22 @@ class DeviceSlot(NamedTuple):
     """Variables of the process, besides those of this one."""
 
 
-def local_places(jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False) -> tuple[DeviceSlot, ...]:
+def local_places(
+    jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False, *, force: bool = False
+) -> tuple[DeviceSlot, ...]:
     """Places for jobs on this machine: on its GPUs, or on the CPU if it has none or `cpu` is set.
 
-    `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for every two cores.
+    `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for
+    every two cores; more than GPUs and cores only if that is forced.
     """
     require(jobs is None or jobs >= 1, "--jobs", jobs, "at least 1")
     require(per_gpu is None or per_gpu >= 1, "--per-gpu", per_gpu, "at least 1")
     from parse_dg.devices import visible_gpus
 
     gpus = () if cpu else visible_gpus()
+    if jobs is not None or per_gpu is not None:
+        asked = jobs or len(gpus) * (per_gpu or 1)
+        require_room("--jobs" if jobs else "--per-gpu times GPUs", asked, devices=len(gpus), force=force)
     if not gpus:
         if per_gpu is not None:
             raise InputError("--per-gpu needs a GPU, and there is none to be used here: give --jobs N for the CPU")

@@ -33,14 +33,15 @@ def test_a_check_in_three_lines() -> None:
     ]
 
 
-def test_nothing_is_shown_where_there_is_no_terminal() -> None:
+def test_a_line_a_check_where_there_is_no_terminal() -> None:
     pipe = console(terminal=False)
     with training_display(pipe, "erm, sketch held out", 4) as observe:
         for step in range(1, 5):
             observe(step, CHECK if step == 4 else None)
     with counting_display(pipe) as bars:
         bars.update(bars.add_task("drawing", total=2), completed=2)
-    assert shown(pipe).strip() == ""
+    said = "erm, sketch held out: step 4 of 4, source validation 62.5%, loss 1.750"
+    assert shown(pipe).splitlines() == [said]
 
 
 def test_a_terminal_sees_the_steps_and_the_last_check() -> None:

@@ -217,18 +217,19 @@ def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) ->
     cores = default_workers()
     assert len(local_places()) == max(1, cores // 2)
     assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
-    assert [place.environment for place in local_places(jobs=2 * cores)] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
+    many = local_places(jobs=2 * cores, force=True)
+    assert [place.environment for place in many] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
 
 
 def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
     def seen(*arguments: int | None) -> list[str]:
-        return [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments)]
+        return [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments, force=True)]
 
     gpus(2)
     assert seen() == ["0", "1"]
     assert seen(None, 2) == ["0", "1", "0", "1"]  # both GPUs before any has two
     assert seen(3, 2) == ["0", "1", "0"]
-    assert len(local_places(jobs=3, cpu=True)) == 3  # as there are GPUs, but none is asked for
+    assert len(local_places(jobs=3, cpu=True, force=True)) == 3  # as there are GPUs, but none is asked for
 
 
 def test_gpus_are_those_that_the_user_allows(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +244,9 @@ def test_gpus_are_those_that_the_user_allows(gpus: Callable[[int], None], monkey
         (0, {"jobs": 0}, "--jobs must be at least 1, found 0"),
         (2, {"per_gpu": 0}, "--per-gpu must be at least 1, found 0"),
         (0, {"per_gpu": 2}, "--per-gpu needs a GPU"),
-        (2, {"jobs": 3}, "--jobs must be at most 2 on 2 GPUs, found 3: give --per-gpu"),
+        (2, {"jobs": 3, "force": True}, "--jobs must be at most 2 on 2 GPUs, found 3: give --per-gpu"),
+        (0, {"jobs": 9999}, r"--jobs must be at most \d+ on this machine, found 9999: --force starts more"),
+        (2, {"per_gpu": 5000}, r"--per-gpu times GPUs must be at most \d+ on this machine, found 10000"),
     ],
 )
 def test_places_that_are_not_there_are_refused(
