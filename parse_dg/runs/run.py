@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import claim, finish, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
+from parse_dg.runs.memory import within_memory
 from parse_dg.runs.metrics import check_line, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.scoring import (
@@ -82,8 +83,11 @@ def execute(
     joined = config.training.batch
     team.require_divisible(joined or config.training.batch_per_domain, "batch" if joined else "batch_per_domain")
     device = team.device or pick_device(config.training.device)
-    trainer = build_trainer(config, benchmark, split, device, team=team)
-    with hold(folder) if team.first else nullcontext(), Tracking() as following:
+    with ExitStack() as stack:
+        stack.enter_context(within_memory(config, benchmark, len(split.training), device, team.size))
+        trainer = build_trainer(config, benchmark, split, device, team=team)
+        stack.enter_context(hold(folder) if team.first else nullcontext())
+        following = stack.enter_context(Tracking())
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished
