@@ -6,6 +6,7 @@ power cut.
 """
 
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -64,6 +65,12 @@ def write_file(path: Path, data: bytes, *, shared: bool = False) -> None:
         temporary.write_bytes(data)
 
 
+def write_all(file: io.FileIO, data: bytes) -> None:
+    """Write to a file without a buffer, which may take less at a time."""
+    while data:
+        data = data[file.write(data) :]
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write a whole JSON file, for people to read."""
     write_file(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
@@ -76,12 +83,16 @@ def read_json(path: Path) -> Any:
     return parse_json(data, str(path))
 
 
+class NotJsonError(InputError):
+    """A text that is not JSON."""
+
+
 def parse_json(text: str | bytes, what: str) -> Any:
     """The data of a JSON text; `what` is what an error calls it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is not valid JSON: {error}") from error
+        raise NotJsonError(f"{what} is not valid JSON: {error}") from error
 
 
 def sync(path: Path) -> None:

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError, about
-from parse_dg.files import attempting, locked, make_folders, read_json, sha256_of, sync, write_json
+from parse_dg.files import NotJsonError, attempting, locked, make_folders, read_json, sha256_of, sync, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
@@ -107,7 +107,10 @@ def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
 
     Without `weights` these may have been removed. Of runs of earlier versions, without digests, nothing is known.
     """
-    result = read_result(folder)
+    try:
+        result = read_result(folder)
+    except NotJsonError as error:
+        raise DamagedRunError(folder / "result.json", "is not valid JSON") from error
     digests = result.files if result else {}
     for name in FILES:
         path, digest = folder / name, digests.get(name)
@@ -148,7 +151,7 @@ class TrainingTime(NamedTuple):
 def training_time(folder: Path) -> TrainingTime | None:
     """How long the finished run in `folder` took; None if its folder does not say."""
     result, split, made = read_result(folder), read_split(folder), read_environment(folder)
-    if not (result and split and made):
+    if not (result and split and made and result.steps > 0):
         return None
     images, batch = split.training_images, read_config(folder).training.batch_size(len(split.training_images))
     per_step = made.seconds / result.steps
