@@ -15,8 +15,9 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,17 +27,30 @@ from safetensors import SafetensorError
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError, about
-from parse_dg.files import NotJsonError, attempting, locked, make_folders, read_json, sha256_of, sync, write_json
+from parse_dg.files import (
+    NotJsonError,
+    attempting,
+    is_locked,
+    locked,
+    make_folders,
+    read_json,
+    sha256_of,
+    sync,
+    write_json,
+)
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
+from parse_dg.training.checkpoint import CURRENT, PREVIOUS, remove_checkpoints
 
 LOCK = ".lock"
 WEIGHTS = ("model.safetensors", "model_plain.safetensors")
 """What a finished run may be kept without."""
 FILES = ("config.json", "split.json", "metrics.jsonl", *WEIGHTS)
 """What a result has digests of: all that is the same when a run is repeated."""
+TEMPORARY = re.compile(r".*\.writing|\.tmp\w{6}")
+"""Files that are being written, by us and by safetensors."""
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Jsonable)
 
@@ -49,6 +63,9 @@ def hold(folder: Path) -> Iterator[None]:
         with attempting(f"write to {folder}"):
             make_folders(folder)
             stack.enter_context(locked(folder / LOCK, busy))
+            for path in folder.iterdir():  # of a process that was killed in the middle of a file
+                if path.is_file() and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
         try:
             yield
         finally:
@@ -106,6 +123,7 @@ def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
     """The result of the run in `folder`, None if it is not finished; raises if a file is not what was written.
 
     Without `weights` these may have been removed. Of runs of earlier versions, without digests, nothing is known.
+    What a killed process has left beside a whole run is removed.
     """
     try:
         result = read_result(folder)
@@ -122,7 +140,18 @@ def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
             found = sha256_of(path)
         if found != digest:
             raise DamagedRunError(path, "is not what was written")
+    if result:
+        _remove_leftovers(folder)
     return result
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the checkpoints and the lock of a finished run whose process was killed before it could."""
+    left = any((folder / name).exists() for name in (LOCK, CURRENT, PREVIOUS))
+    if left and not is_locked(folder / LOCK):
+        with suppress(OSError):  # it may be kept where nothing can be written
+            remove_checkpoints(folder)
+            (folder / LOCK).unlink(missing_ok=True)
 
 
 def read_result(folder: Path) -> RunResult | None:

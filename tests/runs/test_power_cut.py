@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.runs.folder import DamagedRunError, read_finished, read_whole
+from parse_dg.runs.folder import LOCK, DamagedRunError, hold, read_finished, read_whole
 from parse_dg.runs.keeper import Keeper
 from parse_dg.runs.opened import OpenedRun, evaluate_run
 from parse_dg.runs.run import execute
 from parse_dg.tables.records import read_run
-from parse_dg.training.checkpoint import read_checkpoint
+from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, quiet, read, repeated
 
@@ -105,6 +105,25 @@ def test_a_finished_run_that_is_not_whole_is_refused_by_name_and_made_again(
     execute(tiny("erm"), folder, quiet)
     assert f"{folder / name} is not " in caplog.text
     assert repeated(folder) == repeated(erm_run)
+
+
+def test_what_a_killed_process_has_left_is_removed(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
+    folder, names = tmp_path / "run", sorted(path.name for path in erm_run.iterdir())
+    for look in (read_run, lambda folder: OpenedRun(folder).result, lambda folder: execute(tiny("erm"), folder)):
+        shutil.copytree(erm_run, folder, dirs_exist_ok=True)
+        for name in (CURRENT, PREVIOUS, LOCK):
+            (folder / name).write_bytes(b"left")
+        with hold(folder):
+            assert read_run(folder)
+            assert (folder / CURRENT).exists(), "a process is at it"
+        (folder / LOCK).touch()
+        look(folder)
+        assert sorted(path.name for path in folder.iterdir()) == names
+    (folder / "result.json").unlink()
+    for name in (".tmpa1B2c3", f"{CURRENT}.writing", ".tmp", "notes.txt"):
+        (folder / name).write_bytes(b"left")
+    execute(tiny("erm"), folder, quiet)
+    assert {path.name for path in folder.iterdir()} - {*names} == {".tmp", "notes.txt"}
 
 
 def test_weights_may_be_removed_and_train_makes_them_again(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
