@@ -1,9 +1,12 @@
 """Files and folders that are whole or not there, locks, and where things are kept on this machine.
 
 What is written gets a temporary name beside its own and is renamed when it is complete and on the disk; if it fails
-or is interrupted, the temporary is removed and what was there before is untouched.
+or is interrupted, the temporary is removed and what was there before is untouched. What has been renamed survives a
+power cut.
 """
 
+import hashlib
+import io
 import json
 import os
 import secrets
@@ -19,15 +22,21 @@ from parse_dg.wording import first_line
 
 @contextmanager
 def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """The temporary name to write a file under; it becomes `path` when the block ends.
+    """The temporary name to write a file under; it becomes `path`, with usual permissions, when the block ends.
 
     `shared`: several processes may write it at once, without a lock; each has a temporary of its own.
     """
     temporary = _temporary(path, shared)
     try:
+        temporary.unlink(missing_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        if temporary.stat().st_mode != mode:  # some libraries write for the user alone
+            temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
+        sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -56,6 +65,12 @@ def write_file(path: Path, data: bytes, *, shared: bool = False) -> None:
         temporary.write_bytes(data)
 
 
+def write_all(file: io.FileIO, data: bytes) -> None:
+    """Write to a file without a buffer, which may take less at a time."""
+    while data:
+        data = data[file.write(data) :]
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write a whole JSON file, for people to read."""
     write_file(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
@@ -68,12 +83,16 @@ def read_json(path: Path) -> Any:
     return parse_json(data, str(path))
 
 
+class NotJsonError(InputError):
+    """A text that is not JSON."""
+
+
 def parse_json(text: str | bytes, what: str) -> Any:
     """The data of a JSON text; `what` is what an error calls it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is not valid JSON: {error}") from error
+        raise NotJsonError(f"{what} is not valid JSON: {error}") from error
 
 
 def sync(path: Path) -> None:
@@ -83,6 +102,20 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing; a power cut takes none of them."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list) and (options[-1] is Ellipsis or len(options) == len(value)):
         kinds = (options[0],) * len(value) if options[-1] is Ellipsis else options
         return tuple(_read(each, item, where) for each, item in zip(kinds, value, strict=True))
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if kind in EXPECTED and type(value) is kind:
         return value

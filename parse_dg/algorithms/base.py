@@ -129,6 +129,10 @@ class AlgorithmConfig(Config, ABC):
         """Its row in the paper's ablation: PARSE's predicate families, or `no_relations`; None: it has none."""
         return None
 
+    def least_memory(self, classes: int) -> Mapping[str, int]:
+        """Bytes that training takes at the very least, by the field that decides it; only what can be very much."""
+        return {}
+
     def without_beginning(self) -> "AlgorithmConfig":
         """The same without steps that are particular to a beginning, so that a step's cost can be measured."""
         return self

@@ -3,7 +3,7 @@
 MIRO's regulariser of the backbone can be added; the paper has it not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +35,7 @@ from parse_dg.model.regularisers import (
 )
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
-from parse_dg.model.vocabulary import SWITCHES, check_budget
+from parse_dg.model.vocabulary import SWITCHES, check_budget, count_columns
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
@@ -114,6 +114,10 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     @property
     def ablation(self) -> str | None:
         return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
+
+    def least_memory(self, classes: int) -> Mapping[str, int]:
+        entries = classes * count_columns(self.primitives.count, self.vocabulary)
+        return {"primitives.count": 12 * entries}  # Λ, its gradient, and what the optimiser keeps of it
 
     def for_scoring(self) -> "ParseConfig":
         off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}

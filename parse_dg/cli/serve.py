@@ -67,6 +67,7 @@ def _limits(options: Namespace, shared: bool) -> ServiceLimits:
         max_batch=options.max_batch,
         max_wait=options.max_wait / 1000,
         timeout=options.timeout,
+        per_address=options.per_address,
     )
 
 
@@ -84,7 +85,13 @@ def add_commands(commands: Commands) -> None:
     command.add("--max-pixels N", f"of one image (default: {limits.max_pixels:,})", limits.max_pixels)
     here = f"0 where only this machine can reach it, else {RATE:g}"
     command.add("--rate R", f"uploads a second from one address, 0 for any number (default: {here})", type=float)
-    command.add("--timeout S", "seconds in which a request must have arrived", limits.timeout)
+    command.add(
+        "--timeout S",
+        "seconds in which a request must have arrived, and in which an answer must be read on",
+        limits.timeout,
+    )
+    words = "connections from one address at once; a proxy before the service counts as one"
+    command.add("--per-address N", words, limits.per_address)
     command.add("--max-batch N", "images in one pass of the network", limits.max_batch)
     words = "milliseconds that an image waits for others that are being decoded"
     command.add("--max-wait MS", words, 1000 * limits.max_wait)

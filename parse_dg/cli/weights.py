@@ -76,15 +76,15 @@ def list_weights(console: Console) -> None:
     from parse_dg.cli.show.tables import print_rows
     from parse_dg.training.pretrained import PUBLISHED
 
-    header = ("name", "backbone", "what it is", "ImageNet", "stride", "SHA-256", "address")
-    rows = []
-    for known in PUBLISHED:
-        accuracy = "" if known.accuracy is None else f"{known.accuracy:.1f}%"
-        said = (known.name, known.backbone, known.summary, accuracy, known.stride_at, f"{known.digest}…")
-        rows.append((*said, known.address))
-    print_rows(console, header, rows, names=len(header))
+    rows = [
+        (of.name, of.backbone, of.summary, "" if of.accuracy is None else f"{of.accuracy:.1f}%", of.stride_at)
+        for of in PUBLISHED
+    ]
+    print_rows(console, ("name", "backbone", "what it is", "ImageNet", "stride"), rows, names=5)
     say(
         console,
+        *(f"{of.name}, {of.backbone}: {of.address} (SHA-256 {of.digest}…)" for of in PUBLISHED),
+        "",
         "Take one with `--set backbone.weights=NAME`: it is downloaded to PyTorch's cache, and its digest checked.",
         "Without a network, fetch the file elsewhere, then `--set backbone.weights=FILE`.",
     )

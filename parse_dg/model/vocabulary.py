@@ -151,13 +151,23 @@ def check_budget(K: int, config: VocabularyConfig) -> None:
         require(config.budget >= least, "vocabulary.budget", config.budget, room)
 
 
+def count_columns(K: int, config: VocabularyConfig) -> int:
+    """M, without any of the tuples."""
+    used = (name for name in config.known if PREDICATES[name].family in SWITCHES[config.families])
+    return sum(config.angles(name) * min(_count_tuples(name, K, config)) for name in used)
+
+
+def _count_tuples(name: str, K: int, config: VocabularyConfig) -> tuple[int, int]:
+    """How many tuples of primitives a predicate can be applied to, and for how many there is room."""
+    total = PREDICATES[name].count(K, config.enumeration)
+    return total, total if config.budget is None else config.budget // config.angles(name)
+
+
 def choose_tuples(name: str, K: int, config: VocabularyConfig) -> Tuples:
     """The primitives a predicate is applied to, one row an application: all there are, or as many as may be."""
-    predicate = PREDICATES[name]
-    total = predicate.count(K, config.enumeration)
-    room = total if config.budget is None else config.budget // config.angles(name)
+    total, room = _count_tuples(name, K, config)
     if total <= room:
         ranks = torch.arange(total)
     else:
         ranks = draw_ranks(total, room, f"{name} of {K} {config.enumeration} {config.draw}")
-    return predicate.unrank(K, config.enumeration, ranks)
+    return PREDICATES[name].unrank(K, config.enumeration, ranks)

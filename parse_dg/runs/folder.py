@@ -6,15 +6,19 @@ metrics.jsonl       a line for every check: loss terms, rates, accuracy on the h
                     stages, where there are two
 model.safetensors   the weights of the best check, or an average of weights where that is what is trained for
 model_plain.safetensors   with averaging.also_plain: the weights that the same run without averaging would have kept
-result.json         accuracy of those weights, on which images, selected how; of the plain ones `without_averaging`
+result.json         accuracy of those weights, on which images, selected how; of the plain ones `without_averaging`;
+                    a digest of each file above, by which a run that is no longer whole is noticed
 environment.json    versions, hardware and time; the one file that differs when a run is repeated
 
 While it lasts there are also a checkpoint (training/checkpoint.py), from which the same command goes on, and
 `.lock`, by which one process at a time is at it.
 """
 
+import logging
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,13 +27,31 @@ from safetensors import SafetensorError
 from parse_dg.config import from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError, about
-from parse_dg.files import attempting, locked, read_json, write_json
+from parse_dg.files import (
+    NotJsonError,
+    attempting,
+    is_locked,
+    locked,
+    make_folders,
+    read_json,
+    sha256_of,
+    sync,
+    write_json,
+)
 from parse_dg.jsonable import Jsonable
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
+from parse_dg.training.checkpoint import CURRENT, PREVIOUS, remove_checkpoints
 
 LOCK = ".lock"
+WEIGHTS = ("model.safetensors", "model_plain.safetensors")
+"""What a finished run may be kept without."""
+FILES = ("config.json", "split.json", "metrics.jsonl", *WEIGHTS)
+"""What a result has digests of: all that is the same when a run is repeated."""
+TEMPORARY = re.compile(r".*\.writing|\.tmp\w{6}")
+"""Files that are being written, by us and by safetensors."""
+log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Jsonable)
 
 
@@ -39,8 +61,11 @@ def hold(folder: Path) -> Iterator[None]:
     busy = BusyError(f"another process is at the run in {folder}: wait for it, or stop it")
     with ExitStack() as stack:
         with attempting(f"write to {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             stack.enter_context(locked(folder / LOCK, busy))
+            for path in folder.iterdir():  # of a process that was killed in the middle of a file
+                if path.is_file() and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
         try:
             yield
         finally:
@@ -54,8 +79,11 @@ def writing_to(folder: Path) -> AbstractContextManager[None]:
     return attempting(f"write to {folder}", advice, also=SafetensorError)
 
 
-def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
-    """The result of a finished run of this configuration in `folder`, if it is there."""
+def read_finished(config: RunConfig, folder: Path, *, weights: bool = True) -> RunResult | None:
+    """The result of a finished run of this configuration in `folder`, if it is there and whole.
+
+    `weights=False`: its weights may have been removed.
+    """
     found = folder / "config.json"
     if not found.exists():
         ours = (LOCK, "config.json")  # what there may be, besides temporary files, before the configuration
@@ -65,7 +93,65 @@ def read_finished(config: RunConfig, folder: Path) -> RunResult | None:
         return None
     if read_config(folder) != config:
         raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
-    return read_result(folder)
+    try:
+        return read_whole(folder, weights=weights)
+    except DamagedRunError as error:
+        log.warning("%s", error)
+        return None
+
+
+class DamagedRunError(InputError):
+    """A finished run whose files are not those that were written."""
+
+    def __init__(self, path: Path, found: str) -> None:
+        again = "`parse-dg train` with the same options makes the run again"
+        super().__init__(f"{path} {found}: the run is not whole; {again}")
+
+
+def finish(folder: Path, result: RunResult) -> RunResult:
+    """Write the result with the digests of the other files, once all of them are on the disk."""
+    names = [name for name in FILES if (folder / name).exists()]
+    for name in names:
+        sync(folder / name)
+    sync(folder)
+    result = replace(result, files={name: sha256_of(folder / name) for name in names})
+    write_json(folder / "result.json", result.to_dict())
+    return result
+
+
+def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
+    """The result of the run in `folder`, None if it is not finished; raises if a file is not what was written.
+
+    Without `weights` these may have been removed. Of runs of earlier versions, without digests, nothing is known.
+    What a killed process has left beside a whole run is removed.
+    """
+    try:
+        result = read_result(folder)
+    except NotJsonError as error:
+        raise DamagedRunError(folder / "result.json", "is not valid JSON") from error
+    digests = result.files if result else {}
+    for name in FILES:
+        path, digest = folder / name, digests.get(name)
+        if digest is None or (name in WEIGHTS and not weights and not path.exists()):
+            continue
+        if not path.is_file():
+            raise DamagedRunError(path, "is missing")
+        with attempting(f"read {path}"):
+            found = sha256_of(path)
+        if found != digest:
+            raise DamagedRunError(path, "is not what was written")
+    if result:
+        _remove_leftovers(folder)
+    return result
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the checkpoints and the lock of a finished run whose process was killed before it could."""
+    left = any((folder / name).exists() for name in (LOCK, CURRENT, PREVIOUS))
+    if left and not is_locked(folder / LOCK):
+        with suppress(OSError):  # it may be kept where nothing can be written
+            remove_checkpoints(folder)
+            (folder / LOCK).unlink(missing_ok=True)
 
 
 def read_result(folder: Path) -> RunResult | None:
@@ -94,7 +180,7 @@ class TrainingTime(NamedTuple):
 def training_time(folder: Path) -> TrainingTime | None:
     """How long the finished run in `folder` took; None if its folder does not say."""
     result, split, made = read_result(folder), read_split(folder), read_environment(folder)
-    if not (result and split and made):
+    if not (result and split and made and result.steps > 0):
         return None
     images, batch = split.training_images, read_config(folder).training.batch_size(len(split.training_images))
     per_step = made.seconds / result.steps
@@ -140,6 +226,7 @@ def parse_config(data: Any, where: object) -> RunConfig:
 def claim(folder: Path, config: RunConfig, split: SplitRecord, kept: int) -> None:
     """What a run's folder has from its beginning; of metrics.jsonl the first `kept` bytes, the rest is to come."""
     with writing_to(folder):
+        (folder / "result.json").unlink(missing_ok=True)  # of a run that is no longer whole
         write_json(folder / "config.json", with_needs(to_dict(config)))
         write_json(folder / "split.json", split.to_dict())
         with (folder / "metrics.jsonl").open("ab") as metrics:

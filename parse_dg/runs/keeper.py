@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
 from parse_dg.runs.tracking import Tracking
@@ -24,6 +27,8 @@ EVERY = 60.0
 """Seconds between two checkpoints."""
 SHARE = 20
 """Training goes on for at least this many times as long as the last checkpoint took to write."""
+
+METRICS = "metrics.jsonl"
 
 log = logging.getLogger(__name__)
 
@@ -79,12 +84,13 @@ class Keeper:
         wait = max(self.every, SHARE * self.cost) if self.every else 0.0
         return self.team.first and time.monotonic() - self.written >= wait
 
-    def save(self, trainer: Trainer, metrics: TextIO, steering: dict[str, Any] | None) -> None:
+    def save(self, trainer: Trainer, metrics: FileIO, steering: dict[str, Any] | None) -> None:
         started = time.monotonic()
         with writing_to(self.folder):
-            metrics.flush()
             os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
-        run = {"config": self.config, "metrics": metrics.tell(), "seconds": self.seconds, "steering": steering}
+            kept = (self.folder / METRICS).read_bytes()
+        run = {"config": self.config, "seconds": self.seconds, "steering": steering}
+        run |= {"metrics": len(kept), "metrics_sha256": sha256(kept).hexdigest()}
         write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": save_trainer(trainer)}))
         self.written = time.monotonic()
         self.cost = self.written - started
@@ -122,9 +128,14 @@ def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
     if saved.data["run"]["config"] != config:
         advice = "delete the checkpoint to start the run again"
         raise InputError(f"the checkpoint in {folder} is of another configuration than its config.json: {advice}")
-    metrics = folder / "metrics.jsonl"
-    found, expected = metrics.stat().st_size if metrics.exists() else 0, saved.data["run"]["metrics"]
-    if found < expected:
-        log.warning("%s has lost lines (%d of %d bytes): the run starts again", metrics, found, expected)
+    metrics, expected = folder / METRICS, saved.data["run"]["metrics"]
+    with attempting(f"read {metrics}"):
+        found = metrics.read_bytes()[:expected] if metrics.exists() else b""
+    if len(found) < expected:
+        log.warning("%s has lost lines (%d of %d bytes): the run starts again", metrics, len(found), expected)
+        return None
+    digest = sha256(found).hexdigest()
+    if saved.data["run"].get("metrics_sha256", digest) != digest:
+        log.warning("%s is not what was written: the run starts again", metrics)
         return None
     return saved

@@ -22,7 +22,7 @@ from parse_dg.errors import InputError
 from parse_dg.model.composition import ActiveWeights
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, read_result, require_same_images
+from parse_dg.runs.folder import read_config, read_whole, require_same_images
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import build_start
@@ -83,7 +83,7 @@ class OpenedRun:
     @cached_property
     def result(self) -> RunResult:
         """What was found."""
-        result = read_result(self.path)
+        result = read_whole(self.path)
         if result is None:
             raise InputError(f"{self.path} is not finished: `parse-dg train` with the same options goes on")
         return result
@@ -101,6 +101,7 @@ class OpenedRun:
     @cached_property
     def model(self) -> Model:
         """The trained model, on its device."""
+        self._require_whole()
         model = load_model(self.model_file or self.path)
         model.algorithm.to(self.device)
         return model
@@ -123,6 +124,7 @@ class OpenedRun:
     @cached_property
     def benchmark(self) -> Benchmark:
         """The images that the run is of; refused if they are others now."""
+        self._require_whole()
         data = replace(self.config.data, store=self._store or self.config.data.store, definitions=None)
         if data.evaluation == "resize":
             data = replace(data, crop_from=None)  # nothing is trained
@@ -142,6 +144,11 @@ class OpenedRun:
         """The images that it may be judged by, a domain each: the sources' in their order, the target's last."""
         unseen = self.split.validation_domain
         return (*self.split.validation, *((unseen,) if unseen else ()), self.split.target)
+
+    def _require_whole(self) -> None:
+        """Raise if the run is finished and a file of it is not what was written."""
+        if self.finished:
+            self.result  # noqa: B018 - is checked when it is read
 
     def require_fit(self) -> None:
         """Raise unless the model is of the classes and the size of the run's images."""

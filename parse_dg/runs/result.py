@@ -1,7 +1,7 @@
 """What a run found: result.json, split.json and environment.json as dataclasses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from parse_dg.jsonable import Jsonable
@@ -98,13 +98,15 @@ class RunResult(ScoredWeights):
     leakage: Leakage
     without_averaging: ScoredWeights | None = None
     """With `averaging.also_plain`: of the weights that the same run without averaging would have kept."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of the run's other files, but for environment.json; earlier versions wrote none."""
 
     def plain(self) -> "RunResult | None":
         """The result of the same run without averaging, where it is known."""
         scored = self.without_averaging
         if scored is None:
             return None
-        values = {field.name: getattr(scored, field.name) for field in fields(ScoredWeights)}
+        values = {each.name: getattr(scored, each.name) for each in fields(ScoredWeights)}
         return replace(self, **values, without_averaging=None)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from parse_dg.data.sampling import Sampler
 from parse_dg.data.splits import LeaveOneOut, leave_one_out, seed_hash
 from parse_dg.deploy.model_file import ModelSpec, save_model
 from parse_dg.devices import pick_device
-from parse_dg.files import write_json
+from parse_dg.files import write_all, write_json
 from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import claim, hold, read_finished, read_result, require_same_images, writing_to
+from parse_dg.runs.folder import claim, finish, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
+from parse_dg.runs.memory import within_memory
 from parse_dg.runs.metrics import check_line, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.scoring import (
@@ -82,8 +83,11 @@ def execute(
     joined = config.training.batch
     team.require_divisible(joined or config.training.batch_per_domain, "batch" if joined else "batch_per_domain")
     device = team.device or pick_device(config.training.device)
-    trainer = build_trainer(config, benchmark, split, device, team=team)
-    with hold(folder) if team.first else nullcontext(), Tracking() as following:
+    with ExitStack() as stack:
+        stack.enter_context(within_memory(config, benchmark, len(split.training), device, team.size))
+        trainer = build_trainer(config, benchmark, split, device, team=team)
+        stack.enter_context(hold(folder) if team.first else nullcontext())
+        following = stack.enter_context(Tracking())
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished
@@ -134,7 +138,7 @@ def _execute(
     result = summarise(config, benchmark, split, trainer.steps, scored, chosen, without)
     with writing_to(folder):
         write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size).to_dict())
-        write_json(folder / "result.json", result.to_dict())
+        result = finish(folder, result)
         remove_checkpoints(folder)
     keeper.following.result = result
     team.wait()
@@ -208,15 +212,14 @@ def _fit(
     stage = steering.stage if steering else None
     path = folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
     with writing_to(folder):
-        metrics = path.open("a")
+        metrics = path.open("ab", buffering=0)  # nothing is left to be written where a disk is full
     with metrics, postponed_stop(keeper.team) as asked_to_stop:
 
         def record(step: int, check: Check | None) -> None:
             if check:
                 line = check_line(trainer, check, stage)
                 with writing_to(folder):
-                    metrics.write(json.dumps(line.to_dict(), allow_nan=False) + "\n")
-                    metrics.flush()
+                    write_all(metrics, json.dumps(line.to_dict(), allow_nan=False).encode() + b"\n")
                 keeper.following.record(line)
             observe(step, check)
             if asked_to_stop() or keeper.due:

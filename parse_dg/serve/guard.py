@@ -7,6 +7,7 @@ it. So a page of another site, opened in a browser of this machine, must not rea
 
 import ipaddress
 import json
+import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
@@ -96,11 +97,9 @@ def error_body(message: str) -> bytes:
 
 
 def name_of(host: str) -> str:
-    """The name or address in a `Host` header, without the port."""
-    host = host.lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The name or address in a `Host` header, without the port; nothing where anything else is in it."""
+    found = re.fullmatch(r"(?:\[([^][]*)\]|([^][:]*))(?::\d*)?", host.lower())
+    return (found[1] or found[2] or "") if found else ""
 
 
 def is_loopback(name: str) -> bool:

@@ -15,7 +15,7 @@ from parse_dg.config import to_dict
 from parse_dg.errors import InputError, about
 from parse_dg.jsonable import flat
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config, read_result
+from parse_dg.runs.folder import read_config, read_whole
 from parse_dg.runs.metrics import CheckedWeights, CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.tables.selection import Record, find_selection
@@ -132,7 +132,7 @@ def read_comparable(
 
 def read_run(folder: Path) -> tuple[FinishedRun, ...]:
     """The run in a folder, and after it the same without averaging, where that is known; none if not finished."""
-    config, result = read_config(folder), read_result(folder)
+    config, result = read_config(folder), read_whole(folder)
     if result is None:
         log.warning("%s is not finished: left out", folder)
         return ()

@@ -12,6 +12,7 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.runs import compact as module
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
+from tests.runs.helpers import without_digests
 
 LOSSY = 0.005
 
@@ -19,7 +20,7 @@ LOSSY = 0.005
 @pytest.fixture
 def two_runs(parse_copy: Path, tmp_path: Path) -> list[Path]:
     """Two finished runs of PARSE, said to be of different targets."""
-    other = Path(shutil.copytree(parse_copy, tmp_path / "other"))
+    other = without_digests(Path(shutil.copytree(parse_copy, tmp_path / "other")))
     config = json.loads((other / "config.json").read_text())
     config["data"]["target"] = "paint"
     (other / "config.json").write_text(json.dumps(config))

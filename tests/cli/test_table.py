@@ -20,6 +20,7 @@ from parse_dg.runs.run import execute
 from parse_dg.tables.selection import SELECTIONS
 from tests.cli.conftest import Run, Said, assert_refused, table
 from tests.conftest import TINY
+from tests.runs.helpers import without_digests
 from tests.tables.test_domainbed import EXPECTED, write_golden
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
@@ -206,7 +207,7 @@ def test_a_damaged_run_is_named_in_one_line(name: str, content: str, run: Run, r
 
 
 def test_mixed_splits_are_refused_with_both_folders(run: Run, plain: Path, tmp_path: Path) -> None:
-    listed = Path(shutil.copytree(plain, tmp_path / "listed"))
+    listed = without_digests(Path(shutil.copytree(plain, tmp_path / "listed")))
     config = json.loads((listed / "config.json").read_text())
     config["split"]["scheme"], config["seed"] = "gvrt-split", 1
     (listed / "config.json").write_text(json.dumps(config))

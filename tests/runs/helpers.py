@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from parse_dg.files import write_json
 from parse_dg.runs.folder import LOCK
 from parse_dg.runs.metrics import CheckLine
 from parse_dg.runs.result import (
@@ -48,6 +49,12 @@ def read(path: Path) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
     return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def without_digests(folder: Path) -> Path:
+    """A finished run as earlier versions wrote it: its files may be changed."""
+    write_json(folder / "result.json", {k: v for k, v in read(folder / "result.json").items() if k != "files"})
+    return folder
 
 
 def checks(folder: Path) -> list[dict[str, Any]]:

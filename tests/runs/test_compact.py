@@ -25,7 +25,7 @@ from parse_dg.runs.folder import read_config
 from parse_dg.runs.opened import applications_at_start, open_run
 from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny
-from tests.runs.helpers import CPU, hashes, read
+from tests.runs.helpers import CPU, hashes, read, without_digests
 
 LOSSY = 0.005
 
@@ -46,7 +46,7 @@ def retarget(folder: Path, target: str) -> Path:
     config = read(folder / "config.json")
     config["data"]["target"] = target
     (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return without_digests(folder)
 
 
 def logits(model: Model, benchmark: Benchmark, domain: str) -> Predictions:

@@ -12,7 +12,7 @@ from parse_dg.runs.compact import compact_run
 from parse_dg.runs.opened import open_run
 from parse_dg.runs.run import execute
 from tests.conftest import Tiny
-from tests.runs.helpers import quiet, read
+from tests.runs.helpers import quiet, read, without_digests
 
 
 def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
 
 def test_the_start_of_a_model_from_elsewhere_is_not_known(parse_run: Path, tiny: Tiny, tmp_path: Path) -> None:
     """A file alone says nothing of it; one in a run's folder only if it is of the run's vocabulary, and whole."""
-    folder = Path(shutil.copytree(parse_run, tmp_path / "run"))
+    folder = without_digests(Path(shutil.copytree(parse_run, tmp_path / "run")))
     assert compact_run(open_run(folder, device="cpu"), None, 0.0).report.applications.at_start
     with pytest.raises(InputError, match="is not a run"):
         compact_run(open_run(folder / "model.safetensors", device="cpu"), None, 0.0)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from parse_dg.errors import InputError
 from parse_dg.files import write_json
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import BusyError, hold
+from parse_dg.runs.keeper import Keeper
 from parse_dg.runs.run import execute
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
@@ -157,7 +159,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
 def test_with_both_damaged_or_lines_lost_the_run_starts_again(
     tiny: Tiny, tmp_path: Path, erm_run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for lose in (lambda folder: [(folder / n).write_bytes(b"x") for n in (CURRENT, PREVIOUS)], lose_lines):
+    for lose in (lambda folder: [(folder / n).write_bytes(b"x") for n in (CURRENT, PREVIOUS)], lose_lines, garble):
         folder = tmp_path / lose.__name__
         break_off(tiny("erm"), folder, 4)
         lose(folder)
@@ -167,10 +169,15 @@ def test_with_both_damaged_or_lines_lost_the_run_starts_again(
         assert steps == [1, 2, 3, 4]
         assert repeated(folder) == repeated(erm_run)
     assert "has lost lines" in caplog.text
+    assert "metrics.jsonl is not what was written: the run starts again" in caplog.text
 
 
 def lose_lines(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text("")
+
+
+def garble(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_bytes(b"\xff" * (folder / "metrics.jsonl").stat().st_size)
 
 
 def test_a_checkpoint_of_something_else_is_refused(tiny: Tiny, tmp_path: Path) -> None:
@@ -281,6 +288,28 @@ def test_a_full_disk_is_one_line_and_what_was_saved_is_kept(tiny: Tiny, tmp_path
     assert "what was saved before is kept" in said
     assert hashes(tmp_path)[CURRENT] == before[CURRENT]
     execute(tiny("erm"), tmp_path, quiet)
+    assert repeated(tmp_path) == repeated(erm_run)
+
+
+def test_a_full_disk_while_metrics_are_written_is_one_line_and_the_run_goes_on(
+    tiny: Tiny, tmp_path: Path, erm_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def observe(step: int, check: Check | None) -> None:
+        if step == 3:  # there is room for a part of the next line
+            monkeypatch.setattr(Keeper, "due", False)
+            room = (tmp_path / "metrics.jsonl").stat().st_size + 50
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+
+    try:
+        with pytest.raises(InputError, match=r"cannot write to .*\(File too large\): .*the same command goes on$"):
+            execute(tiny("erm"), tmp_path, observe, checkpoint_every=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    steps: list[int] = []
+    execute(tiny("erm"), tmp_path, lambda step, check: steps.append(step))
+    assert steps == [3, 4]
     assert repeated(tmp_path) == repeated(erm_run)
 
 

@@ -98,7 +98,17 @@ def test_names_of_this_machine_are_answered(parse_service: Running, host: str) -
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "", "[", "127.0.0.1.nip.io"]
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "",
+        "[",
+        "127.0.0.1.nip.io",
+        "[::1].evil.com",
+        "[::1]:8.x",
+    ],
 )
 def test_other_names_are_not(parse_service: Running, host: str) -> None:
     for path in ("/", "/health"):

@@ -16,7 +16,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.sweeps.cost import UNKNOWN, JobCost, RunTime, SweepCost, duration, estimate_cost, measure
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
-from tests.runs.helpers import environment_of
+from tests.runs.helpers import environment_of, without_digests
 
 HERE = device_name(torch.device("cpu"))
 
@@ -30,7 +30,7 @@ def finish(tmp_path: Path, erm_run: Path) -> Finish:
 
     def build(config: RunConfig, seconds: float, *, steps: int | None = None, device: str = HERE) -> Job:
         folder = tmp_path / "finished" / str(len(made))
-        shutil.copytree(erm_run, folder)
+        without_digests(Path(shutil.copytree(erm_run, folder)))
         (folder / "config.json").write_text(json.dumps(to_dict(config)))
         result = json.loads((folder / "result.json").read_text())
         result["steps"] = config.training.steps if steps is None else steps
