@@ -45,7 +45,7 @@ def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width:
 
 def _longest(text: str) -> int:
     """The widest of what stays together: a word, or a number with what is after its ±."""
-    return max(map(cell_len, re.split(r"(?<!±) (?!±)", text)))
+    return max(int(cell_len(part)) for part in re.split(r"(?<!±) (?!±)", text))
 
 
 def _taken(*widths: "map[int] | list[int]") -> int:
