@@ -6,7 +6,7 @@ of its own, beside the names again.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -48,9 +48,9 @@ def _longest(text: str) -> int:
     return max(int(cell_len(part)) for part in re.split(r"(?<!±) (?!±)", text))
 
 
-def _taken(*widths: "map[int] | list[int]") -> int:
+def _taken(*widths: Iterable[int]) -> int:
     """What columns take that are as wide as the widest of these."""
-    found = [max(each) for each in zip(*widths, strict=True)]
+    found: list[int] = [max(each) for each in zip(*widths, strict=True)]
     return sum(found) + GAP * (len(found) - 1)
 
 
