@@ -82,7 +82,8 @@ class SelectionTables:
         rows: list[list[object]] = []
         for table in self.tables:
             for algorithm in table.cells:
-                targets = (*table.domains, *(() if table.left_out else ("average",)))
+                wanted = [name for name in table.left_out if (table.data_set, algorithm, name) in self.fill]
+                targets = (*table.domains, *(wanted if table.left_out else ("average",)))
                 rows += [self._csv_row(table, algorithm, target) for target in targets]
         for algorithm in self.algorithms if self.averaged_tables else ():
             place = (self.selection.name, "average", algorithm, "average")
@@ -91,7 +92,8 @@ class SelectionTables:
 
     def _csv_row(self, table: DataSetTable, algorithm: str, target: str) -> list[object]:
         place = (table.data_set, algorithm, target)
-        estimate = table.cells[algorithm].get(target, table.average[algorithm])
+        none = table.average[algorithm] if target == "average" else Estimate({}, table.trials)
+        estimate = table.cells[algorithm].get(target, none)
         numbers = (estimate.mean, estimate.error, estimate.deviation)
         runs = table.runs_in.get((algorithm, target))
         counts = (len(estimate.values), len(estimate.missing), runs, self.share)
@@ -110,7 +112,9 @@ class SelectionTables:
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
         notes = (f"{self._scored()}: {how}. {count_runs(table)}",)
         text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold)
-        places = [(table.data_set, name, target) for name in table.cells for target in table.domains]
+        places = [
+            (table.data_set, name, target) for name in table.cells for target in (*table.domains, *table.left_out)
+        ]
         return self._finish(text, missing_cells(table), places)
 
     def _averages(self) -> TextTable:

@@ -60,16 +60,15 @@ def test_random_tables_agree_with_loops() -> None:
             mean = sum(column) / count
             deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / count)
             assert estimate.mean == pytest.approx(mean)
-            assert estimate.error == pytest.approx(deviation / math.sqrt(count), abs=1e-12)
+            error = pytest.approx(deviation / math.sqrt(count), abs=1e-12) if count > 1 else None
+            assert estimate.error == error
 
 
 def test_a_missing_trial_is_named_and_its_trial_not_averaged() -> None:
     records = [r for r in full([(0.1, 0.5, 0.6), (0.3, 0.9, 0.9)]) if (r.held_out, r.trial) != (("photo",), 1)]
     tables = selection_tables(records, "oracle")
     (text,) = tables.text()
-    assert text.rows == (
-        ("ERM", "20.0 ± 7.1", "50.0 ± 0.0 (1 of 2 trials)", "75.0 ± 10.6", "40.0 ± 0.0 (1 of 2 trials)"),
-    )
+    assert text.rows == (("ERM", "20.0 ± 7.1", "50.0 (1 of 2 trials)", "75.0 ± 10.6", "40.0 (1 of 2 trials)"),)
     assert (
         text.notes[2] == "Missing: ERM: photo (trial 1). This selection needs a run with the target alone held out."
     )
@@ -81,8 +80,8 @@ def test_an_algorithm_without_a_data_set_is_missing_in_the_averages() -> None:
     assert [list(table.cells) for table in tables.tables] == [["ERM"], ["DANN"]]
     averages = tables.text()[-1]
     assert averages.rows == (
-        ("DANN", "missing", "60.0 ± 0.0", "missing"),
-        ("ERM", "20.0 ± 0.0", "missing", "missing"),
+        ("DANN", "missing", "60.0", "missing"),
+        ("ERM", "20.0", "missing", "missing"),
     )
     assert averages.notes[2].startswith("Missing: DANN on PACS; ERM on VLCS.")
 
