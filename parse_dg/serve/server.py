@@ -96,10 +96,13 @@ def build_server(
     limits: ServiceLimits,
     ready: Callable[[], None],
     host: str = "",
+    token: str | None = None,
 ) -> Server:
-    """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too."""
+    """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too;
+    `token` is what every request has to bring.
+    """
     service = Service(predictor, name, limits)
-    app = build_app(service, {host.lower()} - {""} if bound_to_this_machine(held) else None)
+    app = build_app(service, {host.lower()} - {""} if bound_to_this_machine(held) else None, token)
     config = uvicorn.Config(
         app,
         http=bounded(limits),
