@@ -32,10 +32,10 @@ def table(options: Namespace, console: Console) -> None:
             "give run folders, or --domainbed FOLDER with DomainBed's own results, not both; --published, which "
             "shows published figures alone, goes with neither"
         )
-    if not options.runs and (options.view != "main" or options.by or options.plot):
-        raise InputError("--view, --by and --plot are ways to look at runs: give run folders")
+    if not options.runs and (options.view != "main" or options.by or options.plot or options.against):
+        raise InputError("--view, --by, --against and --plot are ways to look at runs: give run folders")
     if options.runs:
-        names = ("view", "by", "selection", "spread", "compare", "plot")
+        names = ("view", "by", "selection", "spread", "compare", "plot", "against")
         asked = {name: getattr(options, name) for name in names}
         show_runs(options.runs, console, style=options.format, **asked)
     elif options.published:
@@ -64,5 +64,7 @@ def add_commands(commands: Commands) -> None:
     command.add_selection(
         "what stands after ±: se, the standard error of the mean, or std, the standard deviation over trials"
     )
+    words = "compare every row of runs with this one, paired over targets and seeds, and say how likely by chance"
+    command.add("--against ROW", words)
     command.add("--plot FILE", "with --view k: the curve, as .png, .svg or .pdf")
     command.add("--format", choices=("text", "markdown", "csv", "latex", "html"))

@@ -9,6 +9,7 @@ from parse_dg.errors import InputError
 from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
 from parse_dg.tables.selection import Case, Record, SelectedModel, Selection, average, find_selection, select
+from parse_dg.tables.significance import compared_with
 from parse_dg.tables.text_table import TextTable, best_cells, csv_table
 from parse_dg.wording import plural
 
@@ -38,6 +39,8 @@ class SelectionTables:
     """The data sets that enter the table of averages; none: all."""
     fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
     """The commands that would fill a cell in which something is missing."""
+    against: str | None = None
+    """The row that the others are compared with, pair by pair."""
 
     @property
     def averaged_tables(self) -> tuple[DataSetTable, ...]:
@@ -111,7 +114,8 @@ class SelectionTables:
             last = f"no run has {', '.join(table.left_out)} as its target, so that there is no average"
         how = f"{explain_spread(self.spread, len(table.trials))}; {last}{f'; {BEST}' if bold else ''}"
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
-        notes = (f"{self._scored()}: {how}. {count_runs(table)}",)
+        paired = (compared_with(table, self.against),) if self.against in table.cells and self.against else ()
+        notes = (f"{self._scored()}: {how}. {count_runs(table)}", *paired)
         caption = self._caption(
             f"each target of {_title(table.data_set)}", explain_spread(self.spread, len(table.trials))
         )

@@ -13,6 +13,7 @@ import pytest
 from parse_dg.errors import InputError
 from parse_dg.tables.selection import SELECTIONS, Record
 from parse_dg.tables.selection_tables import Estimate, selection_tables
+from parse_dg.tables.significance import p_value
 
 DOMAINS = ("art", "photo", "sketch")
 
@@ -249,3 +250,15 @@ def test_commands_stand_below_the_table_whose_cells_they_fill() -> None:
     assert [table.commands for table in tables.text()] == [("one", "two"), (), ("three", "four")]
     rows = list(csv.DictReader(io.StringIO(tables.csv())))
     assert [row["to_fill"] for row in rows][:4] == ["", "", "one; two", ""]
+
+
+def test_rows_are_compared_pair_by_pair_with_the_one_that_is_named() -> None:
+    """Six pairs: of the 64 choices of signs two are as far from 0 as +6 × 0.1, and 2 of 2 with one alone."""
+    records = full([(0.1, 0.2, 0.3), (0.3, 0.4, 0.5)])
+    better = [replace(r, algorithm="B", in_part={k: v + 0.1 for k, v in r.in_part.items()}) for r in records]
+    (table,) = replace(selection_tables([*records, *better], "oracle"), against="ERM").text()
+    assert table.notes[1].startswith(
+        "Against ERM, paired over targets and seeds: B +10.0 (6 pairs, p = 0.031). p: "
+    )
+    assert [p_value(pairs) for pairs in ([0.1], [0.1, -0.1], [0.0] * 3)] == [1.0, 1.0, 1.0]
+    assert p_value([0.1] * 20) < 1e-3

@@ -15,7 +15,7 @@ from parse_dg.cli.options import say
 from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_tables
 from parse_dg.cli.show.tables import show
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
-from parse_dg.errors import InputError
+from parse_dg.errors import InputError, require_known
 from parse_dg.runs.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
@@ -47,13 +47,15 @@ def show_runs(
     spread: str = "se",
     compare: str | None = None,
     plot: Path | None = None,
+    against: str | None = None,
     style: str = "text",
 ) -> None:
     """The tables of runs, as `parse-dg table` shows them; a folder may be a run, or have runs below it."""
     known = find_published(compare) if compare else None
     if view == "compaction":
-        if by or plot:
-            raise InputError("--view compaction goes without --by and --plot: its tables are not of accuracy")
+        if by or plot or against:
+            expected = "goes without --by and --plot, and without --against"
+            raise InputError(f"--view compaction {expected}: its tables are not of accuracy")
         if known and style == "csv":
             raise InputError("--view compaction has our own figures alone in csv: leave --compare out")
         tables, csv = compaction_tables(folders, known)
@@ -64,6 +66,9 @@ def show_runs(
     if plot:
         check_picture(plot)
     seen = view_tables(folders, view, by, selection, find_spread(spread))
+    if against is not None:
+        require_known("row", against, seen.rows)
+        seen = seen._replace(tables=replace(seen.tables, against=against))
     show_tables(console, style, seen.tables, known and compared(view, known))
     if plot:
         curve(seen, plot)
