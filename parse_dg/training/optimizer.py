@@ -40,6 +40,10 @@ class OptimizerConfig(Config):
     """The gradient's norm is cut to this."""
 
 
+STATE = ("step", "exp_avg", "exp_avg_sq", "mean")
+"""What is gathered about a parameter."""
+
+
 class Descent(torch.optim.Adam):
     """Adam; a group with a `momentum` descends by SGD instead, along the running mean of its gradients."""
 
@@ -117,6 +121,21 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> No
         if value.shape == parameter.shape:  # laid out in memory like the parameter: Adam takes both in one pass
             value = torch.empty_like(parameter, requires_grad=False).copy_(value)
         optimizer.state[parameter][name] = value.to(parameter.device)
+
+
+def like_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> dict[str, Tensor]:
+    """What the tensors of a state are like, in shape and type."""
+    parameters, like = _parameters(optimizer), {}
+    for key in saved.tensors:
+        number, name = key.split(".")
+        if not number.isdecimal() or name not in STATE:
+            raise ValueError(
+                f"{key} is not gathered about a parameter, expected NUMBER.NAME with {', '.join(STATE)}"
+            )
+        like[key] = torch.tensor(0.0) if name == "step" else parameters[int(number)]
+    if not all(type(rate) is float and math.isfinite(rate) for rate in saved.data["rates"]):
+        raise ValueError("a learning rate is no number")
+    return like
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
