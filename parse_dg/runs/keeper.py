@@ -135,9 +135,10 @@ def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Chec
             if type(seconds) is not float or not 0 <= seconds < math.inf or type(length) is not int or length < 0:
                 raise ValueError(f"{short(seconds)} seconds and {short(length)} bytes of metrics.jsonl")
             if trainer and not other:
+                steering = Steering(0)
                 if run["steering"] is not None:
-                    Steering(0).restore(run["steering"])
-                require_fit(trainer, saved.part("trainer"))
+                    steering.restore(run["steering"])
+                require_fit(trainer, saved.part("trainer"), same_images=steering.stage == 1)
         if other:
             advice = "delete the checkpoint to start the run again"
             raise InputError(

@@ -240,7 +240,8 @@ class ValleyAverage(Averaging):
         self.average = self._saved_mean(saved, "average") if self.averaged else []
 
     def like(self, saved: Checkpoint) -> Mapping[str, Tensor]:
-        data = saved.data
+        data, valley = saved.data, self.valley
+        LossValley(valley.n_converge, valley.n_tolerance, valley.tolerance_ratio).restore(data["valley"])
         names = [f"kept.{number}" for number in data["kept"]]
         names += ["segment"] * bool(data["steps"]) + ["average"] * bool(data["averaged"])
         return {f"{name}:{i}": parameter for name in names for i, parameter in enumerate(self.parameters)}

@@ -133,8 +133,12 @@ def like_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> dict[
                 f"{key} is not gathered about a parameter, expected NUMBER.NAME with {', '.join(STATE)}"
             )
         like[key] = torch.tensor(0.0) if name == "step" else parameters[int(number)]
-    if not all(type(rate) is float and math.isfinite(rate) for rate in saved.data["rates"]):
-        raise ValueError("a learning rate is no number")
+        if name in STATE[:3]:  # Adam's three come together
+            like |= {f"{number}.{other}": parameters[int(number)] for other in STATE[1:3]}
+            like[f"{number}.step"] = torch.tensor(0.0)
+    for group, rate in zip(optimizer.param_groups, saved.data["rates"], strict=True):
+        if type(rate) is not float or not 0 <= rate <= group["initial_lr"]:  # rates only fall
+            raise ValueError(f"the rate {rate!r} of {group['name']} is above {group['initial_lr']} or no number")
     return like
 
 

@@ -58,8 +58,14 @@ def fitting() -> Iterator[None]:
         raise UnfitError(f"the checkpoint does not fit this run {reason}; delete the run's folder") from error
 
 
-def require_fit(trainer: Trainer, saved: Checkpoint) -> None:
-    """Raise unless names, shapes, types and values are such as a trainer of this run would have saved."""
+def require_fit(trainer: Trainer, saved: Checkpoint, *, same_images: bool = True) -> None:
+    """Raise unless names, shapes, types and values are such as a trainer of this run would have saved.
+
+    `same_images=False`: it may be of a stage that trains on others.
+    """
+    torch.Generator().set_state(saved.part("trainer").tensors["generator"])
+    if same_images:
+        _batches(trainer).sampler.check(saved.part("batches").tensors)
     own, weights = saved.part("trainer").data, dict(trainer.algorithm.state_dict())
     counts = own["counts"]
     kinds = (own["step"], int), (own["stopped"], bool), *((count, int) for count in counts.values())
