@@ -26,8 +26,9 @@ def serve(options: Namespace, console: Console) -> None:
       GET /health     whether it is well, which model it has, how busy it is
       GET /openapi.json   the description of all this
 
-    Images that are asked about at the same time are predicted together. There is no authentication: only
-    this machine can reach it, unless --host says otherwise. Ctrl-C or SIGTERM: what was begun is finished.
+    Images that are asked about at the same time are predicted together. Only this machine can reach it, unless
+    --host says otherwise; there is no authentication, unless --token-file asks for it. Ctrl-C or SIGTERM: what
+    was begun is finished.
 
     For example:
       parse-dg serve runs/blueprints/parse/sketch/seed0
@@ -37,15 +38,17 @@ def serve(options: Namespace, console: Console) -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
+    from parse_dg.serve.guard import read_token
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
+    token = None if options.token_file is None else read_token(options.token_file)
     asked = opened(options)
     held = bind(options.host, options.port)
     with held:
         limits = _limits(options, shared=not bound_to_this_machine(held))
         path = options.model or options.run
         predictor = asked.predictor
-        if not bound_to_this_machine(held):
+        if token is None and not bound_to_this_machine(held):
             print(f"parse-dg: warning: {WARNING}", file=sys.stderr)
 
         def ready() -> None:
@@ -53,7 +56,7 @@ def serve(options: Namespace, console: Console) -> None:
             say(console, f"serving {printable(model_name(path))} at {address_of(held)} (Ctrl-C ends it)")
             sys.stdout.flush()
 
-        run(build_server(predictor, model_name(path), held, limits, ready, options.host), held)
+        run(build_server(predictor, model_name(path), held, limits, ready, options.host, token), held)
         say(console, "stopped")
 
 
@@ -67,6 +70,7 @@ def _limits(options: Namespace, shared: bool) -> ServiceLimits:
         max_batch=options.max_batch,
         max_wait=options.max_wait / 1000,
         timeout=options.timeout,
+        per_address=options.per_address,
     )
 
 
@@ -77,6 +81,8 @@ def add_commands(commands: Commands) -> None:
     command.add_run()
     command.add("--host ADDRESS", "", "127.0.0.1")
     command.add("--port N", "0: a free one", 8000)
+    words = "a file with a token that every request has to bring (Authorization: Bearer TOKEN, or as a password)"
+    command.add("--token-file FILE", words)
     command.add_model()
     command.section = command.add_argument_group("limits")
     limits = ServiceLimits
@@ -84,7 +90,13 @@ def add_commands(commands: Commands) -> None:
     command.add("--max-pixels N", f"of one image (default: {limits.max_pixels:,})", limits.max_pixels)
     here = f"0 where only this machine can reach it, else {RATE:g}"
     command.add("--rate R", f"uploads a second from one address, 0 for any number (default: {here})", type=float)
-    command.add("--timeout S", "seconds in which a request must have arrived", limits.timeout)
+    command.add(
+        "--timeout S",
+        "seconds in which a request must have arrived, and in which an answer must be read on",
+        limits.timeout,
+    )
+    words = "connections from one address at once; a proxy before the service counts as one"
+    command.add("--per-address N", words, limits.per_address)
     command.add("--max-batch N", "images in one pass of the network", limits.max_batch)
     words = "milliseconds that an image waits for others that are being decoded"
     command.add("--max-wait MS", words, 1000 * limits.max_wait)

@@ -32,8 +32,8 @@ ComparedClass = Annotated[
 ]
 
 
-def build_app(service: Service, hosts: Collection[str] | None = None) -> Guard:
-    """The application. `hosts` as `Guard` has them."""
+def build_app(service: Service, hosts: Collection[str] | None = None, token: str | None = None) -> Guard:
+    """The application. `hosts` and `token` as `Guard` has them."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -56,7 +56,7 @@ def build_app(service: Service, hosts: Collection[str] | None = None) -> Guard:
     for asset in load_assets():
         app.add_route(asset.address, _sender(asset), include_in_schema=False)
     _add_errors(app)
-    return Guard(app, RateLimiter(service.limits.rate), hosts)
+    return Guard(app, RateLimiter(service.limits.rate), hosts, token)
 
 
 def _add_questions(app: FastAPI, service: Service) -> None:

@@ -1,5 +1,6 @@
 """The bytes of an uploaded file → pixels as the network sees them, or a refusal."""
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,10 @@ SHOWN = 384
 """The side at which an image is shown, where the network sees a smaller one."""
 SCANS = 64
 """How often a JPEG may go over its pixels. Progressive ones do so some ten times; each time costs as much."""
+
+HEADER = 4096
+"""In how many bytes the numbers of a PPM's header must have come, and how many comments its pixels may have: they
+are read one by one."""
 
 _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
 
@@ -33,6 +38,8 @@ def decode_upload(
     """Decode a file, or raise a `RefusedError`: 413 too many pixels, 415 no image, 400 a damaged one."""
     if data.startswith(_JPEG) and data.count(_SCAN) > SCANS:
         raise RefusedError(400, f"the image cannot be read: it has more than {SCANS} scans")
+    if data[:1] == b"P" and _long_comments(data):
+        raise RefusedError(400, f"the image cannot be read: more than {HEADER:,} bytes of comments")
     try:
         image = open_bytes(data, Path("upload"), max_pixels=max_pixels)
     except ImageError as error:
@@ -42,3 +49,12 @@ def decode_upload(
     side = max(size, min(SHOWN, max(image.size)))  # never more pixels than there are
     larger = None if resize_to is None else round(resize_to * side / size)
     return DecodedImage(to_square(image, size, resize_to), to_square(image, side, larger) if shown else None)
+
+
+def _long_comments(data: bytes) -> bool:
+    """Whether the header of a PPM goes on and on, or its pixels, where they are text, are full of comments."""
+    head = re.sub(rb"#[^\r\n]*", b"", data[:HEADER])
+    numbers = 2 if data[1:2] in b"14" else 3  # width, height, and the largest value
+    return (len(data) > HEADER and len(head.split()) <= numbers) or (
+        data[1:2] in b"123" and data.count(b"#") > HEADER
+    )

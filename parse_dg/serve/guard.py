@@ -1,17 +1,23 @@
 """Stands before the application: who may ask, how often, and what every answer says to a browser.
 
-The service has no passwords. What protects one that is bound to this machine is that other machines cannot reach
-it. So a page of another site, opened in a browser of this machine, must not reach it either: neither directly
-(`Origin`) nor under a name that was made to point here (`Host`).
+Unless a token is asked for, the service has no passwords. What protects one that is bound to this machine is that
+other machines cannot reach it. So a page of another site, opened in a browser of this machine, must not reach it
+either: neither directly (`Origin`) nor under a name that was made to point here (`Host`).
 """
 
+import base64
+import hmac
 import ipaddress
 import json
+import re
 from collections.abc import Collection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from parse_dg.errors import InputError
+from parse_dg.files import attempting
 from parse_dg.serve.limits import RateLimiter, RefusedError
 from parse_dg.wording import UNPRINTABLE
 
@@ -35,11 +41,15 @@ HEADERS = {
 class Guard:
     """ASGI middleware: checks every request, and adds security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, rate: RateLimiter, hosts: Collection[str] | None) -> None:
-        """`hosts`: the names under which it may be addressed besides this machine's own; None for any name."""
+    def __init__(self, app: ASGIApp, rate: RateLimiter, hosts: Collection[str] | None, token: str | None) -> None:
+        """`hosts`: the names under which it may be addressed besides this machine's own; None for any name.
+
+        `token`: what every request has to bring; None for nothing.
+        """
         self.app = app
         self.rate = rate
         self.hosts = hosts
+        self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
@@ -71,6 +81,9 @@ class Guard:
         host = headers.get("host", "")
         if self.hosts is not None and not (is_loopback(name_of(host)) or name_of(host) in self.hosts):
             raise RefusedError(421, "the host in the address is not this machine: expected localhost or 127.0.0.1")
+        if self.token is not None and not brings(headers.get("authorization", ""), self.token):
+            message = "a token is needed: expected the header Authorization: Bearer TOKEN, or it as the password"
+            raise RefusedError(401, message, www_authenticate='Basic realm="parse-dg"')  # a browser asks for it
         if scope["method"] in ("GET", "HEAD"):
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
@@ -79,6 +92,27 @@ class Guard:
                 403, "the request comes from a page of another site: only this service's own may ask"
             )
         self.rate.take(scope["client"][0] if scope.get("client") else "")
+
+
+def read_token(path: Path) -> str:
+    """The token in a file of one line."""
+    with attempting(f"read the token in {path}"), path.open(encoding="utf-8", errors="replace") as file:
+        token = file.read(4096).strip()
+    if not re.fullmatch(r"[!-~]{16,1000}", token):
+        raise InputError(f"the token in {path} must be 16 to 1,000 ASCII characters on one line, without spaces")
+    return token
+
+
+def brings(authorization: str, token: str) -> bool:
+    """Whether a header has the token, as a bearer's or as a password; takes as long whatever is wrong with it."""
+    scheme, _, given = authorization.partition(" ")
+    found = given.strip().encode("latin-1")
+    if scheme.lower() == "basic":
+        try:
+            found = base64.b64decode(found, validate=True).partition(b":")[2]
+        except ValueError:
+            return False
+    return scheme.lower() in ("basic", "bearer") and hmac.compare_digest(found, token.encode())
 
 
 async def refuse(error: RefusedError, send: Send) -> None:
@@ -96,11 +130,9 @@ def error_body(message: str) -> bytes:
 
 
 def name_of(host: str) -> str:
-    """The name or address in a `Host` header, without the port."""
-    host = host.lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The name or address in a `Host` header, without the port; nothing where anything else is in it."""
+    found = re.fullmatch(r"(?:\[([^][]*)\]|([^][:]*))(?::\d*)?", host.lower())
+    return (found[1] or found[2] or "") if found else ""
 
 
 def is_loopback(name: str) -> bool:

@@ -1,10 +1,11 @@
 """What a client may ask of the service, and the words in which it is refused."""
 
+import asyncio
 import ipaddress
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Annotated
@@ -31,9 +32,12 @@ class ServiceLimits(Config):
     max_wait: Annotated[float, Rule("0 to 10 seconds", lambda value: 0 <= value <= 10)] = 0.005
     """Seconds that an image waits for others that are being decoded; never for ones that may come."""
     timeout: Positive = 30.0
-    """Seconds in which a request's headers, and then its body, must have arrived."""
+    """Seconds in which a request's headers, and then its body, must have arrived, and in which a client must go on
+    reading its answer."""
     connections: Count = 256
     """Open at once; further ones are told to come back."""
+    per_address: Count = 128
+    """Connections from one address at once; a proxy before the service counts as one."""
     grace: Positive = 10.0
     """Seconds in which the service finishes what it began when it is told to stop."""
 
@@ -92,6 +96,28 @@ class RateLimiter:
             seconds = ceil((1 - tokens) / self.rate)
             message = f"at most {self.rate:g} uploads a second from one address: try again in {seconds} s"
             raise RefusedError(429, message, retry_after=str(seconds))
+
+
+class Turns:
+    """Lets each client do only so much at once; what else it asks for waits, and nobody waits for another."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._waiting: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Within, it is the turn of one of this client's requests."""
+        client = client_of(address)
+        gate, asked = self._waiting.get(client, (asyncio.Semaphore(self._each), 0))
+        self._waiting[client] = gate, asked + 1
+        try:
+            async with gate:
+                yield
+        finally:
+            gate, asked = self._waiting.pop(client)
+            if asked > 1:
+                self._waiting[client] = gate, asked - 1
 
 
 def client_of(address: str) -> str:

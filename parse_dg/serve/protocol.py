@@ -2,7 +2,9 @@
 
 A connection has a limited time to bring a request's headers. After an answer that came before the end of a body, it
 has as long to bring the rest, which is thrown away, so that the client gets to read the answer. There is a limited
-number of connections, and what is no HTTP is answered with one line of JSON.
+number of connections, in all and from one address, and what is no HTTP is answered with one line of JSON. A client
+has to go on reading: one that does not is cut off after a while, and sooner where its place is needed. It may send
+its next request when it has the answer to the last; otherwise the connection ends with that answer.
 """
 
 import asyncio
@@ -12,51 +14,96 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from parse_dg.serve.guard import error_body
-from parse_dg.serve.limits import ServiceLimits
+from parse_dg.serve.limits import ServiceLimits, client_of
+
+RETRY = (("retry-after", "1"),)
+UNREAD = 1.0
+"""Seconds without reading after which a connection may be ended for the sake of another."""
 
 
 class BoundedProtocol(H11Protocol):
     """One connection."""
 
     limits = ServiceLimits()
+    address = ""
+    _unread_since = 0.0
     _timer: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
+    """Runs while the client does not read."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            self._refuse(503, "too many connections: try again in a moment", (("retry-after", "1"),))
+        self.address = client_of(self.client[0] if self.client else "")
+        every = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.open]
+        near = [each for each in every if each.address == self.address]
+        if len(near) > self.limits.per_address and not _make_room(near):
+            self._refuse(503, "too many connections from one address: try again in a moment", RETRY)
+        elif len(every) > self.limits.connections and not _make_room(every):
+            self._refuse(503, "too many connections: try again in a moment", RETRY)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         if not self.transport.is_closing():
             super().data_received(data)
             self._watch()
+            if self._working and self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+                self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
+        self._unread_since = self.loop.time()
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_timer()
+        self._stop_writing()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_since = self.loop.time()
+        self._writing = self.loop.call_later(self.limits.timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the connection takes a place: it is not closing, or its client has not read all."""
+        return not self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
+
+    @property
+    def unread_for(self) -> float:
+        """Seconds for which the client has not read what was sent; 0 where it has."""
+        return self.loop.time() - self._unread_since if self.transport.get_write_buffer_size() else 0.0
 
     def shutdown(self) -> None:
-        """The service stops: a body that is still on its way has half of the grace to arrive."""
+        """The service stops: a body on its way has half of the grace to arrive, and an answer to be read."""
         super().shutdown()
         self.loop.call_later(self.limits.grace / 2, self._give_up)
 
     def _give_up(self) -> None:
-        if self.cycle is not None and self.cycle.more_body:
+        if not self._working or self.cycle.more_body or self._writing is not None:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be understood is answered, if it still can be, and is the end of the connection."""
         self._refuse(400, "this is no HTTP/1.1 request that can be read, or its headers are too long")
 
+    @property
+    def _working(self) -> bool:
+        """Whether a request is not yet answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _watch(self) -> None:
         """The timer runs while nobody is working on a request: it is for the client to bring something."""
-        working = self.cycle is not None and not self.cycle.response_complete
-        if working:
+        if self._working:
             self._stop_timer()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.limits.timeout, self._late)
@@ -85,6 +132,15 @@ class BoundedProtocol(H11Protocol):
         parts = [self.conn.send(event) or b"" for event in (answer, h11.Data(data=body), h11.EndOfMessage())]
         self.transport.write(b"".join(parts))
         self.transport.close()
+
+
+def _make_room(connections: list[BoundedProtocol]) -> bool:
+    """End the connection whose client has not read for longest, if one has not for a while."""
+    worst = max(connections, key=lambda each: each.unread_for)
+    if worst.unread_for < UNREAD:
+        return False
+    worst.transport.abort()
+    return True
 
 
 def bounded(limits: ServiceLimits) -> type[BoundedProtocol]:

@@ -1,5 +1,6 @@
 """Starts the service and ends it: a socket, a model, an event loop."""
 
+import asyncio
 import gc
 import logging
 import signal
@@ -25,10 +26,11 @@ KEEP_ALIVE = 15
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which says when it is really listening."""
+    """uvicorn's server, which says when it is really listening, and nothing of what it gives up at its end."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
+        logging.getLogger("uvicorn.error").addFilter(_worth_saying)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -36,6 +38,12 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """Not that requests are given up at the end, each with its traceback."""
+    given_up = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not given_up and not str(record.msg).startswith("Cancel ")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -88,10 +96,13 @@ def build_server(
     limits: ServiceLimits,
     ready: Callable[[], None],
     host: str = "",
+    token: str | None = None,
 ) -> Server:
-    """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too."""
+    """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too;
+    `token` is what every request has to bring.
+    """
     service = Service(predictor, name, limits)
-    app = build_app(service, {host.lower()} - {""} if bound_to_this_machine(held) else None)
+    app = build_app(service, {host.lower()} - {""} if bound_to_this_machine(held) else None, token)
     config = uvicorn.Config(
         app,
         http=bounded(limits),

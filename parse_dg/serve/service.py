@@ -18,7 +18,7 @@ from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
 from parse_dg.serve.batcher import Batcher, ModelAnswer, ranked
 from parse_dg.serve.body import Upload, read_upload
 from parse_dg.serve.decoding import DecodedImage, decode_upload
-from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits
+from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits, Turns
 from parse_dg.wording import plural
 
 T = TypeVar("T")
@@ -44,7 +44,9 @@ class Service:
         self.queue = Budget(limits.queue, "too many images are waiting")
         self.memory = Budget(limits.memory, "too many uploads are arriving")
         self.batcher = Batcher(predictor, limits.max_batch, limits.max_wait)
-        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
+        cores = default_workers()
+        self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
+        self._decoding = Turns(cores)
 
     @property
     def method(self) -> str:
@@ -123,8 +125,10 @@ class Service:
                 take_place(1)
                 spec = self.predictor.model.spec
                 how = (upload.data, spec.image_size, self.limits.max_pixels, spec.resize_to)
+                address = request.client.host if request.client else ""
                 with self.batcher.coming():
-                    decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
+                    async with self._decoding.turn(address):
+                        decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
             found = await self.batcher.predict(decoded.pixels, relations=relations)
             return PredictedUpload(upload.name, decoded, found)
 

@@ -29,8 +29,8 @@ class Estimate:
 
     @property
     def error(self) -> float | None:
-        """The standard error of the mean; 0 for a single trial, which has no spread to measure."""
-        return standard_error(list(self.values.values())) if self.values else None
+        """The standard error of the mean; none for a single trial, which has no spread to measure."""
+        return standard_error(list(self.values.values())) if len(self.values) > 1 else None
 
     @property
     def deviation(self) -> float | None:
@@ -65,8 +65,5 @@ def shown(fraction: float) -> str:
 
 
 def explain_spread(kind: Spread, trials: int) -> str:
-    """`mean ± standard error over 3 trials`, and what a single trial means."""
-    if trials > 1:
-        return f"mean ± {SPREADS[kind]} over {trials} trials"
-    without = "its error is 0" if kind == "se" else "it has no ±"
-    return f"mean ± {SPREADS[kind]} over 1 trial, which has no spread: {without}"
+    """`mean ± standard error over 3 trials`, or that there is a single one."""
+    return f"mean ± {SPREADS[kind]} over {trials} trials" if trials > 1 else "one trial, so that there is no ±"

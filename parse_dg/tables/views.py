@@ -55,7 +55,7 @@ class View(NamedTuple):
     published: Callable[[PublishedRow], bool]
     """Which published figures belong beside it."""
     all_targets: bool = True
-    """Whether every domain of a data set is a column, or those alone that some run has as its target."""
+    """Whether runs of every target are wanted, or of those alone that some run has."""
 
 
 def _main(config: RunConfig) -> TableRow:

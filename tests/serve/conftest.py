@@ -62,12 +62,12 @@ def running(run: Path, **limits: Any) -> Iterator[Running]:
 
 
 @contextmanager
-def started(run: Path, **limits: Any) -> Iterator[tuple[Running, threading.Thread]]:
+def started(run: Path, token: str | None = None, **limits: Any) -> Iterator[tuple[Running, threading.Thread]]:
     """The service of a run and its thread, which is told to end and waited for."""
     held, ready = bind("127.0.0.1", 0), threading.Event()
     port = held.getsockname()[1]
     predictor = load(run, "cpu")
-    server = build_server(predictor, model_name(run), held, ServiceLimits(**limits), ready.set)
+    server = build_server(predictor, model_name(run), held, ServiceLimits(**limits), ready.set, token=token)
     thread = threading.Thread(target=server.run, args=([held],), daemon=True)
     thread.start()
     try:

@@ -1,11 +1,15 @@
 """What the service says to a browser, and to whom it does not speak."""
 
+from base64 import b64encode
+from pathlib import Path
+
 import httpx
 import pytest
 
+from parse_dg.errors import InputError
 from parse_dg.serve.app import load_assets
-from parse_dg.serve.guard import POLICY
-from tests.serve.conftest import Running, error_of, png
+from parse_dg.serve.guard import POLICY, read_token
+from tests.serve.conftest import Running, error_of, png, running
 
 PAGE = ("/", "/page.css", "/page.js", "/icon.svg", "/viewer.css", "/viewer.js")
 
@@ -98,7 +102,17 @@ def test_names_of_this_machine_are_answered(parse_service: Running, host: str) -
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "", "[", "127.0.0.1.nip.io"]
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "",
+        "[",
+        "127.0.0.1.nip.io",
+        "[::1].evil.com",
+        "[::1]:8.x",
+    ],
 )
 def test_other_names_are_not(parse_service: Running, host: str) -> None:
     for path in ("/", "/health"):
@@ -112,3 +126,37 @@ def test_what_is_no_http_is_answered_in_one_line(parse_service: Running) -> None
         head, _, body = parse_service.send(request + b"\r\n\r\n").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
         assert body.startswith(b'{"error": "this is no HTTP/1.1 request')
+
+
+def test_where_a_token_is_asked_for_nothing_is_said_without_it(erm_run: Path) -> None:
+    token = "correct-horse-battery"
+    right = (f"Bearer {token}", f"bearer  {token}", "Basic " + b64encode(f"me:{token}".encode()).decode())
+    wrong = (
+        "",
+        "Bearer",
+        f"Bearer {token}x",
+        f"Basic {token}",
+        f"Digest {token}",
+        "Basic " + b64encode(b"a:b").decode(),
+    )
+    with running(erm_run, token=token) as service:
+        for header in right:
+            assert post(service, authorization=header).status_code == 200
+        for header in wrong:
+            answers = [post(service, authorization=header)]
+            answers += [service.client.get(path, headers={"authorization": header}) for path in ("/", "/health")]
+            for answer in answers:
+                assert answer.status_code == 401
+                assert answer.headers["www-authenticate"] == 'Basic realm="parse-dg"'
+                assert token not in error_of(answer)
+
+
+@pytest.mark.parametrize("held", ["", "short", "two words of a token", "two-lines-of\na-long-token", "ä" * 20])
+def test_a_token_that_is_none_is_refused(held: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(held)
+    with pytest.raises(InputError, match="must be 16 to 1,000 ASCII characters"):
+        read_token(tmp_path / "token")
+    (tmp_path / "token").write_text("correct-horse-battery\n")
+    assert read_token(tmp_path / "token") == "correct-horse-battery"
+    with pytest.raises(InputError, match="cannot read the token in"):
+        read_token(tmp_path / "nowhere")

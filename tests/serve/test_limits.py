@@ -3,7 +3,6 @@
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,28 +109,6 @@ def test_a_slow_sender_is_cut_off(strict: Running, begun: bytes) -> None:
         assert 0.5 < time.monotonic() - started < 15
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"did not arrive within 0.6 s" in answer
-
-
-@pytest.mark.slow
-def test_dripping_does_not_help(strict: Running) -> None:
-    answers = []
-
-    def drip(begun: bytes) -> None:
-        with socket.create_connection(("127.0.0.1", strict.port), timeout=20) as connection:
-            connection.sendall(begun)
-            try:
-                for _ in range(100):
-                    connection.sendall(b"a")
-                    time.sleep(0.05)
-            except ConnectionError:
-                pass
-            answers.append(time.monotonic())
-
-    started = time.monotonic()
-    begun = [b"GET / HTTP/1.1\r\nx: ", HEAD + b"Content-Length: 1000\r\n\r\n", b"GET /"]
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(drip, begun))
-    assert max(answers) - started < 4.5  # all of it would take longer
 
 
 def test_there_is_a_limited_number_of_connections(erm_run: Path) -> None:

@@ -20,10 +20,11 @@ def test_the_standard_deviation_is_that_of_the_sample() -> None:
     assert estimate.say("se") == str(estimate) == "65.0 ± 8.5"
 
 
-def test_a_single_trial_has_no_standard_deviation() -> None:
+def test_a_single_trial_has_no_spread() -> None:
     assert Estimate({3: 0.25}, missing=(1,)).say("std") == "25.0 (1 of 2 trials)"
     assert Estimate({}, missing=(1,)).say("std") == "missing"
-    assert explain_spread("std", 1).endswith("over 1 trial, which has no spread: it has no ±")
+    assert str(Estimate({3: 0.25})) == "25.0"
+    assert explain_spread("std", 1) == "one trial, so that there is no ±"
     assert explain_spread("std", 3) == "mean ± sample standard deviation over 3 trials"
 
 

@@ -77,7 +77,7 @@ def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
     (one,) = look(tmp_path).text()
     assert [row[0] for row in one.rows] == ["parse"]
     (two,) = look(tmp_path, "k").text()
-    assert [row[:2] for row in two.rows] == [("parse, K = 8", "10.0 ± 0.0"), ("parse, K = 16", "20.0 ± 0.0")]
+    assert [row[:2] for row in two.rows] == [("parse, K = 8", "10.0"), ("parse, K = 16", "20.0")]
     (same,) = look(tmp_path, by=("algorithm.primitives.count",)).text()
     assert [row[1:] for row in same.rows] == [row[1:] for row in two.rows]
 
@@ -90,8 +90,8 @@ def test_the_ablation_beside_the_papers_own(tmp_path: Path) -> None:
         tmp_path / "run", config, [check], benchmark={"name": "cub-dg", "fingerprint": "f"}, domains=list(domains)
     )
     (table,) = compare(look(tmp_path, "ablation"), compared("ablation", published().of("paper")))
-    assert table.rows[0][:3] == ("PARSE (binary)", "ours", "50.0 ± 0.0")
-    assert ("PARSE (binary)", "paper", "76.2", "68.6", "65.3", "48.1", "64.6") in table.rows
+    assert table.rows[0][:3] == ("PARSE (binary)", "ours", "50.0")
+    assert ("PARSE (binary)", "paper", "76.2") in table.rows  # of the one target there is
     assert len(table.rows) == 6
 
 
@@ -115,7 +115,7 @@ def test_k_has_the_targets_that_were_tried(tmp_path: Path) -> None:
     tables = look(tmp_path, "k")
     (text,) = tables.text()
     assert text.header == ("algorithm", "sketch")
-    assert text.rows == (("parse, K = 4", "25.0 ± 0.0"), ("parse, K = 8", "50.0 ± 0.0"))
+    assert text.rows == (("parse, K = 4", "25.0"), ("parse, K = 8", "50.0"))
     assert text.bold == {(1, 1)}
     assert "no run has photo, cartoon, paint as its target, so that there is no average" in text.notes[0]
     assert text.commands == ()

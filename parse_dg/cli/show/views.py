@@ -127,9 +127,9 @@ def view_tables(
     suite = tuple(name for name in known if find_name(name) in SUITE_DATA_SETS)
     averaged = suite if len(suite) == len(SUITE_DATA_SETS) else ()  # the paper's table 1 (b) is of these alone
     tables = replace(tables, spread=spread, averaged=averaged)
-    if not look.all_targets:
-        tables = replace(tables, tables=tuple(map(only_targets, tables.tables)))
-    return ViewedRuns(replace(tables, fill=fill_commands(tables, runs, places)), rows)
+    columns = replace(tables, tables=tuple(map(only_targets, tables.tables)))  # two targets are two columns
+    wanted = tables if look.all_targets else columns
+    return ViewedRuns(replace(columns, fill=fill_commands(wanted, runs, places)), rows)
 
 
 def compared(view: str, known: Published) -> Published:
