@@ -78,7 +78,9 @@ def published_tables(known: Published, data: str = "all") -> tuple[TextTable, ..
             headings = [column.data if name == SUITE else column.target for column in columns[:-1]]
             title = "DomainBed, averages" if name == SUITE else DATA_SETS[name].title
             rows = _text_rows(lines, len(columns))
-            tables.append(TextTable(title, ("method", "source", *headings, "Avg"), rows, _notes(lines), names=2))
+            caption = f"Published accuracy (%) on {title}. Every row is as its source prints it."
+            header = ("method", "source", *headings, "Avg")
+            tables.append(TextTable(title, header, rows, _notes(lines), names=2, caption=caption))
     return tuple(tables)
 
 
@@ -147,7 +149,8 @@ def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> Tex
     bold = frozenset((row, column + 1) for row, column in text.bold)
     among = ("Bold is the best of ours alone: published figures are of protocols of their own.",) if bold else ()
     every = (*text.notes, *among, *notes)
-    return TextTable(text.title, header, ours + theirs, every, names=2, bold=bold, commands=text.commands)
+    caption = f"{text.caption[:-1]}; rows of other sources are as published." if lines else text.caption
+    return text._replace(header=header, rows=ours + theirs, notes=every, names=2, bold=bold, caption=caption)
 
 
 def _text_rows(lines: Lines, count: int) -> tuple[tuple[str, ...], ...]:

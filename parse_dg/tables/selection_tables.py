@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
@@ -111,7 +112,10 @@ class SelectionTables:
         how = f"{explain_spread(self.spread, len(table.trials))}; {last}{f'; {BEST}' if bold else ''}"
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
         notes = (f"{self._scored()}: {how}. {count_runs(table)}",)
-        text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold)
+        caption = self._caption(
+            f"each target of {_title(table.data_set)}", explain_spread(self.spread, len(table.trials))
+        )
+        text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold, caption=caption)
         places = [
             (table.data_set, name, target) for name in table.cells for target in (*table.domains, *table.left_out)
         ]
@@ -143,7 +147,13 @@ class SelectionTables:
         runs = plural(sum(table.runs for table in tables), "run")
         first = f"{self._scored()}: {how}{f'; {BEST}' if bold else ''}. {runs}."
         header = ("algorithm", *(table.data_set for table in tables), "Avg")
-        return self._finish(TextTable("averages", header, tuple(rows), (first,), bold=bold), missing, places)
+        caption = self._caption("several data sets", f"mean ± {SPREADS[self.spread]} over trials")
+        text = TextTable("averages", header, tuple(rows), (first,), bold=bold, caption=caption)
+        return self._finish(text, missing, places)
+
+    def _caption(self, where: str, spread: str) -> str:
+        """Two sentences, for a paper."""
+        return f"Accuracy (%) on {where} ({spread}). Models are chosen by {self.selection.name} selection."
 
     def _scored(self) -> str:
         if self.share == 1:
@@ -187,6 +197,11 @@ def selection_tables(
 def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
     names = set(found)
     return (*(name for name in first if name in names), *sorted(names - set(first)))
+
+
+def _title(data_set: str) -> str:
+    """A public data set as papers call it."""
+    return DATA_SETS[data_set].title if data_set in DATA_SETS else data_set
 
 
 def _say(value: object) -> str:

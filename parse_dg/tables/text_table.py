@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,12 @@ TEX = {
     **{"→": r"$\rightarrow$", "Λ": r"$\Lambda$", "–": "--", "−": "$-$", "√": r"$\surd$"},
 }
 """How a character is written in LaTeX that would mean something else there, or nothing."""
+DISPLAY_NAMES = {
+    **{name: name.upper() for name in ("erm", "dann", "cdann", "coral", "gvrt", "miro", "parse")},
+    **{"group_dro": "GroupDRO", "mixup": "MixUp", "sagnet": "SagNet"},
+    **{"erm_plus_plus": "ERM++", "no_relations": "No Relations"},
+}
+"""Methods as the published rows call them."""
 TO_FILL = "To fill what is missing:"
 
 
@@ -31,6 +38,8 @@ class TextTable(NamedTuple):
     """The cells that stand out, each by the numbers of its row and of its column."""
     commands: tuple[str, ...] = ()
     """What to type for what is missing, a line each."""
+    caption: str = ""
+    """In a paper: two sentences; the title where there are none."""
 
     def markdown(self) -> str:
         """The table in Markdown, its notes below it, and the commands as a block to copy."""
@@ -40,19 +49,27 @@ class TextTable(NamedTuple):
         return "\n\n".join([f"**{self.title}**", markdown_table(header, rows, self.names), *self.notes, *block])
 
     def latex(self) -> str:
-        r"""The table in LaTeX, its notes in the caption; for a document that has \usepackage{booktabs}.
+        r"""The table in LaTeX, its notes below it; for a document that has \usepackage{booktabs}.
 
-        Commands are comments, which are not printed.
+        Methods are called as in papers. Commands are comments, which are not printed.
         """
-        lines = [" & ".join(row) + r" \\" for row in (map(_tex, self.header), *self._cells(_tex, r"\textbf{{{}}}"))]
+        header = [_tex(heading.replace("_", " ")) for heading in self.header]
+        named = self._replace(rows=tuple((*map(display_name, row[:1]), *row[1:]) for row in self.rows))
+        rows = named._cells(_tex, r"\textbf{{{}}}")
+        lines = [" & ".join(row) + r" \\" for row in (header, *rows)]
+        notes = [_tex(note) for note in self.notes]
+        label = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\caption{{{_tex(self.title)}. {_tex(' '.join(self.notes))}}}",
+                rf"\caption{{{_tex(self.caption or f'{self.title}.')}}}",
+                rf"\label{{tab:{label}}}",
                 rf"\begin{{tabular}}{{{'l' * self.names}{'c' * (len(self.header) - self.names)}}}",
                 *(r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"),
                 r"\end{tabular}",
+                *([r"\par\medskip", r"\begin{minipage}{\linewidth}\footnotesize"] if notes else []),
+                *([" \\par\n".join(notes), r"\end{minipage}"] if notes else []),
                 r"\end{table}",
                 *(f"% {line}" for line in ((TO_FILL, *self.commands) if self.commands else ())),
             ]
@@ -78,6 +95,14 @@ def best_cells(means: Sequence[Sequence[float | None]]) -> frozenset[tuple[int, 
         if len(known) > 1:
             found |= {(row, number) for row, mean in known.items() if mean == best}
     return frozenset(found)
+
+
+def display_name(cell: str) -> str:
+    """A method as papers call it, with what follows its name: `no_relations+ema` → `No Relations+EMA`."""
+    name, sign, more = re.fullmatch(r"(\w*)([^\w]?)(.*)", cell, re.DOTALL).groups()  # type: ignore[union-attr]
+    if name not in DISPLAY_NAMES:
+        return cell
+    return DISPLAY_NAMES[name] + sign + (more.upper() if sign == "+" else more)
 
 
 def _tex(text: str) -> str:

@@ -21,9 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One browser for all tests; they are skipped where there is none."""
+    """One browser for the tests of a page; they are skipped where there is none.
+
+    Playwright keeps an event loop running in this thread: it must be gone before tests that run one of their own.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="these tests need playwright: pip install 'parse-dg[dev]'"
     )

@@ -165,7 +165,7 @@ def test_a_page(run: Run, runs: Path) -> None:
     assert said.out.startswith("<!DOCTYPE html>")
     assert said.out.endswith("</html>\n")
     for cell in table(run("table", "runs", "--view", "ablation").out)[2]:
-        assert f">{cell}<" in said.out
+        assert f">{cell}<".replace(" ± ", "\u00a0±\u00a0") in said.out
     assert "<strong>" in said.out
     assert "<script" not in said.out
 

@@ -133,19 +133,27 @@ def test_markdown() -> None:
 
 def test_latex() -> None:
     records = full([(0.1, 0.2, 0.3), (0.3, 0.4, 0.5)], data_set="My_Data", algorithm="A&B")
-    lines = selection_tables(records, "training-domain").latex().splitlines()
+    records += [replace(record, algorithm="no_relations+ema") for record in records]
+    (table,) = selection_tables(records, "training-domain").text()
+    lines = table._replace(bold=frozenset(), notes=("A note.", "Another_one.")).latex().splitlines()
     assert lines[0] == r"\begin{table}"
-    assert lines[2].startswith(
-        r"\caption{My\_Data. Accuracy in \% on the target's in part, 80\% of its images: mean $\pm$"
-    )
-    assert lines[3:] == [
+    assert lines[2:] == [
+        r"\caption{Accuracy (\%) on each target of My\_Data (mean $\pm$ standard error over 2 trials). "
+        "Models are chosen by training-domain selection.}",
+        r"\label{tab:my-data}",
         r"\begin{tabular}{lcccc}",
         r"\toprule",
         r"algorithm & art & photo & sketch & Avg \\",
         r"\midrule",
         r"A\&B & 20.0 $\pm$ 7.1 & 30.0 $\pm$ 7.1 & 40.0 $\pm$ 7.1 & 30.0 $\pm$ 7.1 \\",
+        r"No Relations+EMA & 20.0 $\pm$ 7.1 & 30.0 $\pm$ 7.1 & 40.0 $\pm$ 7.1 & 30.0 $\pm$ 7.1 \\",
         r"\bottomrule",
         r"\end{tabular}",
+        r"\par\medskip",
+        r"\begin{minipage}{\linewidth}\footnotesize",
+        r"A note. \par",
+        r"Another\_one.",
+        r"\end{minipage}",
         r"\end{table}",
     ]
 
