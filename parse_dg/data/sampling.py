@@ -99,8 +99,8 @@ class Sampler:
         queues = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return {**queues, "order": self._order.get_state(), "draws": self._draws.get_state()}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state of a sampler over the same sources."""
+    def check(self, state: Mapping[str, Tensor]) -> None:
+        """Raise unless it is a state of a sampler over the same sources."""
         expected = {*(f"queue.{number}" for number in range(len(self._pools))), "order", "draws"}
         if set(state) != expected:
             raise InputError(f"the order of images has the parts {sorted(state)}: expected {sorted(expected)}")
@@ -108,6 +108,10 @@ class Sampler:
             _check_queue(pool, state[f"queue.{number}"])
         for part in ("order", "draws"):
             _check_generator(part, state[part])
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state of a sampler over the same sources."""
+        self.check(state)
         self._queues = [state[f"queue.{number}"].clone() for number in range(len(self._pools))]
         self._order.set_state(state["order"])
         self._draws.set_state(state["draws"])

@@ -1,6 +1,7 @@
 """When checkpoints of a run are written: at intervals, and before it stops; the next attempt resumes from them."""
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -15,11 +16,13 @@ from typing import Any
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
+from parse_dg.jsonable import short
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
 from parse_dg.runs.tracking import Tracking
+from parse_dg.runs.two_stage import Steering
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
-from parse_dg.training.resume import restore_trainer, save_trainer
+from parse_dg.training.resume import fitting, require_fit, restore_trainer, save_trainer
 from parse_dg.training.team import ALONE, Team
 from parse_dg.training.trainer import Trainer
 
@@ -43,15 +46,17 @@ class Keeper:
         every: float = EVERY,
         team: Team = ALONE,
         following: Tracking | None = None,
+        trainer: Trainer | None = None,
     ):
         """`every` so many seconds, or less often if that would slow training; 0: after every step.
 
         Of a team the first process writes; the others are where it is. `following` is told of every check.
+        What does not fit `trainer` is not resumed from.
         """
         self.following = following or Tracking()
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
-        self.saved = _read(folder, self.config)
+        self.saved = _read(folder, self.config, trainer)
         self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
         """Seconds of earlier attempts that are not lost."""
         self.began = self.written = time.monotonic()
@@ -120,14 +125,29 @@ def postponed_stop(team: Team = ALONE) -> Iterator[Callable[[], bool]]:
         restore()
 
 
-def _read(folder: Path, config: dict[str, Any]) -> Checkpoint | None:
-    """The newest checkpoint, if metrics.jsonl has the lines it knows of."""
-    saved = read_checkpoint(folder)
+def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Checkpoint | None:
+    """The newest checkpoint that fits the run, if metrics.jsonl has the lines it knows of."""
+
+    def check(saved: Checkpoint) -> None:
+        with fitting():
+            run = saved.part("run").data
+            other, seconds, length = run["config"] != config, run["seconds"], run["metrics"]
+            if type(seconds) is not float or not 0 <= seconds < math.inf or type(length) is not int or length < 0:
+                raise ValueError(f"{short(seconds)} seconds and {short(length)} bytes of metrics.jsonl")
+            if trainer and not other:
+                steering = Steering(0)
+                if run["steering"] is not None:
+                    steering.restore(run["steering"])
+                require_fit(trainer, saved.part("trainer"), same_images=steering.stage == 1)
+        if other:
+            advice = "delete the checkpoint to start the run again"
+            raise InputError(
+                f"the checkpoint in {folder} is of another configuration than its config.json: {advice}"
+            )
+
+    saved = read_checkpoint(folder, check)
     if saved is None:
         return None
-    if saved.data["run"]["config"] != config:
-        advice = "delete the checkpoint to start the run again"
-        raise InputError(f"the checkpoint in {folder} is of another configuration than its config.json: {advice}")
     metrics, expected = folder / METRICS, saved.data["run"]["metrics"]
     with attempting(f"read {metrics}"):
         found = metrics.read_bytes()[:expected] if metrics.exists() else b""

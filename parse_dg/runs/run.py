@@ -91,7 +91,7 @@ def execute(
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished
-        keeper = Keeper(folder, config, checkpoint_every, team, following)
+        keeper = Keeper(folder, config, checkpoint_every, team, following, trainer)
         return _execute(config, benchmark, split, trainer, keeper, observe, track)
 
 

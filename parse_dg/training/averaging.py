@@ -5,7 +5,7 @@ only follows, so that the first is what it would be without it (`also_plain`).
 `swad` averages densely within the loss valley (loss_valley.py); the average is made once, at the end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -129,6 +129,10 @@ class Averaging:
         """All it takes to go on."""
         return Checkpoint({}, {})
 
+    def like(self, saved: Checkpoint) -> Mapping[str, Tensor]:
+        """What the tensors of a state are like, in shape and type."""
+        return self.state().tensors
+
     def restore(self, saved: Checkpoint) -> None:
         """Go on from a state."""
 
@@ -234,6 +238,13 @@ class ValleyAverage(Averaging):
             self.segment = self._saved_mean(saved, "segment", device=None)
         self.kept = {number: self._saved_mean(saved, f"kept.{number}") for number in data["kept"]}
         self.average = self._saved_mean(saved, "average") if self.averaged else []
+
+    def like(self, saved: Checkpoint) -> Mapping[str, Tensor]:
+        data, valley = saved.data, self.valley
+        LossValley(valley.n_converge, valley.n_tolerance, valley.tolerance_ratio).restore(data["valley"])
+        names = [f"kept.{number}" for number in data["kept"]]
+        names += ["segment"] * bool(data["steps"]) + ["average"] * bool(data["averaged"])
+        return {f"{name}:{i}": parameter for name in names for i, parameter in enumerate(self.parameters)}
 
     def _saved_mean(self, saved: Checkpoint, name: str, device: str | None = "cpu") -> list[Tensor]:
         """A mean of every parameter, each laid out in memory like its parameter."""

@@ -59,6 +59,14 @@ def check_to_data(check: Check) -> dict[str, Any]:
 def check_from_data(data: Mapping[str, Any]) -> Check:
     """The check that `check_to_data` was given."""
     scored = {part: {name: Accuracy(*value) for name, value in data[part].items()} for part in SCORES}
+    counts = [n for part in scored.values() for each in part.values() for n in (each.correct, each.images)]
+    numbers = [
+        *data["losses"].values(),
+        *data["rates"].values(),
+        *(a.loss for p in scored.values() for a in p.values()),
+    ]
+    if any(type(n) is not int for n in (data["step"], *counts)) or any(type(n) is not float for n in numbers):
+        raise ValueError("a check of something else than numbers")
     return Check(**{**data, **scored})
 
 

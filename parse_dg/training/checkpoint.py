@@ -1,13 +1,14 @@
 """Checkpoints: written whole, verified when read, the one before kept until then.
 
-A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both. Nothing
-in it is executed when it is read. A damaged one is named, and the one before it is used.
+A checkpoint is one `.safetensors` file: tensors, and in its header plain JSON data and a SHA-256 of both and of the
+format. Nothing in it is executed when it is read. One that is damaged or does not fit the run is named, and the one
+before it is used.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,11 +52,15 @@ class _DamagedError(Exception):
     """What is wrong with a file, in a few words."""
 
 
+class UnfitError(InputError):
+    """A whole checkpoint that is not one of this run."""
+
+
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; whatever interrupts, a whole one is there under one of its two names."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     data = json.dumps(checkpoint.data)  # a loss may be no number: Python reads its own NaN
-    header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, data)}
+    header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, f"{FORMAT} {data}")}
     advice = "what was saved before is kept; make room, and start the same command again"
     with attempting(f"write the checkpoint to {folder}", advice, also=SafetensorError):
         with whole_file(folder / CURRENT) as temporary:
@@ -66,16 +71,29 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         sync(folder)
 
 
-def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder; None if there is none."""
+def read_checkpoint(folder: Path, check: Callable[[Checkpoint], object] | None = None) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder that passes a `check`; None if there is none.
+
+    The check raises an `UnfitError`; where whole ones are there and none passes, so does this.
+    """
+    unfit: UnfitError | None = None
     for name in (CURRENT, PREVIOUS):
         path = folder / name
-        if path.exists():
-            try:
-                return _read(path)
-            except _DamagedError as damage:
-                other = "the one before it is used" if name == CURRENT else "the run starts again"
-                log.warning("%s is damaged (%s): %s", path, damage, other)
+        if not path.exists():
+            continue
+        try:
+            found = _read(path)
+            if check is not None:
+                check(found)
+            return found
+        except UnfitError as error:
+            unfit = unfit or error
+            log.warning("%s: %s", path, error)
+        except _DamagedError as damage:
+            other = "the one before it is used" if name == CURRENT else "the run starts again"
+            log.warning("%s is damaged (%s): %s", path, damage, other)
+    if unfit:
+        raise unfit
     return None
 
 
@@ -86,19 +104,23 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _read(path: Path) -> Checkpoint:
+    if not path.is_file():
+        raise _DamagedError("it is not a file")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         header = json.loads(metadata[METADATA])
         found, data, digest = header["format"], header["data"], header["sha256"]
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        plain, whole = json.loads(data), digest == _digest(tensors, f"{found} {data}")
+        earlier = found == FORMAT and digest == _digest(tensors, data)  # did not cover the format
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _DamagedError(first_line(error)) from error
-    if found != FORMAT:
+    if whole and found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
-    if digest != _digest(tensors, data):
+    if not (whole or earlier):
         raise _DamagedError("its content is not what was written")
-    return Checkpoint(tensors, json.loads(data))
+    return Checkpoint(tensors, plain)
 
 
 def _digest(tensors: Mapping[str, Tensor], data: str) -> str:

@@ -107,6 +107,13 @@ class LossValley:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        counts = [state["next_start"], state["observed"], *state["entered"]]
+        counts += [step for step in (state["start_step"], state["end_step"]) if step is not None]
+        segments = [*state["latest"], *state["waiting"], *([state["lowest"]] if state["lowest"] else [])]
+        losses = [loss for *_, loss in segments] + [state["threshold"]] * (state["threshold"] is not None)
+        counts += [count for *three, _ in segments for count in three]
+        if {*map(type, counts)} - {int} or {*map(type, losses)} - {float} or type(state["left"]) is not bool:
+            raise ValueError("a valley of something else than numbers")
         for name in PLAIN:
             setattr(self, name, state[name])
         self.latest = deque((Segment(*values) for values in state["latest"]), maxlen=self.n_converge)

@@ -40,6 +40,10 @@ class OptimizerConfig(Config):
     """The gradient's norm is cut to this."""
 
 
+STATE = ("step", "exp_avg", "exp_avg_sq", "mean")
+"""What is gathered about a parameter."""
+
+
 class Descent(torch.optim.Adam):
     """Adam; a group with a `momentum` descends by SGD instead, along the running mean of its gradients."""
 
@@ -117,6 +121,25 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> No
         if value.shape == parameter.shape:  # laid out in memory like the parameter: Adam takes both in one pass
             value = torch.empty_like(parameter, requires_grad=False).copy_(value)
         optimizer.state[parameter][name] = value.to(parameter.device)
+
+
+def like_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> dict[str, Tensor]:
+    """What the tensors of a state are like, in shape and type."""
+    parameters, like = _parameters(optimizer), {}
+    for key in saved.tensors:
+        number, name = key.split(".")
+        if not number.isdecimal() or name not in STATE:
+            raise ValueError(
+                f"{key} is not gathered about a parameter, expected NUMBER.NAME with {', '.join(STATE)}"
+            )
+        like[key] = torch.tensor(0.0) if name == "step" else parameters[int(number)]
+        if name in STATE[:3]:  # Adam's three come together
+            like |= {f"{number}.{other}": parameters[int(number)] for other in STATE[1:3]}
+            like[f"{number}.step"] = torch.tensor(0.0)
+    for group, rate in zip(optimizer.param_groups, saved.data["rates"], strict=True):
+        if type(rate) is not float or not 0 <= rate <= group["initial_lr"]:  # rates only fall
+            raise ValueError(f"the rate {rate!r} of {group['name']} is above {group['initial_lr']} or no number")
+    return like
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

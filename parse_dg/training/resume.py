@@ -1,12 +1,17 @@
 """The state of a trainer to and from a checkpoint: training continues bit for bit."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
 
 from parse_dg.data.loader import TrainingBatches
-from parse_dg.errors import InputError
+from parse_dg.jsonable import short
 from parse_dg.training.check import Best, check_from_data, check_to_data
-from parse_dg.training.checkpoint import Checkpoint, joined
-from parse_dg.training.optimizer import restore_optimizer, save_optimizer
+from parse_dg.training.checkpoint import Checkpoint, UnfitError, joined
+from parse_dg.training.optimizer import like_optimizer, restore_optimizer, save_optimizer
 from parse_dg.training.trainer import Trainer
 from parse_dg.wording import first_line
 
@@ -39,11 +44,59 @@ def save_trainer(trainer: Trainer) -> Checkpoint:
 
 def restore_trainer(trainer: Trainer, saved: Checkpoint) -> None:
     """Bring a new trainer of the same run to where another stood."""
-    try:
+    with fitting():
         _restore(trainer, saved)
-    except (RuntimeError, KeyError, IndexError, TypeError, ValueError) as error:
-        reason = f"({first_line(error)}): it is of another version of parse-dg"
-        raise InputError(f"the checkpoint does not fit this run {reason}; delete the run's folder") from error
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Within, what a checkpoint lacks or has of another kind is one line for the user."""
+    try:
+        yield
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"({first_line(error)}): it is of another version of parse-dg, or was changed"
+        raise UnfitError(f"the checkpoint does not fit this run {reason}; delete the run's folder") from error
+
+
+def require_fit(trainer: Trainer, saved: Checkpoint, *, same_images: bool = True) -> None:
+    """Raise unless names, shapes, types and values are such as a trainer of this run would have saved.
+
+    `same_images=False`: it may be of a stage that trains on others.
+    """
+    torch.Generator().set_state(saved.part("trainer").tensors["generator"])
+    if same_images:
+        _batches(trainer).sampler.check(saved.part("batches").tensors)
+    own, weights = saved.part("trainer").data, dict(trainer.algorithm.state_dict())
+    counts = own["counts"]
+    kinds = (own["step"], int), (own["stopped"], bool), *((count, int) for count in counts.values())
+    if any(type(value) is not kind for value, kind in kinds) or not 0 < own["step"] <= trainer.steps:
+        raise ValueError(f"step {own['step']!r} of {trainer.steps} is none of this run")
+    if not all(type(value) is float for value in own["means"].values()):
+        raise ValueError("a mean is no number")
+    _require_like("the sums", saved.part("sums"), dict.fromkeys(counts, torch.tensor(0.0)))
+    _require_like("the weights", saved.part("algorithm"), weights)
+    for name in BESTS:
+        if own[name]:
+            check_from_data(own[name])
+        _require_like(f"the {name} weights", saved.part(name), weights if own[name] else {})
+    _require_like("the averaged weights", saved.part("averaging"), trainer.averaging.like(saved.part("averaging")))
+    _require_like(
+        "the optimiser", saved.part("optimizer"), like_optimizer(trainer.optimizer, saved.part("optimizer"))
+    )
+
+
+def _require_like(what: str, saved: Checkpoint, expected: Mapping[str, Tensor]) -> None:
+    """The tensors that are expected, in shape and type; finite but where the expected ones are not."""
+    if set(saved.tensors) != set(expected):
+        raise ValueError(f"{what}: found {short(sorted(saved.tensors))}, expected {short(sorted(expected))}")
+    for name, like in expected.items():
+        value = saved.tensors[name]
+        if (value.shape, value.dtype) != (like.shape, like.dtype):
+            found, wanted = (f"{t.dtype} {tuple(t.shape)}" for t in (value, like))
+            raise ValueError(f"{name} of {what} is {found}, expected {wanted}")
+        finite = value.isfinite()
+        if not finite.all() and not (finite | ~like.isfinite().cpu()).all():
+            raise ValueError(f"{name} of {what} is not finite")
 
 
 def _restore(trainer: Trainer, saved: Checkpoint) -> None:

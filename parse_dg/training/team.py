@@ -237,7 +237,7 @@ def form_team(processes: int = 1, nodes: int = 1, device: str = "auto", *, force
     if on_cuda and processes > torch.cuda.device_count():
         found = torch.cuda.device_count()
         raise InputError(f"{processes} processes need a GPU each, found {found}: --processes {found} would do")
-    if not started_by_torchrun():
+    if not started_by_torchrun() and "SLURM_PROCID" not in os.environ:  # srun has started all, with a core each
         require_room("--processes", processes, devices=torch.cuda.device_count() if on_cuda else 0, force=force)
     try:
         from lightning_fabric import Fabric

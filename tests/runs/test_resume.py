@@ -3,11 +3,13 @@
 import logging
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ from parse_dg.files import write_json
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import BusyError, hold
 from parse_dg.runs.keeper import Keeper
-from parse_dg.runs.run import execute
+from parse_dg.runs.run import build_trainer, execute, prepare
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny, slow_but
-from tests.runs.helpers import PLAIN, hashes, quiet, read, repeated
+from tests.runs.helpers import CPU, PLAIN, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
 
@@ -141,19 +143,68 @@ def interrupt_at(at: int) -> Callable[[int, Check | None], None]:
     return observe
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+def crafted(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:
+    """Change tensors and data of the newest checkpoint, which then has the right digest of something wrong."""
+    saved, before = read_checkpoint(folder), (folder / PREVIOUS).read_bytes()
+    assert saved is not None
+    change(saved.tensors, saved.data)
+    write_checkpoint(folder, saved)
+    (folder / PREVIOUS).write_bytes(before)
+
+
+def flip_format(folder: Path) -> None:
+    content = (folder / CURRENT).read_bytes()
+    assert content.count(b'"format\\": 1,') == 1
+    (folder / CURRENT).write_bytes(content.replace(b'"format\\": 1,', b'"format\\": 3,'))
+
+
+def put_fifo(folder: Path) -> None:
+    (folder / CURRENT).unlink()
+    os.mkfifo(folder / CURRENT)
+
+
+BIAS, MOMENT = "trainer/algorithm/classifier.bias", "trainer/optimizer/0.exp_avg"
+WRONG: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "another shape": lambda t, d: t.update({BIAS: torch.zeros(3)}),
+    "another type": lambda t, d: t.update({BIAS: t[BIAS].double()}),
+    "no number": lambda t, d: t[BIAS].fill_(torch.nan),
+    "no number in Adam": lambda t, d: t[MOMENT].view(-1)[:1].fill_(torch.inf),
+    "another shape in Adam": lambda t, d: t.update({MOMENT: torch.zeros(())}),
+    "a name too few": lambda t, d: t.pop(BIAS),
+    "a name too many": lambda t, d: t.update({"trainer/best/more": torch.zeros(3)}),
+    "the best of another type": lambda t, d: t.update({"trainer/best/classifier.bias": t[BIAS].half()}),
+    "a step as text": lambda t, d: d["trainer"]["trainer"].update(step="3"),
+    "a step too far": lambda t, d: d["trainer"]["trainer"].update(step=5),
+    "a check of text": lambda t, d: d["trainer"]["trainer"]["best"].update(step="2"),
+    "a rate that is none": lambda t, d: d["trainer"]["optimizer"].update(rates=[torch.nan, 1.0]),
+    "no seconds": lambda t, d: d["run"].pop("seconds"),
+    "no run": lambda t, d: d.update(run=None),
+    "no sums": lambda t, d: d["trainer"].pop("sums"),
+}
+
+
+def test_a_checkpoint_that_is_damaged_or_does_not_fit_is_named_and_the_one_before_used(
     tiny: Tiny, tmp_path: Path, erm_run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    break_off(tiny("erm"), tmp_path, 4)
-    newest = tmp_path / CURRENT
-    newest.write_bytes(newest.read_bytes()[:-100])
+    config, folder = tiny("erm"), tmp_path / "run"
+    break_off(config, tmp_path / "whole", 4)
+    trainer = build_trainer(config, *prepare(config), CPU)
+    cut = {"cut": lambda folder: (folder / CURRENT).write_bytes((folder / CURRENT).read_bytes()[:-100])}
+    files: dict[str, Callable[[Path], object]] = {**cut, "format": flip_format, "a FIFO": put_fifo}
+    for name, damage in (files | {name: partial(crafted, change=change) for name, change in WRONG.items()}).items():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", folder)
+        damage(folder)
+        caplog.clear()
+        saved = Keeper(folder, config, trainer=trainer).saved
+        assert saved is not None, name
+        assert saved.data["trainer"]["trainer"]["step"] == 2, name
+        (message,) = caplog.messages
+        assert str(folder / CURRENT) in message, name
     steps: list[int] = []
-    with caplog.at_level(logging.WARNING):
-        execute(tiny("erm"), tmp_path, lambda step, check: steps.append(step))
-    assert f"{newest} is damaged" in caplog.text
-    assert "the one before it is used" in caplog.text
+    execute(config, folder, lambda step, check: steps.append(step))
     assert steps == [3, 4]
-    assert repeated(tmp_path) == repeated(erm_run)
+    assert repeated(folder) == repeated(erm_run)
 
 
 def test_with_both_damaged_or_lines_lost_the_run_starts_again(
@@ -194,7 +245,8 @@ def test_a_checkpoint_of_another_version_is_refused(tiny: Tiny, tmp_path: Path) 
     break_off(tiny("erm"), tmp_path, 4)
     saved = read_checkpoint(tmp_path)
     assert saved is not None
-    saved.tensors["trainer/algorithm/classifier.bias"] = torch.zeros(3)
+    saved.tensors[BIAS] = torch.zeros(3)
+    write_checkpoint(tmp_path, saved)
     write_checkpoint(tmp_path, saved)
     with pytest.raises(InputError, match="does not fit this run"):
         execute(tiny("erm"), tmp_path, quiet)
@@ -222,7 +274,7 @@ def test_a_run_that_another_process_is_at_is_left_alone(tiny: Tiny, tmp_path: Pa
 # processes
 
 CHILD = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
 import torch
 from parse_dg.config import from_dict
@@ -231,9 +283,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
 
 torch.set_num_threads(1)
-config, folder, every, limit = sys.argv[1:]
-if int(limit):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+config, folder, every = sys.argv[1:]
 say = lambda step, check: print(step, flush=True)
 try:
     execute(from_dict(RunConfig, json.loads(config)), Path(folder), say, checkpoint_every=float(every))
@@ -242,11 +292,11 @@ except KeyboardInterrupt:
 """
 
 
-def start(config: RunConfig, folder: Path, every: float = 0.0, limit: int = 0) -> "subprocess.Popen[str]":
+def start(config: RunConfig, folder: Path, every: float = 0.0) -> "subprocess.Popen[str]":
     """A process that trains and says each step it has made."""
     import json
 
-    arguments = [json.dumps(to_dict(config)), str(folder), str(every), str(limit)]
+    arguments = [json.dumps(to_dict(config)), str(folder), str(every)]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
         stdout=subprocess.PIPE,
@@ -276,34 +326,22 @@ def test_asked_to_stop_a_run_finishes_its_step_and_saves(
     assert repeated(tmp_path) == whole("erm, 60 steps", config)
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_one_line_and_what_was_saved_is_kept(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
-    """No file may grow past a limit that the first checkpoint, smaller than later ones, is just below."""
-    break_off(tiny("erm"), tmp_path, 2)
-    before = hashes(tmp_path)
-    with start(tiny("erm"), tmp_path, limit=(tmp_path / CURRENT).stat().st_size // 2) as process:
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert f"InputError: cannot write the checkpoint to {tmp_path} (" in said.splitlines()[-1]
-    assert "what was saved before is kept" in said
-    assert hashes(tmp_path)[CURRENT] == before[CURRENT]
-    execute(tiny("erm"), tmp_path, quiet)
-    assert repeated(tmp_path) == repeated(erm_run)
-
-
-def test_a_full_disk_while_metrics_are_written_is_one_line_and_the_run_goes_on(
-    tiny: Tiny, tmp_path: Path, erm_run: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("full", ["metrics", "checkpoint"])
+def test_a_full_disk_is_one_line_and_the_run_goes_on(
+    full: str, tiny: Tiny, tmp_path: Path, erm_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def observe(step: int, check: Check | None) -> None:
         if step == 3:  # there is room for a part of the next line
-            monkeypatch.setattr(Keeper, "due", False)
+            monkeypatch.setattr(Keeper, "due", full == "checkpoint")
             room = (tmp_path / "metrics.jsonl").stat().st_size + 50
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
 
     try:
-        with pytest.raises(InputError, match=r"cannot write to .*\(File too large\): .*the same command goes on$"):
+        with pytest.raises(
+            InputError, match=r"^cannot write .*\(.*File too large.*\): what was saved before is kept"
+        ):
             execute(tiny("erm"), tmp_path, observe, checkpoint_every=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -35,32 +35,6 @@ def test_uploads_as_long_as_allowed_are_taken(strict: Running) -> None:
     assert error_of(answer) == "the upload is too long: at most 65,536 bytes are taken"
 
 
-def test_an_announced_length_is_refused_before_it_is_sent(strict: Running) -> None:
-    answer = strict.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 9000000000\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"100 Continue" not in answer
-
-
-def test_a_body_of_unknown_length_is_counted_as_it_comes(strict: Running) -> None:
-    sent = 0
-
-    def endless() -> Iterator[bytes]:
-        nonlocal sent
-        for _ in range(1000):
-            sent += 8 * KILOBYTE
-            yield bytes(8 * KILOBYTE)
-
-    with socket.create_connection(("127.0.0.1", strict.port), timeout=20) as connection:
-        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        try:
-            for part in endless():
-                connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
-        except ConnectionError:
-            pass  # it has been closed while the rest was on its way
-        assert strict.health()["queue"]["waiting"] == 0
-    assert sent >= 64 * KILOBYTE
-
-
 def test_all_uploads_together_are_bounded() -> None:
     budget = Budget(10, "too much")
     with budget.holding() as one, budget.holding() as other:
