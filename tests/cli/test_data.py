@@ -99,7 +99,8 @@ def test_mistakes_in_adding(run: Run, own: Path, data: Path, tmp_path: Path) -> 
     assert snapshot(data) == {}
 
 
-def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path) -> None:
+def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "500")  # so that a path and what is said of it stand on one line
     run("data", "add", "pacs", plant(own.parent / "PACS", PACS.domains, PACS.classes, images=1))
     run("data", "add", "mine", own)
     (data / "damaged").mkdir()
