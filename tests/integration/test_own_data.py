@@ -89,6 +89,8 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
         trained(run("train", "--algorithm", "erm", "--data", data, "--target", "day", *SMALL))
     by_name, by_path = (result_of(tmp_path / "runs" / data / "erm" / "day" / "seed0") for data in ("mine", "own"))
     assert by_name.pop("benchmark")["fingerprint"] == by_path.pop("benchmark")["fingerprint"]
+    digests = [result.pop("files")["model.safetensors"] for result in (by_name, by_path)]
+    assert digests[0] == digests[1]
     assert by_name == by_path
 
 
