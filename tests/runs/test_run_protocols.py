@@ -352,11 +352,11 @@ def test_a_damaged_split_is_refused(content: str, tmp_path: Path) -> None:
 # a result that is none
 
 
-@pytest.mark.parametrize("content", ["3", '{"target": {}}', "[" * 100_000])
+@pytest.mark.parametrize("content", ["3", '{"target": {}}'])
 def test_a_finished_run_with_a_result_that_is_none(content: str, made: Made, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made("parse"), tmp_path / "run"))
     (folder / "result.json").write_text(content)
-    with pytest.raises(InputError, match=r"result\.json is not (what a run writes|valid JSON)") as error:
+    with pytest.raises(InputError, match=r"result\.json is not what a run writes") as error:
         execute(under("parse"), folder, quiet)
     assert "\n" not in str(error.value)
 

@@ -61,7 +61,7 @@ def wait_for(condition: Any, seconds: float = 20) -> None:
 
 
 def test_what_gathers_while_the_model_works_is_one_batch(erm_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(erm_run, max_batch=16) as service:
+    with running(erm_run, max_batch=16, max_wait=10) as service:
         expected = service.predictor.predict(squares(IMAGES, service.predictor.image_size), top=8)
         gate = Gate(service.predictor, monkeypatch)
         with asking(service, IMAGES[:1]) as first:
@@ -78,7 +78,7 @@ def test_what_gathers_while_the_model_works_is_one_batch(erm_run: Path, monkeypa
 
 
 def test_relations_come_from_the_same_pass(parse_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(parse_run) as service:
+    with running(parse_run, max_wait=10) as service:
         network = service.predictor.model.parse_network()
         passes: list[int] = []
         network.register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
