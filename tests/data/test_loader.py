@@ -117,6 +117,25 @@ def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
         assert (batch.images == batch.labels[:, None, None, None]).all()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_reading_starts_no_threads_of_openmp(sources: list[Subset]) -> None:
+    batches, started = training(sources, 5, generator()), []
+    plan = batches.sampler.plan()
+
+    def count() -> None:
+        torch.set_num_threads(2)  # with one there is never a team
+        before = len(list(Path("/proc/self/task").iterdir()))
+        batches.read(plan)
+        started.append(len(list(Path("/proc/self/task").iterdir())) - before)
+
+    usual = torch.get_num_threads()
+    reader = threading.Thread(target=count)
+    reader.start()
+    reader.join()
+    torch.set_num_threads(usual)
+    assert started == [0]
+
+
 def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
     def joined(share: slice) -> Batch:
         draws = {"order": generator(), "draws": generator(1)}
