@@ -26,13 +26,7 @@ from parse_dg.config import Config, NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
-from parse_dg.model.regularisers import (
-    angle_repulsion,
-    divergence,
-    diversity_and_concentration,
-    ownership,
-    spread,
-)
+from parse_dg.model.regularisers import angle_repulsion, divergence, diversity_and_concentration, ownership, spread
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES, check_budget, count_columns

@@ -80,10 +80,7 @@ def test_an_algorithm_without_a_data_set_is_missing_in_the_averages() -> None:
     tables = selection_tables(records, "oracle")
     assert [list(table.cells) for table in tables.tables] == [["ERM"], ["DANN"]]
     averages = tables.text()[-1]
-    assert averages.rows == (
-        ("DANN", "missing", "60.0", "missing"),
-        ("ERM", "20.0", "missing", "missing"),
-    )
+    assert averages.rows == (("DANN", "missing", "60.0", "missing"), ("ERM", "20.0", "missing", "missing"))
     assert averages.notes[2].startswith("Missing: DANN on PACS; ERM on VLCS.")
 
 

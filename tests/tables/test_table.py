@@ -58,11 +58,7 @@ def test_the_average_is_over_domains_within_a_seed_then_over_seeds() -> None:
 
 
 def test_a_seed_that_lacks_a_domain_is_not_averaged() -> None:
-    runs = [
-        result("erm", "photo", 0, 0.5),
-        result("erm", "photo", 1, 0.7, 0.1),
-        result("erm", "sketch", 0, 0.3),
-    ]
+    runs = [result("erm", "photo", 0, 0.5), result("erm", "photo", 1, 0.7, 0.1), result("erm", "sketch", 0, 0.3)]
     table = accuracy_table(runs, DOMAINS)
     assert table.rows["erm"]["photo"] == Cell((0.5, 0.7))
     assert table.average["erm"].values == pytest.approx((0.4,))

@@ -11,13 +11,7 @@ from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment, prepare_images
 from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
-from parse_dg.training.accuracy import (
-    EVALUATION_BATCH,
-    Augmentation,
-    Predictions,
-    accuracy,
-    score,
-)
+from parse_dg.training.accuracy import EVALUATION_BATCH, Augmentation, Predictions, accuracy, score
 from tests.conftest import Numbered
 
 CPU = torch.device("cpu")

@@ -252,13 +252,7 @@ def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Minibatch]
     """Endless batches of four images a domain, at half their size."""
     split = leave_one_out(benchmark, "sketch", 0)
     sampler = Sampler(
-        split.training,
-        4,
-        SamplingConfig(),
-        AugmentConfig(),
-        order=generator(),
-        draws=generator(1),
-        captions=True,
+        split.training, 4, SamplingConfig(), AugmentConfig(), order=generator(), draws=generator(1), captions=True
     )
     for batch in TrainingBatches(sampler, benchmark.image_size, captions=vocabulary):
         images = normalise(to_unit(batch.images[..., ::2, ::2]))
