@@ -25,7 +25,7 @@ from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model.reference import random_descriptors, shake
-from tests.model.test_sparsemax_adversarial import INF, KINDS, NAN, TOLERANCE, definition, rows_of
+from tests.model.test_sparsemax import INF, KINDS, NAN, TOLERANCE, definition, rows_of
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
