@@ -10,16 +10,13 @@ from torch import Tensor
 from parse_dg.model.composition import Composition, CompositionConfig, initial_lambda
 from parse_dg.model.vocabulary import SWITCHES, Vocabulary, VocabularyConfig
 from tests.model.reference import Application, mean_l1, read_name, sparsemax_by_sorting, sparsemax_exact
+from tests.parts import seeded
 
 SHARES = {"presence": 0.3, "binary": 0.3, "ternary": 0.2, "quaternary": 0.2}
 
 
 def vocabulary_of(K: int = 6, families: str = "all", enumeration: str = "distinct") -> Vocabulary:
     return Vocabulary(K, VocabularyConfig(families=families, enumeration=enumeration))  # type: ignore[arg-type]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def applications(vocabulary: Vocabulary) -> list[Application]:

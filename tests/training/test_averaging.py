@@ -27,9 +27,9 @@ from parse_dg.training.check import Best, Check
 from parse_dg.training.loss_valley import LossValley
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import trainer_of
 from tests.training.test_trainer import PLAIN, RATE, zeros
 
-CPU = torch.device("cpu")
 State = dict[str, Tensor]
 
 
@@ -221,18 +221,10 @@ def numbered() -> Iterator[Batch]:
         )
 
 
-def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **settings: Any) -> Trainer:
-    given: dict[str, Any] = {
-        "optimizer": OptimizerConfig(head_rate=RATE),
-        "augment": PLAIN,
-        "generator": torch.Generator().manual_seed(0),
-        "device": CPU,
-        "batches": batches(),
-        "validation": [zeros("photo", 4)],
-    } | settings
-    stream, validation = given.pop("batches"), given.pop("validation")
-    training = TrainingConfig(check_every=check_every)
-    return Trainer(algorithm, stream, validation, steps=steps, training=training, **given)
+def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **changes: Any) -> Trainer:
+    given = {"batches": batches(), "validation": [zeros("photo", 4)], "augment": PLAIN} | changes
+    rates, training = OptimizerConfig(head_rate=RATE), TrainingConfig(check_every=check_every)
+    return trainer_of(algorithm, rates, steps=steps, training=training, **given)
 
 
 def swad(losses: list[float], **settings: Any) -> tuple[Trainer, Best, list[Check]]:
