@@ -1,5 +1,7 @@
 """Small things that tests of many rooms are made of: generators, networks, trainers without data."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +17,15 @@ from parse_dg.training.trainer import Trainer, TrainingConfig
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
+    """What the condition is, once it is true of something; by default long, as the machine may be busy."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+    return value
 
 
 def small_backbone(start: torch.Generator | None = None, stages: tuple[int, ...] = ()) -> Backbone:

@@ -12,7 +12,7 @@ import pytest
 
 from parse_dg.errors import InputError
 from parse_dg.tables.selection import SELECTIONS, Record
-from parse_dg.tables.selection_tables import Estimate, selection_tables
+from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.tables.significance import p_value
 
 DOMAINS = ("art", "photo", "sketch")
@@ -33,11 +33,6 @@ def full(values: Sequence[Sequence[float]], **other: Any) -> list[Record]:
         for trial, row in enumerate(values)
         for target, accuracy in zip(DOMAINS, row, strict=True)
     ]
-
-
-def test_an_estimate_is_mean_and_standard_error_in_per_cent() -> None:
-    assert str(Estimate({0: 0.5, 1: 0.7})) == "60.0 ± 7.1"
-    assert str(Estimate({0: 0.5, 1: 0.7}, missing=(2,))) == "60.0 ± 7.1 (2 of 3 trials)"
 
 
 def test_cells_are_over_trials_and_the_average_over_targets_first() -> None:

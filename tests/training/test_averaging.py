@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, BuildContext, Group, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import Algorithm, BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -50,9 +50,6 @@ class Small(Algorithm):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"cross_entropy": self.cross_entropy(self(example.images), example.labels)}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)
 
     def wander(self, step: int) -> Tensor:
         """Move everything a little, and give the images that did it."""
@@ -197,9 +194,6 @@ class Valley(Algorithm):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"distance": -self.place}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return {"backbone": [], "head": [self.place], "composition": []}
 
 
 LOSSES = [1.0, 0.8, 0.6, 0.5, 0.45, 0.44, 0.46, 0.47, 0.45, 0.46, 0.48, 0.5, 0.55, 0.6, 0.7, 0.8, *[0.9] * 4]

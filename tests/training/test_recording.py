@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import BuildContext
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped, linear
+from parse_dg.algorithms.base import Algorithm, LossTerms, Minibatch, linear
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -67,9 +67,6 @@ class Twice(Algorithm):
             "two": self.cross_entropy(two, example.labels),
             "apart": (one - two).float().square().mean(),
         }
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)
 
 
 class Recorder:
