@@ -163,7 +163,10 @@ class Parse(Algorithm):
         views, move = None, None
         if self.second_view is not None:
             views, move = self.second_view(example.images, len(example.labels), generator)
-        with self._taps() as maps:
+        # The backbone's maps, if they are asked for: then the pass cannot be replayed on CUDA.
+        tapped = self.mutual_information is not None
+        taps: AbstractContextManager[list[Tensor]] = self.network.backbone.tapped() if tapped else nullcontext([])
+        with taps as maps:
             output: ParseOutput = self.network(example.images, generator, self.look, views)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
@@ -194,21 +197,12 @@ class Parse(Algorithm):
     def settings(self) -> dict[Group, GroupSettings]:
         settings: dict[Group, GroupSettings] = {"encoders": GroupSettings(rate_factor=self.config.miro.rate_factor)}
         if self.config.composition.select_every:
-            settings["composition"] = GroupSettings(
-                rate_factor=self._selection_factor(), momentum=SELECTION_MOMENTUM
-            )
+            # C / scale: with it the gradient of a class weight is that of the mean over the class's images, in
+            # scores, whatever the number of classes and the scale; and a rate means the same everywhere.
+            factor = len(self.network.structure.composition.weight) / self.config.composition.scale_start
+            settings["composition"] = GroupSettings(rate_factor=factor, momentum=SELECTION_MOMENTUM)
         return settings
-
-    def _selection_factor(self) -> float:
-        """C / scale: with it the gradient of a class weight is that of the mean over the class's images, in scores,
-        whatever the number of classes and the scale; and a rate means the same everywhere.
-        """
-        return len(self.network.structure.composition.weight) / self.config.composition.scale_start
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
         return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)
-
-    def _taps(self) -> AbstractContextManager[list[Tensor]]:
-        """The backbone's maps of a pass made within, if they are asked for: then it cannot be replayed on CUDA."""
-        return nullcontext([]) if self.mutual_information is None else self.network.backbone.tapped()
