@@ -14,6 +14,7 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.cli.show.predictions import RELATIONS
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
@@ -117,7 +118,7 @@ def test_files_folders_and_a_list_in_the_order_given(
 def test_relations_are_those_of_explain(run: Run, parse_run: Path, photos: Path) -> None:
     file = photos / "b.png"
     model = load_model(parse_run)
-    explanation = explain(model, decode(file, 64))
+    explanation = explain(model, decode(file, Framing(size=64)))
     strongest = [each for each in explanation.relations[:RELATIONS] if each.contribution > 0]
     assert strongest
     (line,) = lines(run("predict", parse_run, file, "--explain", "--format", "jsonl", "--device", "cpu").out)
