@@ -47,7 +47,7 @@ def parse_case(
     return {
         "title": title,
         "image": data_uri(picture.pixels),
-        "seen": [round(edge, 2) for edge in picture.seen],
+        "seen": [round(float(edge), 2) for edge in picture.seen],
         "truth": truth,
         "predicted": reading.predicted,
         "top": [
@@ -69,7 +69,7 @@ def plain_case(prediction: Prediction, picture: Picture, *, title: str, truth: s
     return {
         "title": title,
         "image": data_uri(picture.pixels),
-        "seen": [round(edge, 2) for edge in picture.seen],
+        "seen": [round(float(edge), 2) for edge in picture.seen],
         "truth": truth,
         "predicted": prediction.predicted,
         "top": [

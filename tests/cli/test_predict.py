@@ -102,7 +102,7 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
         shown = ascii(str(each.file)) if "\n" in str(each.file) else str(each.file)
         others = ", ".join(f"{name} {100 * p:.1f}%" for name, p in each.top[1:])
         assert row == [shown, each.predicted, f"{100 * each.probability:.1f}%", others]
-    assert "probability: softmax of the model's logits (erm, 8 classes; images resized to 64 × 64)" in said.out
+    assert "probability: softmax of the model's logits (erm, 8 classes; images squashed to 64 × 64)" in said.out
 
 
 def test_files_folders_and_a_list_in_the_order_given(
