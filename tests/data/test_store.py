@@ -17,8 +17,8 @@ import pytest
 from parse_dg.data import domain as domain_module, store as module
 from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode, read_file
-from parse_dg.data.intake.layouts import list_own
 from parse_dg.data.intake.library import open_manifest
+from parse_dg.data.intake.own import list_own
 from parse_dg.data.manifest import Manifest, index
 from parse_dg.data.store import RESERVE, NoRoomError, image_files, open_store, store_bytes, store_folder
 from parse_dg.errors import InputError
