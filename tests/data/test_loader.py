@@ -20,6 +20,7 @@ from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode
 from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
 from parse_dg.data.sampling import Sampler, SamplingConfig
@@ -293,7 +294,7 @@ def test_training_reads_the_images_crops_are_cut_from(photos: Benchmark) -> None
     sampler = on_photos(photos, SamplingConfig(), AugmentConfig()).sampler
     for batch in islice(batches, 6):
         expected = [
-            decode(file_of(domain, index), 20)
+            decode(file_of(domain, index), Framing(size=20))
             for domain, positions in zip(photos.domains, sampler.plan().positions, strict=True)
             for index in positions.tolist()
         ]
@@ -331,7 +332,8 @@ def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
     for domain in benchmark.domains:
         subset = Subset(domain, np.arange(len(domain.labels))[::-2].copy())
         batches = list(evaluation_batches(subset, 2, crops))
-        expected = [decode(file_of(domain, index), 20 if crops else 16) for index in subset.indices.tolist()]
+        framing = Framing(size=20 if crops else 16)
+        expected = [decode(file_of(domain, index), framing) for index in subset.indices.tolist()]
         images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
         assert np.array_equal(images.permute(0, 2, 3, 1).numpy(), np.stack(expected))
         assert labels.tolist() == domain.labels[subset.indices].tolist()

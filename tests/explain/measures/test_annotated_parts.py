@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from parse_dg.data.framing import Framing, ImageFit
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.images import SubsetPrimitives
@@ -33,9 +34,9 @@ def marked(places: list[list[Place | None]], diagonal: float = 50.0) -> PartAnno
     )
 
 
-def measured(*domains: tuple[SubsetPrimitives, PartAnnotations]) -> AnnotatedParts:
+def measured(*domains: tuple[SubsetPrimitives, PartAnnotations], fit: ImageFit = "squash") -> AnnotatedParts:
     places, parts = zip(*domains, strict=True)
-    return annotated_parts(places, parts, torch.Generator().manual_seed(0))
+    return annotated_parts(places, parts, Framing(size=8, fit=fit), torch.Generator().manual_seed(0))
 
 
 SOURCE = grid([[(20, 20), (80, 40)]] * 4), marked([[(20, 20), (80, 40)]] * 4)
@@ -51,6 +52,15 @@ def test_primitives_on_their_parts() -> None:
     assert (found.parts, found.within) == (PARTS, 0.1)
     assert [each.domain for each in found.domains] == ["sketch", "sketch"]
     assert (found.sources.domain, found.sources.images, found.sources.followed) == ("sources together", 4, 2)
+
+
+def test_places_are_of_the_square_that_was_seen() -> None:
+    """The middle of a photograph is its middle whatever the fit; what lies at the edge of a crop is inside it."""
+    middle = ((WIDTH - 1) / 2, (HEIGHT - 1) / 2)
+    crop = (WIDTH - HEIGHT) / 2
+    found = grid([[middle, (0, 0)]] * 2), marked([[middle, (crop, 0)]] * 2)
+    assert shares(measured(found, found, fit="crop")) == [("beak", 1), ("tail", 1)]
+    assert shares(measured(found, found)) == [("beak", 1), ("beak", 0)]
 
 
 @pytest.mark.parametrize(
