@@ -203,7 +203,7 @@ def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -
 def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
     """Everything that can be said of one image of any form and size, resized as for a prediction."""
     spec = model_of(model).spec
-    pixels = load_image(0, image, spec.image_size, spec.resize_to).pixels
+    pixels = load_image(0, image, spec.framing).pixels
     return read_images(model, torch.from_numpy(pixels).permute(2, 0, 1)[None])[0]
 
 

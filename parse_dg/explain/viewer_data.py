@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from parse_dg.data.framing import Picture
 from parse_dg.deploy.predictor import Prediction
 from parse_dg.explain.explanation import Application, Reading, Relation, places_of
 
@@ -30,7 +31,7 @@ Pixels = UInt8[np.ndarray, "H W 3"]
 
 
 def parse_case(
-    reading: Reading, pixels: Pixels, *, title: str, truth: str | None = None, other: str | None = None
+    reading: Reading, picture: Picture, *, title: str, truth: str | None = None, other: str | None = None
 ) -> dict[str, Any]:
     """The case of an image that a model of PARSE has read.
 
@@ -45,7 +46,8 @@ def parse_case(
     bytes_of = np.rint(255 * heatmap / heatmap.max(axis=(1, 2), keepdims=True)).astype(np.uint8)  # 255: the maximum
     return {
         "title": title,
-        "image": data_uri(pixels),
+        "image": data_uri(picture.pixels),
+        "seen": [round(float(edge), 2) for edge in picture.seen],
         "truth": truth,
         "predicted": reading.predicted,
         "top": [
@@ -62,11 +64,12 @@ def parse_case(
     }
 
 
-def plain_case(prediction: Prediction, pixels: Pixels, *, title: str, truth: str | None = None) -> dict[str, Any]:
+def plain_case(prediction: Prediction, picture: Picture, *, title: str, truth: str | None = None) -> dict[str, Any]:
     """The case of an image that a model of any method has predicted: the classes of `prediction.top`, no why."""
     return {
         "title": title,
-        "image": data_uri(pixels),
+        "image": data_uri(picture.pixels),
+        "seen": [round(float(edge), 2) for edge in picture.seen],
         "truth": truth,
         "predicted": prediction.predicted,
         "top": [

@@ -32,8 +32,8 @@ class ProposedName(Jsonable):
 
     primitive: int
     name: str | None
-    """What it could be called: the part, for those after the best one with a number; None unless it follows the part
-    in half of the images, more often than by chance, and among the `OF_ONE_PART` best."""
+    """What it could be called: the part, after the best one with a number; None unless it follows the part in half
+    of the images, more often than by chance, and among the `OF_ONE_PART` best."""
     part: str
     share: float
     """Of the images, those in which it follows the part."""
@@ -78,7 +78,8 @@ def _of_blueprints(run: OpenedRun) -> list[ProposedName]:
 def _of_photographs(run: OpenedRun, parts: Path) -> list[ProposedName]:
     marked = part_annotations(run, parts)
     located = [locate(run.model, subset, run.progress) for subset in run.held_out]
-    on_sources = annotated_parts(located, marked, torch.Generator().manual_seed(SEED)).sources
+    generator = torch.Generator().manual_seed(SEED)
+    on_sources = annotated_parts(located, marked, run.model.spec.framing, generator).sources
     return [
         ProposedName(
             primitive=each.primitive,

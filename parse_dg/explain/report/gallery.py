@@ -139,8 +139,9 @@ def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, 
     loaded = [LoadedImage(n, None, image) for n, image in enumerate(pixels)]
     found = read_images(predictor.model, images) if explains else predictor.predict_batch(loaded, CLASSES)
     case: Callable[..., dict[str, Any]] = parse_case if explains else plain_case
-    for said, image, title, truth in zip(found, pixels, titles, truths, strict=True):
-        yield case(said, image, title=title, truth=truth)
+    for said, index, title, truth in zip(found, subset.indices[positions], titles, truths, strict=True):
+        picture = subset.domain.picture(int(index), predictor.model.spec.framing)
+        yield case(said, picture, title=title, truth=truth)
 
 
 def _title(subset: Subset, index: int) -> str:
