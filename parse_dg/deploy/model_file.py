@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,8 @@ from parse_dg.config import Config, Count, Positive, Rule, at_most, from_dict, t
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.data.benchmarks import Side
 from parse_dg.data.framing import Framing, ImageFit
-from parse_dg.errors import InputError
+from parse_dg.deploy.names import from_text, read_names, to_text
+from parse_dg.errors import InputError, about
 from parse_dg.files import parse_json, whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -69,6 +70,8 @@ class Model:
 
     spec: ModelSpec
     algorithm: Algorithm = field(repr=False)
+    names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """What people call its primitives, where they gave them names: {3: "beak"}."""
 
     @property
     def compact(self) -> bool:
@@ -111,18 +114,29 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     return Model(spec, algorithm.eval())
 
 
-def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
-    """Write the model, whole or not at all."""
+def save_model(
+    path: Path, spec: ModelSpec, state: dict[str, Tensor], names: Mapping[int, str] | None = None
+) -> None:
+    """Write the model, whole or not at all, with the names of its primitives if it has any."""
     tensors = {name: value.cpu().contiguous() for name, value in state.items()}
-    description = {"format": FORMAT, "model": with_needs(to_dict(spec)), "sha256": digest_of(tensors, "")}
+    about_it: dict[str, Any] = {
+        "format": FORMAT,
+        "model": with_needs(to_dict(spec)),
+        "sha256": digest_of(tensors, ""),
+    }
+    if names:
+        about_it["names"] = to_text(names)
     # One entry only: the order of several would change from one writing to the next.
-    metadata = {METADATA: json.dumps(description, sort_keys=True)}
+    metadata = {METADATA: json.dumps(about_it, sort_keys=True)}
     with whole_file(path) as temporary:
         save_file(tensors, temporary, metadata)
 
 
 def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
-    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first."""
+    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first.
+
+    Its primitives have the names in names.json beside it, else those that the file itself carries.
+    """
     load_plugins(plugins)
     path = Path(path)
     if path.is_dir():
@@ -135,13 +149,14 @@ def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a readable .safetensors file: {error}") from error
-    spec = _read_spec(path, metadata, state)
+    spec, carried = _read_spec(path, metadata, state)
     try:
         _require_room(spec, state)
-        return build_model(spec, state)
+        model = build_model(spec, state)
     except (RuntimeError, ValueError) as error:
         said = " ".join(line.strip() for line in str(error).splitlines()[:2])
         raise InputError(f"{path} does not fit its own description: {said[:LINE]}") from error
+    return _with_names(model, path, carried) if model.explains else model
 
 
 def _require_room(spec: ModelSpec, state: Mapping[str, Tensor]) -> None:
@@ -153,13 +168,28 @@ def _require_room(spec: ModelSpec, state: Mapping[str, Tensor]) -> None:
             raise InputError(f"algorithm.{name} asks for at least {least:,} weights, and it holds {held:,}")
 
 
-def _read_spec(path: Path, metadata: dict[str, str], state: Mapping[str, Tensor]) -> ModelSpec:
-    """The description, where the tensors are as they were written; earlier versions wrote no digest of them."""
+def _with_names(model: Model, path: Path, carried: Any) -> Model:
+    network = model.parse_network()
+    names = read_names(path.parent, network)
+    if names is None:
+        with about(f"{path} has names of primitives that cannot be used"):
+            if not isinstance(carried, dict) or not all(isinstance(name, str) for name in carried.values()):
+                raise InputError("expected an object of texts")
+            names = from_text(carried, network.structure.vocabulary.primitives)
+    return replace(model, names=names)
+
+
+def _read_spec(path: Path, metadata: dict[str, str], state: Mapping[str, Tensor]) -> tuple[ModelSpec, Any]:
+    """What is in the file's description: the model, and the names that the file carries.
+
+    Raises if the tensors are not as they were written; earlier versions wrote no digest of them.
+    """
     if METADATA not in metadata:
         raise InputError(f"{path} holds weights, but was not written by parse-dg: it lacks its description")
     try:
         data: Any = parse_json(metadata[METADATA], "it")
-        found, model, digest = data["format"], data["model"], data.get("sha256")
+        found, model = data["format"], data["model"]
+        names, digest = data.get("names", {}), data.get("sha256")
     except (InputError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path} has a damaged description: {str(error)[:LINE]}") from error
     if found != FORMAT:
@@ -168,6 +198,6 @@ def _read_spec(path: Path, metadata: dict[str, str], state: Mapping[str, Tensor]
         raise InputError(f"{path} is damaged: its weights are not those that were written; copy or train it again")
     model = without_needs(model, path)
     try:
-        return from_dict(ModelSpec, model)
+        return from_dict(ModelSpec, model), names
     except (InputError, TypeError, RecursionError) as error:
         raise InputError(f"{path} describes no model this version knows: {str(error)[:LINE]}") from error
