@@ -1,6 +1,6 @@
 """Explanations as they are read in a terminal: tables and sentences in which every number says what it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from rich.console import Console, JustifyMethod
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parse_dg.cli.options import say
+from parse_dg.deploy.names import called
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation
@@ -134,18 +135,23 @@ def print_counterfactual(console: Console, image: str, found: Counterfactual, to
     )
 
 
-def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes: Sequence[str]) -> None:
+def print_primitives(
+    console: Console,
+    found: Iterable[PrimitiveImages],
+    classes: Sequence[str],
+    names: Mapping[int, str] | None = None,
+) -> None:
     """The strongest images of every primitive, domain by domain."""
     headings = ("domain", "mean\nevidence", "evidence", "presence", "x", "y", "image", "class")
     for primitive, domains in groupby(found, key=lambda each: each.primitive):
-        say(console, f"p{primitive}: the images of each domain with most evidence for it")
+        say(console, f"{called(primitive, names or {})}: the images of each domain with most evidence for it")
         table = _table(*headings, words=("domain", "image", "class"))
         for domain in domains:
             first = (printable(domain.domain), f"{domain.mean_evidence:.2f}")
             for row, image in enumerate(domain.images):
                 place = (_number(image.presence), f"{image.x:+z.2f}", f"{image.y:+z.2f}")
-                names = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
-                _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *names)
+                of = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
+                _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *of)
             table.add_section()
         console.print(table)
     say(
@@ -183,7 +189,7 @@ def _print_places(console: Console, explanation: Explanation, primitives: Sequen
     for k in primitives:
         place = explanation.places[k]
         numbers = (f"{value:.2f}" for value in (place.width, place.height, place.presence))
-        _add(table, f"p{k}", f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers)
+        _add(table, called(k, explanation.names), f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers)
     console.print(table)
     say(console, PLACES)
 
