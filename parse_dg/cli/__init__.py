@@ -3,8 +3,11 @@
 import argparse
 import io
 import logging
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
 from parse_dg._version import __version__
@@ -48,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rich.console import Console  # not before --help has been answered
 
     try:
-        load_plugins(options.plugin)
-        options.command(options, Console(highlight=False))
+        with ended_by_sigterm() if options.resumes else nullcontext():
+            load_plugins(options.plugin)
+            options.command(options, Console(highlight=False))
     except InputError as error:
         print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
@@ -61,6 +65,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parse-dg: interrupted{more}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within, a first SIGTERM is like Ctrl-C, so that what runs can be saved; it may be sent several times."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def one_line(error: Exception) -> str:

@@ -28,8 +28,13 @@ from parse_dg.wording import short
 
 EVERY = 60.0
 """Seconds between two checkpoints."""
+FIRST = 10.0
+"""Seconds until the first of an attempt; from one to the next they double, up to `EVERY`."""
 SHARE = 20
 """Training goes on for at least this many times as long as the last checkpoint took to write."""
+
+IMPATIENT = 1.0
+"""Seconds after which a second Ctrl-C is meant."""
 
 METRICS = "metrics.jsonl"
 
@@ -48,7 +53,8 @@ class Keeper:
         following: Tracking | None = None,
         trainer: Trainer | None = None,
     ):
-        """`every` so many seconds, or less often if that would slow training; 0: after every step.
+        """`every` so many seconds, or less often if that would slow training; 0: after every step. The first ones
+        come earlier, so that a run that is killed again and again moves forward.
 
         Of a team the first process writes; the others are where it is. `following` is told of every check.
         What does not fit `trainer` is not resumed from.
@@ -84,10 +90,12 @@ class Keeper:
             log.info("%s goes on from step %d", self.folder, trainer.step)
             self.saved = None
 
-    @property
-    def due(self) -> bool:
-        wait = max(self.every, SHARE * self.cost) if self.every else 0.0
-        return self.team.first and time.monotonic() - self.written >= wait
+    def due(self, *, last: bool = False) -> bool:
+        """Whether it is time for another; after the `last` step earlier, as the target's score may take a while."""
+        now = time.monotonic()
+        first = FIRST if last else max(FIRST, self.written - self.began)
+        wait = max(min(self.every, first), SHARE * self.cost) if self.every else 0.0
+        return self.team.first and now - self.written >= wait
 
     def save(self, trainer: Trainer, metrics: FileIO, steering: dict[str, Any] | None) -> None:
         started = time.monotonic()
@@ -103,26 +111,25 @@ class Keeper:
 
 @contextmanager
 def postponed_stop(team: Team = ALONE) -> Iterator[Callable[[], bool]]:
-    """Within, a first SIGINT or SIGTERM is only noted, so that the step can be finished and saved; says whether
-    there was one. A second takes effect at once, and in a team, which would have to agree on a step, the first.
+    """Within, SIGINT and SIGTERM are only noted, so that the step can be finished and saved; says whether there was
+    one. What stops a machine sends several at once, so only a SIGINT that comes a while after takes effect at once.
+    In a team, which would have to agree on a step, the first does.
     """
-    noted: list[int] = []
+    noted: list[float] = []
     before: dict[int, Any] = {}
 
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
     def note(number: int, _: object) -> None:
-        noted.append(number)
-        restore()
+        noted.append(time.monotonic())
+        if number == signal.SIGINT and noted[-1] - noted[0] > IMPATIENT:
+            raise KeyboardInterrupt
 
     if team.size == 1 and threading.current_thread() is threading.main_thread():
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: bool(noted)
     finally:
-        restore()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Checkpoint | None:

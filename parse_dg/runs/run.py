@@ -37,7 +37,7 @@ from parse_dg.runs.scoring import (
 )
 from parse_dg.runs.tracking import Tracking, open_trackers
 from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, describe_stages, name_whole
-from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer
+from parse_dg.training.check import Best, Check, CheckInterruptedError, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.pretrained import load_pretrained
 from parse_dg.training.team import ALONE, Team
@@ -223,14 +223,19 @@ def _fit(
                     write_all(metrics, json.dumps(line.to_dict(), allow_nan=False).encode() + b"\n")
                 keeper.following.record(line)
             observe(step, check)
-            if asked_to_stop() or keeper.due:
-                keeper.save(trainer, metrics, steering.state() if steering else None)
+            if asked_to_stop() or keeper.due(last=trainer.ended):
+                save()
             if asked_to_stop():
                 raise KeyboardInterrupt
 
+        def save() -> None:
+            keeper.save(trainer, metrics, steering.state() if steering else None)
+
         try:
-            return trainer.fit(record)
-        except (NonFiniteLossError, KeyboardInterrupt):
+            return trainer.fit(record, asked_to_stop)
+        except (NonFiniteLossError, KeyboardInterrupt) as error:
+            if isinstance(error, CheckInterruptedError):
+                save()
             if trainer.best and keeper.team.first:
                 _save_weights(folder, spec, trainer.best, trainer.best_plain)
             raise

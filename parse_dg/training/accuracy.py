@@ -92,10 +92,14 @@ def predict(
 
 
 def accuracy(
-    model: Algorithm, subset: Subset, device: torch.device, augmentation: Augmentation | None = None
+    model: Algorithm,
+    subset: Subset,
+    device: torch.device,
+    augmentation: Augmentation | None = None,
+    seen: Callable[[int], None] = lambda images: None,
 ) -> Accuracy:
-    """Accuracy of the model on a subset."""
-    return score(predict(model, subset, device, augmentation=augmentation))
+    """Accuracy of the model on a subset; `seen` as for `predict`."""
+    return score(predict(model, subset, device, seen, augmentation))
 
 
 def score(predictions: Predictions) -> Accuracy:

@@ -77,6 +77,10 @@ class Best(NamedTuple):
     state: StateDict
 
 
+class CheckInterruptedError(KeyboardInterrupt):
+    """A check was given up, after a step that is whole: it can be saved, and the check made later."""
+
+
 class NonFiniteLossError(FailedError):
     """The loss stopped being a number. Carries the best weights so far, if there was a check before."""
 

@@ -14,8 +14,8 @@ from parse_dg.training.optimizer import like_optimizer, restore_optimizer, save_
 from parse_dg.training.trainer import Trainer
 from parse_dg.wording import first_line, short
 
-PLAIN = ("step", "means", "stopped")
-"""What of a trainer's state is plain data."""
+PLAIN = ("step", "means", "stopped", "unchecked")
+"""What of a trainer's state is plain data; earlier versions did not write `unchecked`, which was false."""
 BESTS = ("best", "best_plain")
 """The checks that a trainer has kept, with their weights."""
 
@@ -65,9 +65,10 @@ def require_fit(trainer: Trainer, saved: Checkpoint, *, same_images: bool = True
     torch.Generator().set_state(saved.part("trainer").tensors["generator"])
     if same_images:
         _batches(trainer).sampler.check(saved.part("batches").tensors)
-    own, weights = saved.part("trainer").data, dict(trainer.algorithm.state_dict())
+    own, weights = {"unchecked": False, **saved.part("trainer").data}, dict(trainer.algorithm.state_dict())
     counts = own["counts"]
-    kinds = (own["step"], int), (own["stopped"], bool), *((count, int) for count in counts.values())
+    flags = (own["stopped"], bool), (own["unchecked"], bool)
+    kinds = (own["step"], int), *flags, *((count, int) for count in counts.values())
     if any(type(value) is not kind for value, kind in kinds) or not 0 < own["step"] <= trainer.steps:
         raise ValueError(f"step {own['step']!r} of {trainer.steps} is none of this run")
     if not all(type(value) is float for value in own["means"].values()):
@@ -101,7 +102,7 @@ def _require_like(what: str, saved: Checkpoint, expected: Mapping[str, Tensor]) 
 def _restore(trainer: Trainer, saved: Checkpoint) -> None:
     own = saved.part("trainer")
     for name in PLAIN:
-        setattr(trainer, name, own.data[name])
+        setattr(trainer, name, own.data.get(name, False))
     trainer.counts = Counter(own.data["counts"])
     trainer.generator.set_state(own.tensors["generator"])
     sums = saved.part("sums").tensors

@@ -5,7 +5,7 @@ The target domain is not known here, unless it is among the images that are scor
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from parse_dg.data.splits import Subset, seed_hash
 from parse_dg.devices import HostCopy, uses_bf16
 from parse_dg.training.accuracy import Accuracy, Augmentation, accuracy
 from parse_dg.training.averaging import AveragingConfig, build_averaging, estimate_statistics
-from parse_dg.training.check import Best, Check, NonFiniteLossError, Observer, StateDict
+from parse_dg.training.check import Best, Check, CheckInterruptedError, NonFiniteLossError, Observer, StateDict
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer, set_rates
 from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.recording import Recording, find_backbone
@@ -129,6 +129,9 @@ class Trainer:
         self.means: dict[str, float] = {}
         """At the last check."""
         self.stopped = False
+        self.unchecked = False
+        """Whether the last step has a check that is not made yet."""
+        self.interrupted: Callable[[], bool] = lambda: False
         self.best: Best | None = None
         self.plain: Check | None = None
         """Of the weights of the step themselves, beside the last check, where averages are scored and they too."""
@@ -139,29 +142,37 @@ class Trainer:
         self.backbone = find_backbone(algorithm) if record else None
         self.recording: Recording | None = None
 
-    def fit(self, observe: Observer) -> Best:
-        """Train for all steps, or until stopped; the best weights by validation on the source domains."""
+    def fit(self, observe: Observer, interrupted: Callable[[], bool] = lambda: False) -> Best:
+        """Train for all steps, or until stopped; the best weights by validation on the source domains.
+
+        A check takes a while: it is given up when `interrupted` (`CheckInterruptedError`), and made when the run is
+        resumed.
+        """
         self.algorithm.train()
+        self.interrupted = interrupted
         while not self.ended:
-            self.step += 1
-            set_rates(self.optimizer, self.optimizer_config, self.step - 1, self.steps)
-            terms = self.update(self.step, self.prepare_example(next(self.batches).to(self.device)))
-            for name, value in terms.items():
-                self.sums[name] = self.sums.get(name, 0.0) + value
-            self.counts.update(terms.keys())
-            check = None
-            if self.training.checks_at(self.step) or self.step == self.steps:
-                self.means = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
-                check = self._check(self.step, self.means)
-                self.sums, self.counts = {}, Counter()
-                self.stopped |= not self.averaging.after_check(self.step, check.mean_loss)
+            if not self.unchecked:
+                self._make_step()
+            check = self._check(self.step) if self.unchecked else None
             observe(self.step, check)
         assert self.best is not None
         return self._scored_average(self.step, self.means) if self.averaging.finish() else self.best
 
+    def _make_step(self) -> None:
+        self.step += 1
+        self._set_rates()
+        terms = self.update(self.step, self.prepare_example(next(self.batches).to(self.device)))
+        for name, value in terms.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        self.counts.update(terms.keys())
+        self.unchecked = self.training.checks_at(self.step) or self.step == self.steps
+
+    def _set_rates(self) -> None:
+        set_rates(self.optimizer, self.optimizer_config, self.step - 1, self.steps)
+
     @property
     def ended(self) -> bool:
-        return self.stopped or self.step == self.steps
+        return self.stopped or (self.step == self.steps and not self.unchecked)
 
     def stop(self) -> None:
         """End with this step; for an observer that has been told of its check."""
@@ -234,15 +245,25 @@ class Trainer:
             images = prepare_images(batch.images, self.augment, batch.draws, self.image_size)
         return Minibatch(images, batch.labels, batch.domains, batch.captions)
 
-    def _check(self, step: int, losses: dict[str, float]) -> Check:
+    def _check(self, step: int) -> Check:
         """Validate; keep the weights if they are the best so far."""
+        self.means = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+        self._set_rates()  # which the check says: the step may have been made in an earlier attempt
         self._stop_if_not_finite(self.watched)
         self.team.align(self.algorithm)
         self.team.align(self.averaging.scored)
-        check, self.best = self._look(self.averaging.scored, step, losses, self.best)
+        check, self.best = self._look(self.averaging.scored, step, self.means, self.best)
         if self.averaging.config.also_plain:
-            self.plain, self.best_plain = self._look(self.algorithm, step, losses, self.best_plain)
+            self.plain, self.best_plain = self._look(self.algorithm, step, self.means, self.best_plain)
+        self.sums, self.counts = {}, Counter()
+        self.stopped |= not self.averaging.after_check(step, check.mean_loss)
+        self.unchecked = False
         return check
+
+    def _seen(self, images: int) -> None:
+        """Between two batches of a check."""
+        if self.unchecked and self.interrupted():
+            raise CheckInterruptedError
 
     def _look(
         self, network: Algorithm, step: int, losses: dict[str, float], best: Best | None
@@ -276,8 +297,8 @@ class Trainer:
         """Accuracy on a subset; images of the sources may be augmented, by draws of their own."""
         if self.protocol.augment_validation and subset.domain.name in self.sources:
             seed = seed_hash(self.seed, "validation", subset.domain.name, step)
-            return accuracy(network, subset, self.device, Augmentation(self.augment, seed))
+            return accuracy(network, subset, self.device, Augmentation(self.augment, seed), self._seen)
         if len(subset.indices) < self.team.size:
             return accuracy(network, subset, self.device)
         share = Subset(subset.domain, subset.indices[self.team.share])
-        return self.team.add_scores(accuracy(network, share, self.device), self.device)
+        return self.team.add_scores(accuracy(network, share, self.device, seen=self._seen), self.device)

@@ -23,6 +23,8 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import BusyError, hold
 from parse_dg.runs.keeper import Keeper
 from parse_dg.runs.run import build_trainer, execute, prepare
+from parse_dg.training import trainer as trainer_module
+from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny, slow_but
@@ -307,15 +309,16 @@ def start(config: RunConfig, folder: Path, every: float = 0.0) -> "subprocess.Po
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("numbers", [(signal.SIGINT,), (signal.SIGTERM, signal.SIGINT, signal.SIGTERM)])
 def test_asked_to_stop_a_run_finishes_its_step_and_saves(
-    number: int, tiny: Tiny, tmp_path: Path, whole: Whole
+    numbers: tuple[int, ...], tiny: Tiny, tmp_path: Path, whole: Whole
 ) -> None:
     config = tiny("erm", training__steps=60, training__check_every=30)
     with start(config, tmp_path, every=1e9) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "1\n"
-        process.send_signal(number)
+        for number in numbers:  # whoever ends a machine may send several at once
+            process.send_signal(number)
         said = process.stdout.read().split()
         assert process.wait(60) == 130
     last = int(said[-1]) if said else 1
@@ -326,6 +329,49 @@ def test_asked_to_stop_a_run_finishes_its_step_and_saves(
     assert repeated(tmp_path) == whole("erm, 60 steps", config)
 
 
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_check_is_given_up_when_a_run_is_stopped_and_made_when_it_goes_on(
+    step: int, tiny: Tiny, tmp_path: Path, erm_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer_module.accuracy
+
+    def stopped(*arguments: Any, **given: Any) -> Accuracy:
+        if given["seen"].__self__.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+        return made(*arguments, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer_module, "accuracy", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            execute(tiny("erm"), tmp_path, quiet)
+    saved = read_checkpoint(tmp_path)
+    assert saved is not None
+    assert saved.data["trainer"]["trainer"]["step"] == step
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == step // 2 - 1
+    steps: list[int] = []
+    execute(tiny("erm"), tmp_path, lambda step, check: steps.append(step))
+    assert steps[0] == step
+    assert repeated(tmp_path) == repeated(erm_run)
+
+
+def test_the_first_checkpoints_of_an_attempt_come_early(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("parse_dg.runs.keeper.time.monotonic", lambda: now)
+    keeper, due = Keeper(tmp_path, tiny("erm")), []
+    for second in range(1, 300):
+        now = float(second)
+        if keeper.due():
+            due.append(second)
+            keeper.written = now
+    assert due == [10, 20, 40, 80, 140, 200, 260]
+    assert keeper.due(last=True)
+    keeper.cost = 3.0  # seconds that writing took
+    assert not keeper.due(last=True)
+
+
 @pytest.mark.parametrize("full", ["metrics", "checkpoint"])
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
     full: str, tiny: Tiny, tmp_path: Path, erm_run: Path, monkeypatch: pytest.MonkeyPatch
@@ -334,7 +380,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(
 
     def observe(step: int, check: Check | None) -> None:
         if step == 3:  # there is room for a part of the next line
-            monkeypatch.setattr(Keeper, "due", full == "checkpoint")
+            monkeypatch.setattr(Keeper, "due", lambda self, last: full == "checkpoint")
             room = (tmp_path / "metrics.jsonl").stat().st_size + 50
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
 

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,10 @@ from parse_dg.config import to_dict
 from parse_dg.files import is_locked
 from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
+from parse_dg.training.checkpoint import read_checkpoint
 from tests.conftest import Tiny
 from tests.parts import wait_until
-from tests.runs.helpers import result_of
+from tests.runs.helpers import repeated, result_of
 
 pytestmark = pytest.mark.slow
 
@@ -134,6 +137,55 @@ def test_a_sweep_that_was_killed_goes_on(
     assert [attempts(job).count("finished") for job in jobs] == [1] * len(jobs)
     assert reported(tmp_path, "second") == sorted(str(job.folder) for job in jobs)
     assert not any(is_locked(job.folder / LOCK) for job in jobs)
+
+
+def test_a_sweep_that_is_stopped_again_and_again_moves_forward(tmp_path: Path) -> None:
+    quick = "{batch_per_domain = 4, steps = 200, check_every = 50, device = 'cpu'}"
+    text = f"methods = ['erm']\ntargets = ['sketch']\nseeds = [0, 1]\n[set]\ntraining = {quick}\n"
+    (tmp_path / "sweep.toml").write_text(f"{text}data.blueprints.images_per_class = 5\n")
+    command = [sys.executable, "-m", "parse_dg", "sweep", "sweep.toml", "--jobs", "2", "--force", "--out"]
+    folders = {name: [tmp_path / name / f"blueprints/erm/sketch/seed{seed}" for seed in (0, 1)] for name in "ab"}
+    at, stops = dict.fromkeys(folders["a"], 0), 0
+    while stops < 3:
+        sweep = subprocess.Popen([*command, "a"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        wait_until(partial(has_moved, sweep, at, time.time()))
+        if stops == 2 or sweep.poll() is not None:
+            break
+        stops += 1
+        everybody = (*children(sweep.pid), sweep.pid, sweep.pid)  # as a machine that is shut down does
+        for pid in everybody if stops == 1 else (sweep.pid,):
+            os.kill(pid, signal.SIGTERM)
+        assert b"interrupted; the same command goes on" in sweep.communicate(timeout=SECONDS)[1]
+        assert sweep.returncode == 130
+        assert not any(is_locked(folder / LOCK) for folder in at)  # it has waited for them
+        before = at.copy()
+        for folder in at:
+            saved = read_checkpoint(folder) if folder.exists() else None
+            finished = 200 if (folder / "result.json").exists() else 0
+            at[folder] = finished if saved is None else saved.data["trainer"]["trainer"]["step"]
+            assert at[folder] >= before[folder]
+        assert sum(at.values()) > sum(before.values())
+    sweep.communicate(timeout=SECONDS)
+    assert sweep.returncode == 0
+    assert stops > 0
+    subprocess.run([*command, "b"], cwd=tmp_path, check=True, capture_output=True)
+    for one, other in zip(*folders.values(), strict=True):
+        assert repeated(one) == repeated(other)
+
+
+def has_moved(sweep: "subprocess.Popen[bytes]", at: dict[Path, int], since: float) -> bool:
+    """Whether a sweep has ended, or a run of it has made a check after those steps."""
+    for folder, steps in at.items():
+        metrics = folder / "metrics.jsonl"
+        if metrics.exists() and metrics.stat().st_mtime > since:
+            lines = metrics.read_text().splitlines()
+            if lines and json.loads(lines[-1])["step"] > steps:
+                return True
+    return sweep.poll() is not None
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_two_sweeps_at_once_share_the_work(jobs: list[Job], start: Start, tmp_path: Path) -> None:

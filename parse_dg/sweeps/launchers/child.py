@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-GRACE = 30.0
+GRACE = 60.0
 """Seconds that a process has to save its work once it is interrupted."""
 
 

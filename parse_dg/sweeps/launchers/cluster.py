@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
 """Ray neither reports what it is used for, nor writes the messages of its nodes over the display of the sweep."""
-GRACE = 10.0
+GRACE = 60.0
 """Seconds that an interrupted run has to end by itself."""
 DEATHS = {
     "WorkerCrashedError": "its process died",
