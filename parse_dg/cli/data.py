@@ -102,7 +102,7 @@ def show(options: Namespace, console: Console) -> None:
     from parse_dg.data.benchmarks import DataConfig
     from parse_dg.data.contact_sheets import write_contact_sheets
 
-    config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels)
+    config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels, fit="pad")
     with progress_display(console) as progress:
         sheets = write_contact_sheets(config, options.out, options.images, progress)
     say(console, *(f"contact sheet: {sheet}" for sheet in sheets))

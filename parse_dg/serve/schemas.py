@@ -127,7 +127,7 @@ class CaseData(ResponseModel):
     )
     seen: list[float] = Field(
         description="the part of it that the network sees, and that places and heat maps are of: left, top, right, "
-        "bottom in pixels; beyond its edges where it was padded",
+        "bottom in pixels",
         examples=[[0, 0, 384, 288]],
     )
     truth: str | None
