@@ -189,7 +189,8 @@ BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF; of an animation the first frame",
+        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF, and HEIC where "
+        "pillow-heif is installed; of an animation the first frame",
         "content": {
             "multipart/form-data": {
                 "schema": {"type": "object", "required": ["image"], "properties": {"image": BINARY}}

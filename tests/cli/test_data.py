@@ -40,6 +40,7 @@ def test_a_folder_is_added_and_described(run: Run, own: Path, data: Path) -> Non
     assert table(said.out) == [["domain", "images"], *([name, "4"] for name in DOMAINS), ["all", "12"]]
     assert "mine: folders: domain/class/image" in said.out
     assert "2 classes; images of 8 × 6 pixels; fingerprint " in said.out
+    assert "12 of 12 images are not square: training squashes them, unless --set data.fit=crop" in said.out
     assert f"added: its manifest is {data / 'mine' / 'manifest.jsonl'}" in said.out
     assert_refused(run("data", "add", "mine", own), "mine has been added before: `--replace` indexes it anew")
     assert run("data", "add", "mine", own, "--replace").code == 0
