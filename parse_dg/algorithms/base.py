@@ -15,6 +15,7 @@ from parse_dg.data.loader import Words
 from parse_dg.data.splits import Subset
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.network import ParseNetwork
+from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.registry import Registry
 
 Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
@@ -38,6 +39,17 @@ class Minibatch(NamedTuple):
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
         parts = (part.chunk(domains) for part in self if part is not None)
         return [Minibatch(*of_one) for of_one in zip(*parts, strict=True)]
+
+
+class LogitParts(NamedTuple):
+    """The logits of a batch as sums over places in the image: the bias plus all parts of a class is its logit."""
+
+    logits: Float[Tensor, "B C"]
+    parts: Float[Tensor, "B C *places"]
+    """Of the cells of the feature map, (H, W): a class activation map over H·W. Or of K primitives."""
+    bias: Float[Tensor, "C"]
+    descriptors: PrimitiveDescriptors | None = None
+    """Where the primitives are, if the parts are theirs."""
 
 
 class Turn(NamedTuple):
@@ -172,6 +184,10 @@ class Algorithm(nn.Module, ABC):
     def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
         """What the method writes about normalised images, arguing for these classes or the predicted ones."""
         raise NotImplementedError(f"{type(self).__name__} puts no images in words")
+
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts | None:
+        """Where the logits of normalised images come from, if they are sums over places; None: they are not."""
+        return None
 
     @abstractmethod
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
