@@ -14,7 +14,7 @@ from parse_dg.plugins import load_plugins
 from parse_dg.wording import UNPRINTABLE
 
 PARTS = (
-    *("train", "config", "runs", "sweep", "data", "weights", "tables", "describe"),
+    *("train", "config", "evaluate", "runs", "sweep", "data", "weights", "tables", "describe"),
     *("predict", "explain", "figure", "measure", "report", "serve", "export"),
 )
 """The modules of the commands, in the order of the help."""

@@ -1,7 +1,7 @@
 """Decoded images: every file opened once, resized, kept in the cache folder, and memory-mapped from then on.
 
-A store is a folder named by the manifest's fingerprint and the size: one uint8 array (`.npy`) a domain, and
-`index.json` once all are there. A domain is written under a temporary name and renamed when complete, so that a
+A store is a folder named by the manifest's fingerprint, the size and the fit: one uint8 array (`.npy`) a domain,
+and `index.json` once all are there. A domain is written under a temporary name and renamed when complete, so that a
 build that is interrupted goes on with the next domain; a lock lets one process build while others wait.
 """
 
@@ -15,6 +15,7 @@ import PIL
 from jaxtyping import UInt8
 
 from parse_dg.data.domain import ImageFiles
+from parse_dg.data.framing import ImageFit
 from parse_dg.data.listing import Progress, counted
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import map_ahead
@@ -46,12 +47,13 @@ def store_bytes(images: int, size: int) -> int:
     return images * size * size * 3
 
 
-def store_folder(manifest: Manifest, size: int) -> Path:
+def store_folder(manifest: Manifest, size: int, fit: ImageFit = "squash") -> Path:
     """Where the images of a manifest are kept at a size."""
-    return cache_folder() / f"images-{manifest.fingerprint[:24]}-{size}"
+    how = "" if fit == "squash" else f"-{fit}"
+    return cache_folder() / f"images-{manifest.fingerprint[:24]}-{size}{how}"
 
 
-def image_files(manifest: Manifest) -> list[ImageFiles]:
+def image_files(manifest: Manifest, fit: ImageFit = "squash") -> list[ImageFiles]:
     """The files of every domain, in the manifest's order."""
     return [
         ImageFiles(
@@ -59,15 +61,18 @@ def image_files(manifest: Manifest) -> list[ImageFiles]:
             tuple(image.path for image in images),
             manifest.keep_truncated,
             tuple(image.digest for image in images),
+            fit,
         )
         for images in manifest.by_domain
     ]
 
 
-def open_store(manifest: Manifest, size: int, progress: Progress | None = None) -> list[Stored]:
+def open_store(
+    manifest: Manifest, size: int, progress: Progress | None = None, fit: ImageFit = "squash"
+) -> list[Stored]:
     """The images of every domain at size × size, decoded first if need be; `NoRoomError` if they do not fit."""
-    folder = store_folder(manifest, size)
-    files = image_files(manifest)
+    folder = store_folder(manifest, size, fit)
+    files = image_files(manifest, fit)
 
     def wait() -> None:
         if progress:

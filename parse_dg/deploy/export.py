@@ -147,6 +147,7 @@ def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
         "algorithm": model.spec.algorithm.name,
         "classes": json.dumps(model.spec.classes, ensure_ascii=False),
         "image_size": str(size),
+        "fit": model.spec.fit,
         **({} if model.spec.resize_to is None else {"resize_to": str(model.spec.resize_to)}),
         "input": f"images: float32, N x 3 x {size} x {size}, RGB in [0, 1]; normalised inside",
         "outputs": json.dumps(list(outputs)),

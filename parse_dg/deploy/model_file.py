@@ -14,6 +14,7 @@ from torch import Tensor
 from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.config import Config, Positive, from_dict, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
+from parse_dg.data.framing import Framing, ImageFit
 from parse_dg.errors import InputError
 from parse_dg.files import whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
@@ -38,14 +39,21 @@ class ModelSpec(Config):
     classes: tuple[str, ...]
     image_size: int
     """Side of the images it was trained on, in pixels; RGB."""
+    fit: ImageFit = "squash"
+    """How an image becomes a square."""
     resize_to: int | None = None
-    """The side to which an image is resized, of which it sees the middle; none: image_size."""
+    """The side of that square, of which it sees the middle; none: image_size."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     """What is taken off red, green and blue, which lie in [0, 1], before the network sees them."""
     std: tuple[Positive, Positive, Positive] = IMAGENET_STD
     """What they are then divided by."""
     domains: int = 3
     """How many source domains it was trained on: some methods have a part that tells them apart."""
+
+    @property
+    def framing(self) -> Framing:
+        """What it sees of an image."""
+        return Framing(size=self.image_size, fit=self.fit, resize_to=self.resize_to)
 
 
 @dataclass(frozen=True)

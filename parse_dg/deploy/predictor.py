@@ -94,9 +94,7 @@ class Predictor:
         """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
         require(top >= 1, "top", top, "at least 1")
         require(batch >= 1, "batch", batch, "at least 1")
-        batches = load_batches(
-            images, self.image_size, batch, _warn if skip_unreadable else _refuse, self.model.spec.resize_to
-        )
+        batches = load_batches(images, self.model.spec.framing, batch, _warn if skip_unreadable else _refuse)
         return (prediction for loaded in batches for prediction in self.predict_batch(loaded, top))
 
     @torch.no_grad()

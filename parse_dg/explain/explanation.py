@@ -233,8 +233,7 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
 
 def as_batch(model: Model, image: ImageLike) -> UInt8[Tensor, "1 3 H W"]:
     """One image of any form and size, resized as for a prediction."""
-    spec = model.spec
-    pixels = load_image(0, image, spec.image_size, spec.resize_to).pixels
+    pixels = load_image(0, image, model.spec.framing).pixels
     return torch.from_numpy(pixels).permute(2, 0, 1)[None]
 
 

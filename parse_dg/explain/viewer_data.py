@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from parse_dg.data.framing import Picture
 from parse_dg.deploy.predictor import Prediction
 from parse_dg.explain.explanation import Application, ClassReading, Reading, Relation, places_of
 from parse_dg.explain.logits import LogitReading, ModelAnswer
@@ -36,14 +37,20 @@ Pixels = UInt8[np.ndarray, "H W 3"]
 
 
 def case_of(
-    found: ModelAnswer, pixels: Pixels, *, title: str, truth: str | None = None, other: str | None = None
+    found: ModelAnswer, picture: Picture, *, title: str, truth: str | None = None, other: str | None = None
 ) -> dict[str, Any]:
     """The case of an image that a model has read.
 
     Explained are the predicted class and a second one: `other`, or else the true class where it is another, or else
     the runner-up; and the most probable ones, where all there is to explain is the place a logit comes from.
     """
-    case = {"title": title, "image": data_uri(pixels), "truth": truth, "predicted": found.predicted}
+    case = {
+        "title": title,
+        "image": data_uri(picture.pixels),
+        "seen": [round(float(edge), 2) for edge in picture.seen],
+        "truth": truth,
+        "predicted": found.predicted,
+    }
     if isinstance(found, Prediction):
         shares = [{"name": each.name, "probability": _short(each.probability), "score": None} for each in found.top]
         return case | {"top": shares[:CLASSES], "explanations": {}, **_located(None)}

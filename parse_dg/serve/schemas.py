@@ -132,7 +132,12 @@ class CaseData(ResponseModel):
 
     title: str = Field(examples=["drawing.png"])
     image: str = Field(
-        description="the image as a square, data: URI", examples=["data:image/png;base64,iVBORw0KGgo"]
+        description="the whole image, its shape kept, data: URI", examples=["data:image/png;base64,iVBORw0KGgo"]
+    )
+    seen: list[float] = Field(
+        description="the part of it that the network sees, and that places and heat maps are of: left, top, right, "
+        "bottom in pixels; beyond its edges where it was padded",
+        examples=[[0, 0, 384, 288]],
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
@@ -159,6 +164,7 @@ class HealthData(ResponseModel):
     method: str = Field(examples=["parse"])
     classes: list[str]
     image_size: int = Field(description="the side, in pixels, of what the network sees", examples=[64])
+    fit: str = Field(description="how an image becomes a square: squash, crop or pad", examples=["squash"])
     max_bytes: int = Field(description="of one upload")
     max_pixels: int = Field(description="of one image")
     version: str = Field(description="of parse-dg")

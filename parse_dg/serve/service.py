@@ -99,6 +99,7 @@ class Service:
             "method": self.method,
             "classes": list(self.predictor.classes),
             "image_size": self.predictor.image_size,
+            "fit": self.predictor.model.spec.fit,
             "max_bytes": self.limits.max_bytes,
             "max_pixels": self.limits.max_pixels,
             "version": __version__,
@@ -118,8 +119,7 @@ class Service:
             with self.memory.holding() as hold:
                 upload: Upload = await read_upload(request, self.limits, hold)
                 take_place(1)
-                spec = self.predictor.model.spec
-                how = (upload.data, spec.image_size, self.limits.max_pixels, spec.resize_to)
+                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels)
                 address = request.client.host if request.client else ""
                 with self.batcher.coming():
                     async with self._decoding.turn(address):
@@ -133,6 +133,6 @@ class Service:
 
 def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
     """What the viewer shows."""
-    title, shown = asked.upload_name or "image", asked.decoded.shown
-    assert shown is not None
-    return case_of(asked.found, shown, title=title, other=of)
+    title, picture = asked.upload_name or "image", asked.decoded.picture
+    assert picture is not None
+    return case_of(asked.found, picture, title=title, other=of)

@@ -144,7 +144,8 @@ class Trainer:
         self.algorithm.train()
         while not self.ended:
             self.step += 1
-            terms = self._step(self.step)
+            set_rates(self.optimizer, self.optimizer_config, self.step - 1, self.steps)
+            terms = self.update(self.step, self.prepare_example(next(self.batches).to(self.device)))
             for name, value in terms.items():
                 self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts.update(terms.keys())
@@ -170,11 +171,6 @@ class Trainer:
         """From the next step on, every rate is `factor` times what it would have been."""
         for group in self.optimizer.param_groups:
             group["initial_lr"] *= factor
-
-    def _step(self, step: int) -> dict[str, torch.Tensor]:
-        """The next batch, and an update on it; the loss's terms, detached."""
-        set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
-        return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
 
     def update(self, step: int, example: Minibatch) -> dict[str, torch.Tensor]:
         """Every turn of the algorithm on one batch: loss, gradient, update; the loss's terms, detached."""

@@ -66,6 +66,7 @@ def hand_made(relations: list[dict[str, Any]], name: str = "cat") -> dict[str, A
     return {
         "title": name,
         "image": data_uri(np.full((SIDE, SIDE, 3), 200, np.uint8)),
+        "seen": [0, 0, SIDE, SIDE],
         "truth": None,
         "predicted": name,
         "top": [{"name": name, "probability": 1.0, "score": 0.2}],

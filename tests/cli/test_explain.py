@@ -120,11 +120,7 @@ def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None
 def test_a_contrast(run: Run, said: Any, parse_run: Path, photo: Path) -> None:
     reading = read_image(load_model(parse_run), photo)
     expected = contrast(reading)
-    assert said("contrast", parse_run, photo) == {
-        "image": str(photo),
-        "truth": None,
-        **as_json(expected.to_dict()),
-    }
+    assert said("contrast", parse_run, photo) == {"image": str(photo), "truth": None, **as_json(expected.to_dict())}
     this, that = reading.classes[3], reading.classes[6]
     found = said("contrast", parse_run, photo, "--this", this, "--that", that, "--top", 2)
     assert found["relations"] == as_json(contrast(reading, this, that).to_dict(2)["relations"])

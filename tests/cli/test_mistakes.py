@@ -32,10 +32,7 @@ TRAINING_MISTAKES = {
         ["--set", "training.step=3"],
         "unknown configuration field 'training.step': did you mean training.steps?",
     ),
-    "an unknown section": (
-        ["--set", "trainer.steps=3"],
-        "'trainer.steps': did you mean training.steps?",
-    ),
+    "an unknown section": (["--set", "trainer.steps=3"], "'trainer.steps': did you mean training.steps?"),
     "a section": (["--set", "training=3"], "training is a section, not a field: its fields are training.steps,"),
     "no value": (["--set", "training.steps"], "--set takes section.field=value"),
     "text for a number": (["--set", "training.steps=many"], "training.steps must be a whole number, found 'many'"),

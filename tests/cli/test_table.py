@@ -192,12 +192,7 @@ def test_a_run_that_was_broken_off_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("metrics.jsonl", '{"step": 1}\n'),
-        ("result.json", "{}"),
-        ("config.json", "{"),
-    ],
+    ("name", "content"), [("metrics.jsonl", '{"step": 1}\n'), ("result.json", "{}"), ("config.json", "{")]
 )
 def test_a_damaged_run_is_named_in_one_line(name: str, content: str, run: Run, runs: Path, copy: Path) -> None:
     (copy / name).write_text(content)

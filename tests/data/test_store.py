@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from parse_dg.data import domain as domain_module, store as module
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode, read_file
-from parse_dg.data.intake.layouts import list_own
 from parse_dg.data.intake.library import open_manifest
+from parse_dg.data.intake.own import list_own
 from parse_dg.data.manifest import Manifest, index
 from parse_dg.data.store import RESERVE, NoRoomError, image_files, open_store, store_bytes, store_folder
 from parse_dg.errors import InputError
@@ -76,7 +77,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def expected(manifest: Manifest, size: int = SIZE) -> list[np.ndarray]:
     """Every file decoded by itself."""
     return [
-        np.stack([decode(files.root / path, size, files.keep_truncated) for path in files.paths])
+        np.stack([decode(files.root / path, Framing(size=size), files.keep_truncated) for path in files.paths])
         for files in image_files(manifest)
     ]
 

@@ -230,9 +230,7 @@ def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()],
-    ids=["too large", "descending"],
+    "damage", [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()], ids=["too large", "descending"]
 )
 def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path, tmp_path: Path) -> None:
     small, _ = compact(load_model(parse_run))

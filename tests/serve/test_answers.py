@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from parse_dg import __version__
+from parse_dg.data.framing import Picture
 from parse_dg.explain.explanation import read_image
 from parse_dg.explain.logits import read_logits
 from parse_dg.explain.viewer_data import case_of
@@ -132,11 +133,11 @@ def test_a_case_is_what_the_viewer_is_given(parse_service: Running, erm_service:
     data = png(3, (size, size))
     (pixels,) = squares([data], size)
     reading = read_image(parse_service.predictor.model, pixels)
-    assert_near(case(parse_service, data), case_of(reading, pixels, title="a.png"))
+    assert_near(case(parse_service, data), case_of(reading, Picture(pixels), title="a.png"))
     other = next(name for name in reversed(reading.classes) if name != reading.predicted)
     found = case(parse_service, data, **{"class": other})
-    assert_near(found, case_of(reading, pixels, title="a.png", other=other))
-    mapped = case_of(read_logits(erm_service.predictor, pixels), pixels, title="a.png", other=other)
+    assert_near(found, case_of(reading, Picture(pixels), title="a.png", other=other))
+    mapped = case_of(read_logits(erm_service.predictor, pixels), Picture(pixels), title="a.png", other=other)
     assert mapped["explanations"][other]["cells"]
     assert_near(case(erm_service, data, **{"class": other}), mapped)
 
@@ -164,13 +165,13 @@ def assert_near(found: Any, expected: Any) -> None:
         assert found == expected
 
 
-def test_a_case_shows_more_pixels_than_the_network_sees(parse_service: Running) -> None:
+def test_a_case_shows_the_whole_image_with_its_shape(parse_service: Running) -> None:
     sizes = {}
     for side in (10, 64, 200, 900):
         photo = picture(1, (8, 8)).resize((side, side // 2))
         shown = case(parse_service, encoded(photo))["image"]
         sizes[side] = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).size
-    assert sizes == {10: (64, 64), 64: (64, 64), 200: (200, 200), 900: (384, 384)}
+    assert sizes == {10: (10, 5), 64: (64, 32), 200: (200, 100), 900: (384, 192)}
 
 
 @pytest.mark.parametrize(

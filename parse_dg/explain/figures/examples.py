@@ -201,8 +201,7 @@ def draw_pipeline(asked: FigureRequest, image: Path | None = None, steps: Path |
     if image is None:
         seen = _example(run)
     else:
-        size, resize_to = run.model.spec.image_size, run.model.spec.resize_to
-        pixels = torch.from_numpy(decode(image, size, resize_to=resize_to)).permute(2, 0, 1)
+        pixels = torch.from_numpy(decode(image, run.model.spec.framing)).permute(2, 0, 1)
         seen = read_pipeline(run.model, pixels, image.name)
     pipeline_figure(asked.path, seen, width=asked.width)
     if steps is not None:

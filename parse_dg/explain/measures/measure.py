@@ -107,6 +107,7 @@ def measure_run(
         for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
+    chance = torch.Generator().manual_seed(SEED)
     *sources, target = located
     pairs = [*combinations(sources, 2), *((source, target) for source in sources)]
     return RunMeasures(
@@ -117,7 +118,7 @@ def measure_run(
         domains=domains,
         consistency=tuple(consistency(*pair, weights) for pair in pairs),
         selected=_selected(run),
-        annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
+        annotated_parts=annotated_parts(located, marked, run.model.spec.framing, chance) if marked else None,
     )
 
 

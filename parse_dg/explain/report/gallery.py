@@ -131,11 +131,12 @@ def _cases(
 
 def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, "n"]) -> Iterator[dict[str, Any]]:
     images, labels = load_images(subset, positions)
-    pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
     titles = [_title(subset, int(index)) for index in subset.indices[positions]]
     truths = [predictor.classes[label] for label in labels.tolist()]
-    for said, image, title, truth in zip(read_any(predictor, images), pixels, titles, truths, strict=True):
-        yield case_of(said, image, title=title, truth=truth)
+    found = read_any(predictor, images)
+    for said, index, title, truth in zip(found, subset.indices[positions], titles, truths, strict=True):
+        picture = subset.domain.picture(int(index), predictor.model.spec.framing)
+        yield case_of(said, picture, title=title, truth=truth)
 
 
 def _title(subset: Subset, index: int) -> str:

@@ -57,7 +57,10 @@ window.ParseViewer = (() => {
     buildPicture() {
       this.image = make("img", "pv-image");
       this.image.alt = this.describe();
-      this.image.addEventListener("load", () => this.show());
+      this.image.addEventListener("load", () => {
+        frame.style.setProperty("--shape", this.image.naturalWidth / this.image.naturalHeight);
+        this.show();
+      });
       this.image.src = this.data.image;
       const frame = make("div", "pv-frame", this.image);
       const figure = make("figure", "pv-figure", frame);
@@ -279,9 +282,10 @@ window.ParseViewer = (() => {
       const size = [this.image.naturalWidth || 224, this.image.naturalHeight || 224];
       this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
       this.root.classList.toggle("pv-heated", place !== null || Boolean(cells));
-      if (cells) ParseDrawing.paintCells(this.heat, cells, size);
-      else ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size });
+      const { seen } = this.data;
+      if (cells) ParseDrawing.paintCells(this.heat, cells, size, seen);
+      else ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size, seen);
+      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, seen });
       this.say(relation, place, drawn.length, measured, cells);
     }
 
