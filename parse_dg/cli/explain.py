@@ -135,7 +135,7 @@ def primitive(options: Namespace, console: Console) -> None:
     if options.format == "json":
         print_json(console, {"classes": run.benchmark.classes, "primitives": [each.to_dict() for each in found]})
     else:
-        print_primitives(console, found, run.benchmark.classes)
+        print_primitives(console, found, run.benchmark.classes, run.model.names)
     if options.pictures:
         write_sheets(run.model, found, run.benchmark, options.pictures)
     if options.pictures and options.format == "table":

@@ -1,8 +1,8 @@
 """A trained model as one `.safetensors` file that says how to build itself: nothing in it is ever executed."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from parse_dg.algorithms import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.config import Config, Positive, from_dict, to_dict
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, normalise, to_unit
 from parse_dg.data.framing import Framing, ImageFit
-from parse_dg.errors import InputError
+from parse_dg.deploy.names import from_text, read_names, to_text
+from parse_dg.errors import InputError, about
 from parse_dg.files import whole_file
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -62,6 +63,8 @@ class Model:
 
     spec: ModelSpec
     algorithm: Algorithm = field(repr=False)
+    names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """What people call its primitives, where they gave them names: {3: "beak"}."""
 
     @property
     def compact(self) -> bool:
@@ -104,16 +107,24 @@ def build_model(spec: ModelSpec, state: dict[str, Tensor]) -> Model:
     return Model(spec, algorithm.eval())
 
 
-def save_model(path: Path, spec: ModelSpec, state: dict[str, Tensor]) -> None:
-    """Write the model, whole or not at all."""
+def save_model(
+    path: Path, spec: ModelSpec, state: dict[str, Tensor], names: Mapping[int, str] | None = None
+) -> None:
+    """Write the model, whole or not at all, with the names of its primitives if it has any."""
+    about_it: dict[str, Any] = {"format": FORMAT, "model": with_needs(to_dict(spec))}
+    if names:
+        about_it["names"] = to_text(names)
     # One entry only: the order of several would change from one writing to the next.
-    metadata = {METADATA: json.dumps({"format": FORMAT, "model": with_needs(to_dict(spec))}, sort_keys=True)}
+    metadata = {METADATA: json.dumps(about_it, sort_keys=True)}
     with whole_file(path) as temporary:
         save_file({name: value.contiguous() for name, value in state.items()}, temporary, metadata)
 
 
 def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
-    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first."""
+    """The model of a `.safetensors` file, or of a run's folder; `plugins` are imported first.
+
+    Its primitives have the names in names.json beside it, else those that the file itself carries.
+    """
     load_plugins(plugins)
     path = Path(path)
     if path.is_dir():
@@ -126,26 +137,39 @@ def load_model(path: str | Path, plugins: Iterable[str] = ()) -> Model:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a readable .safetensors file: {error}") from error
-    spec = _read_spec(path, metadata)
+    spec, carried = _read_spec(path, metadata)
     try:
-        return build_model(spec, state)
+        model = build_model(spec, state)
     except (RuntimeError, ValueError) as error:
         lines = [line.strip() for line in str(error).splitlines()]
         raise InputError(f"{path} does not fit its own description: {' '.join(lines[:2])}") from error
+    return _with_names(model, path, carried) if model.explains else model
 
 
-def _read_spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
+def _with_names(model: Model, path: Path, carried: Any) -> Model:
+    network = model.parse_network()
+    names = read_names(path.parent, network)
+    if names is None:
+        with about(f"{path} has names of primitives that cannot be used"):
+            if not isinstance(carried, dict) or not all(isinstance(name, str) for name in carried.values()):
+                raise InputError("expected an object of texts")
+            names = from_text(carried, network.structure.vocabulary.primitives)
+    return replace(model, names=names)
+
+
+def _read_spec(path: Path, metadata: dict[str, str]) -> tuple[ModelSpec, Any]:
+    """What is in the file's description: the model, and the names that the file carries."""
     if METADATA not in metadata:
         raise InputError(f"{path} holds weights, but was not written by parse-dg: it lacks its description")
     try:
         data: Any = json.loads(metadata[METADATA])
-        found, model = data["format"], data["model"]
+        found, model, names = data["format"], data["model"], data.get("names", {})
     except (json.JSONDecodeError, TypeError, KeyError) as error:
         raise InputError(f"{path} has a damaged description: {error}") from error
     if found != FORMAT:
         raise InputError(f"{path} has format {found}, this version reads format {FORMAT}: update parse-dg")
     model = without_needs(model, path)
     try:
-        return from_dict(ModelSpec, model)
+        return from_dict(ModelSpec, model), names
     except (InputError, TypeError) as error:
         raise InputError(f"{path} describes no model this version knows: {error}") from error

@@ -1,7 +1,7 @@
 """A trained model of any method that is asked about images: `parse_dg.load("RUN").predict(images)`."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -71,6 +71,11 @@ class Predictor:
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the logits."""
         return self.model.spec.classes
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """What people call the primitives of a model of PARSE, where they gave them names: {3: "beak"}."""
+        return self.model.names
 
     @property
     def image_size(self) -> int:

@@ -4,7 +4,8 @@ An image is read once (`read_image`, `read_images`); everything that is said of 
 Letters: B images, C classes, n applications that some class uses.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import fsum
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ class Application(Jsonable):
     name: str
     """As in the vocabulary: `above(p3, p11)`."""
     words: str
-    """As one would say it: "p3 above p11"."""
+    """As one would say it: "p3 above p11", or "beak above p11" where p3 was given that name."""
     predicate: str
     primitives: tuple[int, ...]
 
@@ -107,6 +108,8 @@ class Explanation:
     """The class whose score the relations add up to."""
     descriptors: PrimitiveDescriptors
     """Of this one image: B = 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names."""
 
     @property
     def places(self) -> tuple[PrimitivePosition, ...]:
@@ -171,6 +174,8 @@ class Reading(ClassReading):
     """What scores are multiplied with to become logits; positive, and the same for all classes."""
     descriptors: PrimitiveDescriptors
     """Of this one image: B = 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names."""
 
     @property
     def scores(self) -> Float64[Tensor, "C"]:
@@ -190,6 +195,7 @@ class Reading(ClassReading):
             relations=tuple(sorted(relations, key=lambda relation: -relation.contribution)),
             explained=explained,
             descriptors=self.descriptors,
+            names=self.names,
         )
 
 
@@ -214,7 +220,10 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
     output = network(model.prepare(images))
     require_finite(output.logits)
     columns = output.structure.columns
-    applications, weights = name_applications(structure, columns), output.structure.weights.double().cpu()
+    applications, weights = (
+        name_applications(structure, columns, model.names),
+        output.structure.weights.double().cpu(),
+    )
     satisfaction = structure.evaluate(output.descriptors, columns).double().cpu()
     scale = float(structure.composition.logits(output.logits.new_ones(1, 1)))
     return tuple(
@@ -226,6 +235,7 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
             logits=logits,
             scale=scale,
             descriptors=PrimitiveDescriptors(*(part[b : b + 1] for part in output.descriptors)),
+            names=model.names,
         )
         for b, (held, logits) in enumerate(zip(satisfaction, output.logits.double().cpu(), strict=True))
     )
@@ -248,12 +258,14 @@ def model_of(model: Model | Predictor) -> Model:
     return model.model if isinstance(model, Predictor) else model
 
 
-def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> tuple[Application, ...]:
-    """The names of ascending columns of the vocabulary, and what they say."""
+def name_applications(
+    structure: StructuralLayer, columns: Int[Tensor, "n"], names: Mapping[int, str] | None = None
+) -> tuple[Application, ...]:
+    """The names of ascending columns of the vocabulary, and what they say; `names` are those of primitives."""
     return tuple(
         Application(
             PREDICATES[part.predicate].application(angle, tuple(primitives)),
-            in_words(structure.predicates, part.predicate, angle, tuple(primitives)),
+            in_words(structure.predicates, part.predicate, angle, tuple(primitives), names),
             part.predicate,
             tuple(primitives),
         )
@@ -271,10 +283,16 @@ def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     )
 
 
-def in_words(predicates: Predicates, name: str, angle: int, primitives: tuple[int, ...]) -> str:
+def in_words(
+    predicates: Predicates,
+    name: str,
+    angle: int,
+    primitives: tuple[int, ...],
+    names: Mapping[int, str] | None = None,
+) -> str:
     """A relation as one would say it, with its learned target angle where it has one."""
     targets = predicates.target_angle
-    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None)
+    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None, names)
 
 
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from rich.text import Text
 from torch import Tensor
 
 from parse_dg.cli.options import say
+from parse_dg.deploy.names import called
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
 from parse_dg.explain.explanation import Explanation, PrimitivePosition, by_class, places_of
@@ -185,18 +186,23 @@ def print_counterfactual(console: Console, image: str, found: Counterfactual, to
     )
 
 
-def print_primitives(console: Console, found: Iterable[PrimitiveImages], classes: Sequence[str]) -> None:
+def print_primitives(
+    console: Console,
+    found: Iterable[PrimitiveImages],
+    classes: Sequence[str],
+    names: Mapping[int, str] | None = None,
+) -> None:
     """The strongest images of every primitive, domain by domain."""
     headings = ("domain", "mean\nevidence", "evidence", "presence", "x", "y", "image", "class")
     for primitive, domains in groupby(found, key=lambda each: each.primitive):
-        say(console, f"p{primitive}: the images of each domain with most evidence for it")
+        say(console, f"{called(primitive, names or {})}: the images of each domain with most evidence for it")
         table = _table(*headings, words=("domain", "image", "class"))
         for domain in domains:
             first = (printable(domain.domain), f"{domain.mean_evidence:.2f}")
             for row, image in enumerate(domain.images):
                 place = (_number(image.presence), f"{image.x:+z.2f}", f"{image.y:+z.2f}")
-                names = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
-                _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *names)
+                of = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
+                _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *of)
             table.add_section()
         console.print(table)
     say(
@@ -232,14 +238,14 @@ def _print_places(console: Console, explanation: Explanation, primitives: Sequen
     say(console, "\nwhere the primitives of these relations are")
     table = _table("primitive", "x", "y", "width", "height", "presence", words=("primitive",))
     for k in primitives:
-        _add(table, *_place(explanation.places[k]))
+        _add(table, *_place(explanation.places[k], explanation.names))
     console.print(table)
     say(console, PLACES)
 
 
-def _place(place: PrimitivePosition) -> tuple[str, ...]:
+def _place(place: PrimitivePosition, names: Mapping[int, str] | None = None) -> tuple[str, ...]:
     numbers = (f"{value:.2f}" for value in (place.width, place.height, place.presence))
-    return f"p{place.primitive}", f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers
+    return called(place.primitive, names or {}), f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers
 
 
 def _add_differences(table: Table, relations: Sequence[Difference], nothing: str) -> None:

@@ -17,6 +17,7 @@ from parse_dg.data.contact_sheets import spread
 from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
+from parse_dg.deploy.names import called
 from parse_dg.errors import InputError, unknown
 from parse_dg.explain.explanation import read_images
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
@@ -75,12 +76,13 @@ def draw_primitives(asked: FigureRequest) -> str:
         rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
         blocks.append(ClassBlock(run.classes[label], tuple(rows)))
     domains = [subset.domain.name for subset in shown]
-    parts = _name_parts(run)
-    primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=parts)
+    known = {**_name_parts(run), **run.model.names}
+    primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=known)
     return (
         f"classes {', '.join(run.classes[label] for label in labels)}; primitives "
-        f"{', '.join(f'p{k}' for k in primitives)}; of each class and domain, of up to {CANDIDATES} images, the "
-        f"one whose presence of all primitives is nearest to their mean; {run.target} was never seen in training"
+        f"{', '.join(called(k, run.model.names) for k in primitives)}; of each class and domain, of up to "
+        f"{CANDIDATES} images, the one whose presence of all primitives is nearest to their mean; {run.target} was "
+        "never seen in training"
     )
 
 
@@ -135,7 +137,7 @@ def draw_errors(asked: FigureRequest) -> str:
         )
         primitives = tuple(_primitives(run, asked, [label], "errors"))
         blocks.append(ErrorBlock(run.classes[label], right, wrong, primitives))
-    errors_figure(asked.path, blocks, domain=run.target, width=asked.width)
+    errors_figure(asked.path, blocks, domain=run.target, width=asked.width, names=run.model.names)
     means = [
         f"{b.name}: collapse {b.right.collapse:.2f} over the {b.right.count:,} images that are right, "
         f"{b.wrong.collapse:.2f} over the {b.wrong.count:,} that are wrong"
