@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import Config
+from parse_dg.config import Config, Count, at_most
 from parse_dg.data.loader import Words
 from parse_dg.data.splits import Subset
 from parse_dg.model.backbones.backbone import Backbone
@@ -21,6 +21,9 @@ from parse_dg.registry import Registry
 Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
 """Parameters that share a learning rate; `composition` is Λ, `adversary` what plays against the network, `encoders`
 those of a regulariser."""
+
+Width = Annotated[Count, at_most(2**14)]
+"""Of a hidden layer."""
 
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
@@ -141,8 +144,8 @@ class AlgorithmConfig(Config, ABC):
         """Its row in the paper's ablation: PARSE's predicate families, or `no_relations`; None: it has none."""
         return None
 
-    def least_memory(self, classes: int) -> Mapping[str, int]:
-        """Bytes that training takes at the very least, by the field that decides it; only what can be very much."""
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        """How many it has at the very least, by the field that decides it; only where they can be very many."""
         return {}
 
     def without_beginning(self) -> "AlgorithmConfig":
