@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
+from parse_dg.data.framing import Framing
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
@@ -112,26 +113,14 @@ def read_file(path: Path, *, first_line: bool = False) -> bytes:
     raise ImageError(path, reason)
 
 
-def decode(
-    path: Path, size: int, keep_truncated: bool = False, resize_to: int | None = None
-) -> UInt8[np.ndarray, "S S 3"]:
-    """The upright RGB pixels of a file, `to_square`."""
-    return to_square(open_bytes(read_file(path), path, keep_truncated), size, resize_to)
+def open_file(path: Path, keep_truncated: bool = False) -> Image.Image:
+    """The image of a file, upright and RGB."""
+    return open_bytes(read_file(path), path, keep_truncated)
 
 
-def to_square(image: Image.Image, size: int, resize_to: int | None = None) -> UInt8[np.ndarray, "S S 3"]:
-    """The pixels of an RGB image, resized to size × size with Pillow's bilinear filter (antialiased) unless that is
-    its size; or to resize_to × resize_to, and the `centre` of that.
-    """
-    side = size if resize_to is None else resize_to
-    square = image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR)
-    return np.ascontiguousarray(centre(np.array(square), size))
-
-
-def centre(images: UInt8[np.ndarray, "*n R R 3"], size: int) -> UInt8[np.ndarray, "*n S S 3"]:
-    """The middle size × size pixels."""
-    first = round((images.shape[-2] - size) / 2)
-    return images[..., first : first + size, first : first + size, :]
+def decode(path: Path, framing: Framing, keep_truncated: bool = False) -> UInt8[np.ndarray, "S S 3"]:
+    """What a network sees of the image of a file."""
+    return framing.square(open_file(path, keep_truncated))
 
 
 def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels: int | None = None) -> Image.Image:

@@ -1,7 +1,7 @@
 """A trained model of any method that is asked about images: `parse_dg.load("RUN").predict(images)`."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -74,6 +74,11 @@ class Predictor:
         return self.model.spec.classes
 
     @property
+    def names(self) -> Mapping[int, str]:
+        """What people call the primitives of a model of PARSE, where they gave them names: {3: "beak"}."""
+        return self.model.names
+
+    @property
     def image_size(self) -> int:
         """The side, in pixels, of what it sees of every image."""
         return self.model.spec.image_size
@@ -95,9 +100,7 @@ class Predictor:
         """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
         require(top >= 1, "top", top, "at least 1")
         require(batch >= 1, "batch", batch, "at least 1")
-        batches = load_batches(
-            images, self.image_size, batch, _warn if skip_unreadable else _refuse, self.model.spec.resize_to
-        )
+        batches = load_batches(images, self.model.spec.framing, batch, _warn if skip_unreadable else _refuse)
         return (prediction for loaded in batches for prediction in self.predict_batch(loaded, top))
 
     @torch.no_grad()

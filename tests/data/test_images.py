@@ -13,6 +13,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from parse_dg.data import images
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import (
     FORMATS,
     MAX_BYTES,
@@ -132,7 +133,7 @@ def triangle(values: np.ndarray, size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [7, 24, 30, 50])
 def test_resizing_is_bilinear_and_antialiased(size: int, file: Any) -> None:
-    found = decode(file(encoded(picture(), "PNG")), size)
+    found = decode(file(encoded(picture(), "PNG")), Framing(size=size))
     across = triangle(np.asarray(picture(), dtype=float).swapaxes(0, 1), size).swapaxes(0, 1)
     assert found.shape == (size, size, 3)
     assert np.abs(found - triangle(across, size)).max() <= 1.01  # each pass rounds

@@ -75,7 +75,7 @@ def test_it_is_what_evaluation_finds(
 
 
 def test_files_of_any_size_are_resized_as_a_store_does(model: Predictor, odd: Path) -> None:
-    image = decode(odd, model.image_size)
+    image = decode(odd, model.model.spec.framing)
     assert image.shape == (64, 64, 3)
     assert torch.equal(logits_of(model.predict(odd)), logits_of(model.predict(image)))
 
@@ -159,7 +159,7 @@ def test_what_is_no_image_is_refused_even_when_skipping(
     model: Predictor, image: object, fragments: list[str]
 ) -> None:
     with pytest.raises(InputError) as refused:
-        list(load_batches(image, model.image_size, 4, lambda error: None))  # type: ignore[arg-type]
+        list(load_batches(image, model.model.spec.framing, 4, lambda error: None))  # type: ignore[arg-type]
     assert not isinstance(refused.value, ImageError)
     for fragment in fragments:
         assert fragment in str(refused.value)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from parse_dg.data.framing import Picture, SeenPart, pixels_in
 from parse_dg.explain.explanation import Relation
 from parse_dg.explain.figures.page import BLUE, INK
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -33,6 +34,20 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
     axes.set_yticks([])
     for side in axes.spines.values():
         side.set_visible(False)
+
+
+def show_picture(axes: "Axes", picture: Picture) -> None:
+    """A whole image with its shape: pale where the network did not see it, with the borders it was padded with."""
+    height, width = picture.pixels.shape[:2]
+    left, top, right, bottom = picture.seen
+    show(axes, torch.from_numpy(picture.pixels).permute(2, 0, 1), smooth=True)
+    y, x = np.mgrid[:height, :width] + 0.5
+    unseen = (x < left) | (x > right) | (y < top) | (y > bottom)
+    pale = np.ones((height, width, 4)) * (1, 1, 1, 0.7)
+    pale[~unseen] = 0
+    axes.imshow(pale)
+    axes.set_xlim(min(0, left) - 0.5, max(width, right) - 0.5)
+    axes.set_ylim(max(height, bottom) - 0.5, min(0, top) - 0.5)
 
 
 def show_heat(
@@ -64,8 +79,7 @@ def heat_colours() -> "Colormap":
 
 def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Float[np.ndarray, "K 2"]:
     """The grid's [-1, 1]² in pixels of the image; corners are aligned."""
-    height, width = image.shape[1:]
-    return np.asarray((centre.cpu().numpy() + 1) / 2 * np.array([width - 1, height - 1]))
+    return pixels_in(SeenPart(0, 0, image.shape[2], image.shape[1]), centre.cpu().numpy())
 
 
 def mark_relation(
