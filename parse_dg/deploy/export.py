@@ -35,6 +35,7 @@ from parse_dg._version import __version__
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.names import to_text
 from parse_dg.errors import FailedError, InputError, unknown
 from parse_dg.files import attempting, require_writable, whole_file
 from parse_dg.model.network import ParseNetwork
@@ -151,6 +152,7 @@ def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
         **({} if model.spec.resize_to is None else {"resize_to": str(model.spec.resize_to)}),
         "input": f"images: float32, N x 3 x {size} x {size}, RGB in [0, 1]; normalised inside",
         "outputs": json.dumps(list(outputs)),
+        **({"primitive_names": json.dumps(to_text(model.names), ensure_ascii=False)} if model.names else {}),
     }
 
 

@@ -77,7 +77,8 @@ def describe_classes(model: Model | Predictor, top: int | None = None) -> tuple[
         start = columns.stop
     strongest = weights.sort(dim=1, descending=True, stable=True).indices[:, :top]
     used = torch.unique(strongest)  # ascending, as the vocabulary wants them
-    applications = name_applications(structure, active.applications[used.to(active.applications.device)])
+    numbers = active.applications[used.to(active.applications.device)]
+    applications = name_applications(structure, numbers, model.names)
     named = dict(zip(used.tolist(), applications, strict=True))
     compositions = []
     for number, name in enumerate(model.spec.classes):

@@ -64,13 +64,7 @@ def test_places_are_of_the_square_that_was_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "near"),
-    [
-        ((24.9, 20.0), 1),
-        ((25.1, 20.0), 0),
-        ((20.0, 25.1), 0),
-        ((17.0, 16.1), 1),
-    ],
+    ("place", "near"), [((24.9, 20.0), 1), ((25.1, 20.0), 0), ((20.0, 25.1), 0), ((17.0, 16.1), 1)]
 )
 def test_near_is_a_tenth_of_the_diagonal_in_pixels_of_the_photograph(place: Place, near: int) -> None:
     """5 pixels, along x as along y, whatever they are of the square that the network sees."""
