@@ -8,7 +8,7 @@ gradients: Gulrajani & Lopez-Paz 2021, arXiv:2007.01434).
 Letters: B batch, D features.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
@@ -18,9 +18,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, grouped, linear
+from parse_dg.algorithms.base import (
+    BuildContext,
+    Group,
+    GroupSettings,
+    LossTerms,
+    Minibatch,
+    Turn,
+    Width,
+    grouped,
+    linear,
+)
 from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
-from parse_dg.config import Count, Fraction, NotNegative, at_least
+from parse_dg.config import Count, Fraction, NotNegative, at_least, at_most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +49,9 @@ class DannConfig(PooledConfig):
     """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
     beta1: Fraction = 0.5
     """Adam's first β, of all parameters; the second is 0.9."""
-    width: Count = 256
+    width: Width = 256
     """Of the discriminator's hidden layers."""
-    depth: Annotated[int, at_least(2)] = 3
+    depth: Annotated[int, at_least(2), at_most(64)] = 3
     """The discriminator's linear layers, the last included; ReLU between them."""
     discriminator_dropout: Fraction = 0.0
     """Dropout after each of these layers but the last, whoever's turn it is."""
@@ -49,6 +59,9 @@ class DannConfig(PooledConfig):
     """The discriminator's learning rate, times that of the head."""
     discriminator_decay: NotNegative = 0.0
     """Its weight decay, instead of the run's."""
+
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        return {"width": self.width**2 * (self.depth - 2)}
 
     def build(self, context: BuildContext) -> "Dann":
         return Dann(self, context)

@@ -109,9 +109,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     def ablation(self) -> str | None:
         return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
 
-    def least_memory(self, classes: int) -> Mapping[str, int]:
-        entries = classes * count_columns(self.primitives.count, self.vocabulary)
-        return {"primitives.count": 12 * entries}  # Λ, its gradient, and what the optimiser keeps of it
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        return {"primitives.count": classes * count_columns(self.primitives.count, self.vocabulary)}
 
     def for_scoring(self) -> "ParseConfig":
         off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}

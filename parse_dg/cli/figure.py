@@ -33,7 +33,7 @@ def pipeline(options: Namespace, console: Console) -> None:
     """Draw one image on its way through the network, in the model's numbers."""
     from parse_dg.explain.figures.examples import draw_pipeline
 
-    _draw(options, console, lambda asked: draw_pipeline(asked, options.image))
+    _draw(options, console, lambda asked: draw_pipeline(asked, options.image, options.steps))
 
 
 def faces(options: Namespace, console: Console) -> None:
@@ -117,6 +117,7 @@ def add_commands(commands: Commands) -> None:
     _add_common(command, "pipeline")
     words = "an image file (default: of some of the target's, the one classified right with most confidence)"
     command.add("image FILE", words, nargs="?")
+    command.add("--steps FOLDER", "also a picture of each step there, as in docs/how_parse_works.md")
     command = add_command(figures, "k", against_k, "accuracy against the number of primitives")
     command.add("runs RUN", "run folders, or folders that have runs below them", nargs="+")
     command.add_selection("what the bars are: se or std")

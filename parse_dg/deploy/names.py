@@ -15,8 +15,9 @@ from pathlib import Path
 
 from parse_dg.errors import InputError, about
 from parse_dg.files import attempting, parse_json, write_file
-from parse_dg.jsonable import Jsonable, short
+from parse_dg.jsonable import Jsonable
 from parse_dg.model.network import ParseNetwork
+from parse_dg.wording import short
 
 NAMES = "names.json"
 LONGEST = 40

@@ -111,6 +111,15 @@ class CaseExplanation(ResponseModel):
     rest: CaseRest
 
 
+class CaseLogit(ResponseModel):
+    """The logit of one class of a method other than PARSE: the bias plus what every cell or primitive adds."""
+
+    logit: float
+    bias: float
+    cells: list[list[float]] | None = Field(description="a class activation map, row by row; null: it has none")
+    primitives: list[float] | None = Field(description="of the method no_relations; null: it has none")
+
+
 class HeatMaps(ResponseModel):
     """The heat maps of all primitives, each scaled to its own maximum."""
 
@@ -133,7 +142,9 @@ class CaseData(ResponseModel):
     truth: str | None
     predicted: str = Field(examples=["house"])
     top: list[CaseClass]
-    explanations: dict[str, CaseExplanation] = Field(description="by class; empty unless the method is parse")
+    explanations: dict[str, CaseExplanation | CaseLogit] = Field(
+        description="by class: relations where the method is parse, else where the logit comes from, if it can say"
+    )
     places: list[PlaceData]
     heatmaps: HeatMaps | None
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Minibatch, Turn
-from parse_dg.config import Config, Count, Fraction, Positive, Whole
+from parse_dg.config import Config, Count, Fraction, Positive, Whole, at_most
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
@@ -34,7 +34,7 @@ class TrainingConfig(Config):
 
     steps: Count = 600
     """Updates of the weights, each on one batch."""
-    epochs: Positive | None = None
+    epochs: Annotated[Positive, at_most(10**6)] | None = None
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
     batch_per_domain: Count = 32
     """Images of each source domain in a batch."""

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Group, Minibatch, grouped
+from parse_dg.algorithms.erm import Erm, ErmConfig
+from parse_dg.algorithms.pooled import Pooled
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.conftest import slow_but
 from tests.parts import seeded, small_backbone, trainer_of
@@ -44,6 +46,32 @@ def test_every_method_is_in_the_table_under_its_own_name() -> None:
         for words in (config.summary, config.reference):
             assert words
             assert "\n" not in words
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("parse", "no_relations")])
+def test_the_mean_of_a_class_activation_map_and_the_bias_are_the_logit(name: str, example: Minibatch) -> None:
+    algorithm = build(name).double().eval()
+    assert isinstance(algorithm, Pooled)
+    images = example.images.double()
+    with torch.no_grad():
+        features, found = algorithm.backbone(images), algorithm.logit_parts(images)
+        assert found is not None
+        for c, weight in enumerate(algorithm.classifier.weight):
+            activation = (weight[:, None, None] * features).sum(1)  # (B, H, W)
+            assert torch.allclose(found.parts[:, c] * activation[0].numel(), activation)
+            logit = activation.mean((1, 2)) + algorithm.classifier.bias[c]
+            assert torch.allclose(algorithm(images)[:, c], logit)
+        assert torch.allclose(found.parts.sum((2, 3)) + found.bias, found.logits)
+        assert torch.equal(found.logits, algorithm(images))
+
+
+def test_a_forward_of_its_own_has_no_map(example: Minibatch) -> None:
+    class Own(Erm):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images).exp()
+
+    erm = build("erm")
+    assert Own(ErmConfig(), BuildContext(erm.backbone, CLASSES)).logit_parts(example.images) is None
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

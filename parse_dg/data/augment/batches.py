@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from parse_dg.config import Config, Probability, Rule, Whole, require
+from parse_dg.config import Config, Probability, Rule, Whole, at_most, require
 from parse_dg.data.augment.randaugment import (
     MAGNITUDE_BINS,
     ImageBatch,
@@ -72,7 +72,7 @@ class AugmentConfig(Config):
     """Strength of colour jitter; 0: none."""
     grayscale: Probability = 0.1
     """Probability of losing all colour."""
-    randaugment_ops: Whole = 0
+    randaugment_ops: Annotated[Whole, at_most(100)] = 0
     """RandAugment operations on each image; 0: none."""
     randaugment_magnitude: Annotated[int, MAGNITUDE] = 9
     """Of all RandAugment operations."""

@@ -25,8 +25,9 @@ from parse_dg.explain.faces import faces_of
 from parse_dg.explain.figures.cards import cards_figure, faces_figure
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
 from parse_dg.explain.figures.page import check_place
-from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
+from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline, step_figures
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
+from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
 from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives, true_centres
 from parse_dg.explain.measures.localisation import places_among_parts
@@ -198,15 +199,22 @@ def _group(
 # --- the pipeline -------------------------------------------------------------------------------------------------
 
 
-def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
-    """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
+def draw_pipeline(asked: FigureRequest, image: Path | None = None, steps: Path | None = None) -> str:
+    """The pipeline on an image file; without one, on the most confident right image among some of the target's.
+
+    With a folder for `steps`, each step is drawn there by itself, too.
+    """
     run = _open(asked)
+    if steps is not None:
+        prepare_folder(steps)
     if image is None:
         seen = _example(run)
     else:
         pixels = torch.from_numpy(decode(image, run.model.spec.framing)).permute(2, 0, 1)
         seen = read_pipeline(run.model, pixels, image.name)
     pipeline_figure(asked.path, seen, width=asked.width)
+    if steps is not None:
+        step_figures(steps, seen)
     truth = "" if seen.truth is None else f", true {seen.truth}"
     return f"{seen.title}: predicted {seen.explanation.predicted}{truth}"
 

@@ -17,6 +17,8 @@ window.ParseDrawing = (() => {
     [252, 255, 164],
   ];
 
+  const [ADDS, TAKES] = [[230, 97, 1], [33, 102, 172]];
+
   function overlay() {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("class", "pv-overlay");
@@ -295,29 +297,43 @@ window.ParseDrawing = (() => {
 
   /* The heat map of a primitive, as strong as it is present; none: an empty canvas. */
   function paintHeat(canvas, heatmaps, place, size, seen) {
+    if (!heatmaps || !place) return paint(canvas, null, size, seen);
+    const [, rows, columns] = heatmaps.shape;
+    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    const strength = 0.25 + 0.65 * place.presence;
+    paint(canvas, { map, rows, columns }, size, seen, (value) => [...colour(value / 255), value * strength]);
+  }
+
+  /* What each cell adds to a logit: orange where it adds, blue where it takes away; the largest is the strongest. */
+  function paintCells(canvas, cells, size, seen) {
+    const map = cells.flat();
+    const largest = Math.max(...map.map(Math.abs), 1e-9);
+    const tint = (value) => [...(value > 0 ? ADDS : TAKES), 205 * Math.abs(value / largest)];
+    paint(canvas, { map, rows: cells.length, columns: cells[0].length }, size, seen, tint);
+  }
+
+  /* A map over the canvas, blended between the centres of its cells; `tint` gives the colour of a value. */
+  function paint(canvas, grid, size, seen, tint) {
     const scale = Math.max(1, Math.ceil(SMALLEST / Math.min(...size)));
     const context = canvas.getContext("2d", { willReadFrequently: true }); // it is written pixel by pixel
     canvas.width = size[0] * scale; // which also clears it
     canvas.height = size[1] * scale;
-    if (!heatmaps || !place) return;
-    const [, rows, columns] = heatmaps.shape;
-    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    if (!grid) return;
+    const { map, rows, columns } = grid;
     const picture = context.createImageData(canvas.width, canvas.height);
     const across = cellsAlong(canvas.width, size[0], seen[0], seen[2], columns);
     const down = cellsAlong(canvas.height, size[1], seen[1], seen[3], rows);
-    const strength = 0.25 + 0.65 * place.presence;
     let at = 0;
     for (const [top, bottom, v, inRows] of down) {
       for (const [left, right, u, inColumns] of across) {
         const above = map[top * columns + left] * (1 - u) + map[top * columns + right] * u;
         const below = map[bottom * columns + left] * (1 - u) + map[bottom * columns + right] * u;
-        const heat = (above * (1 - v) + below * v) / 255;
-        if (inRows && inColumns) picture.data.set([...colour(heat), 255 * heat * strength], at);
+        if (inRows && inColumns) picture.data.set(tint(above * (1 - v) + below * v), at);
         at += 4;
       }
     }
     context.putImageData(picture, 0, 0);
   }
 
-  return { overlay, draw, paintHeat };
+  return { overlay, draw, paintHeat, paintCells };
 })();
