@@ -23,7 +23,7 @@ GAP, HEADER, LINE, FOOT = 0.14, 0.2, 0.11, 0.34
 """Inches: between cards, for a class's name, for a line of text, for what is said below."""
 FACE = 0.09
 """Half the side of a face on a card, as a share of the card's width."""
-TILE = 0.5
+TILE = {"page": 0.5, "column": 0.42}
 """Inches: the side of a face on the sheet of all of them."""
 
 Names = Mapping[int, str]
@@ -108,27 +108,39 @@ def _place_face(axes: "Axes", at: Float[np.ndarray, "2"], face: Face | None, wor
     axes.text(x, y + FACE, words, fontsize=SMALL, ha="center", va="top", zorder=5, bbox=paper)
 
 
+def fitting(faces: PrimitiveFaces, width: str) -> int:
+    """Of how many primitives the faces fit on a page."""
+    _, tall, beside = _grid(faces, width)
+    return beside * int((TALLEST - FOOT) / tall)
+
+
+def _grid(faces: PrimitiveFaces, width: str) -> tuple[float, float, int]:
+    """Inches that a primitive takes, across and down, and how many stand beside each other."""
+    most = max(len(each) for each in faces.faces)
+    wide = most * (TILE[width] + 0.04) + 0.14
+    return wide, TILE[width] + 0.36, max(1, int((WIDTHS[width] + 0.14) / wide))
+
+
 def faces_figure(
     path: Path, faces: PrimitiveFaces, primitives: Sequence[int], names: Names, *, width: str = "page"
 ) -> None:
     """The faces of primitives, each with the class and the domain of the image it was cut out of."""
-    most = max(len(each) for each in faces.faces)
-    wide = most * (TILE + 0.04) + 0.14
-    beside = max(1, int((WIDTHS[width] + 0.14) / wide))
-    tall = TILE + 0.36
-    rows = -(-len(primitives) // beside)
-    height = rows * tall + FOOT
-    if height > TALLEST:
-        fitting = beside * int((TALLEST - FOOT) / tall)
-        raise InputError(f"{len(primitives)} primitives do not fit on a page: choose {fitting} with --primitives")
+    tile = TILE[width]
+    wide, tall, beside = _grid(faces, width)
+    if len(primitives) > fitting(faces, width):
+        most = fitting(faces, width)
+        raise InputError(
+            f"{len(primitives)} primitives do not fit on a page: choose at most {most} with --primitives"
+        )
+    height = -(-len(primitives) // beside) * tall + FOOT
     with Sheet.file(path, width, height) as sheet:
         for number, k in enumerate(primitives):
             left, top = number % beside * wide, number // beside * tall
             sheet.text(left, top + 0.07, called(k, names), NORMAL, within=wide - 0.14, weight="bold")
             for column, face in enumerate(faces.faces[k]):
-                x = left + column * (TILE + 0.04)
-                sheet.axes(x, top + 0.14, TILE, TILE).imshow(face.pixels(), interpolation="bicubic")
+                x = left + column * (tile + 0.04)
+                sheet.axes(x, top + 0.14, tile, tile).imshow(face.pixels(), interpolation="bicubic")
                 for line, words in enumerate((face.label, face.domain)):
-                    sheet.text(x, top + TILE + 0.19 + 0.09 * line, words, 5, within=TILE, color=FAINT)
+                    sheet.text(x, top + tile + 0.19 + 0.09 * line, words, 5, within=tile, color=FAINT)
         lines = in_lines(f"{faces.words}; below each: its class and its domain", WIDTHS[width], SMALL)
         sheet.notes(0, height - FOOT + 0.14, *lines)

@@ -22,7 +22,7 @@ from parse_dg.errors import InputError, unknown
 from parse_dg.explain.class_cards import RELATIONS, class_cards
 from parse_dg.explain.explanation import read_images
 from parse_dg.explain.faces import faces_of
-from parse_dg.explain.figures.cards import cards_figure, faces_figure
+from parse_dg.explain.figures.cards import cards_figure, faces_figure, fitting
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
 from parse_dg.explain.figures.page import check_place
 from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline, step_figures
@@ -33,6 +33,7 @@ from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_p
 from parse_dg.explain.measures.localisation import places_among_parts
 from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.opened import OpenedRun
+from parse_dg.wording import plural
 
 CLASSES = {
     "primitives": {"column": 3, "page": 3},
@@ -232,13 +233,14 @@ def _example(run: OpenedRun) -> PipelineImage:
 
 
 def draw_faces(asked: FigureRequest) -> str:
-    """The faces of the primitives: of all, or of those that were asked for."""
+    """The faces of the primitives that were asked for, or of all: where they are too many, those with most weight."""
     run = _open(asked)
     faces = faces_of(run)
     assert faces is not None  # the run fits its images
-    chosen = list(dict.fromkeys(asked.primitives)) or list(range(len(faces.faces)))
+    ranked = primitive_weights(run.model).sum(0).argsort(descending=True, stable=True)
+    chosen = list(dict.fromkeys(asked.primitives)) or sorted(ranked[: fitting(faces, asked.width)].tolist())
     faces_figure(asked.path, faces, chosen, run.model.names, width=asked.width)
-    return f"faces: {faces.words}"
+    return f"faces of {len(chosen)} of {plural(len(faces.faces), 'primitive')}: {faces.words}"
 
 
 def draw_cards(asked: FigureRequest) -> str:
