@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from parse_dg.config import change
 from parse_dg.data.benchmarks import benchmark_name, find_domains, outline
 from parse_dg.data.domain import Benchmark
+from parse_dg.data.framing import Framing
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
@@ -112,6 +113,8 @@ class RunPreview:
     steps: int
     batch: int
     """Images in a batch, of all source domains together."""
+    framing: Framing
+    """What is evaluated of an image."""
     epochs: float
     """How often as many images are trained on as the source domains have for it."""
     checks: int
@@ -143,6 +146,7 @@ def preview_run(config: RunConfig, folder: Path) -> RunPreview:
         classes=len(benchmark.classes),
         steps=steps,
         batch=batch,
+        framing=Framing(size=benchmark.image_size, fit=config.data.fit, resize_to=benchmark.resize_to),
         epochs=steps * batch / sum(len(source.indices) for source in split.training),
         checks=sum(map(config.training.checks_at, range(1, steps))) + 1,
         rules=tuple(rules),

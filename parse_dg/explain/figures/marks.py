@@ -37,7 +37,7 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
 
 
 def show_picture(axes: "Axes", picture: Picture) -> None:
-    """A whole image with its shape: pale where the network did not see it, with the borders it was padded with."""
+    """A whole image with its shape, pale where the network did not see it."""
     height, width = picture.pixels.shape[:2]
     left, top, right, bottom = picture.seen
     show(axes, torch.from_numpy(picture.pixels).permute(2, 0, 1), smooth=True)
@@ -46,8 +46,6 @@ def show_picture(axes: "Axes", picture: Picture) -> None:
     pale = np.ones((height, width, 4)) * (1, 1, 1, 0.7)
     pale[~unseen] = 0
     axes.imshow(pale)
-    axes.set_xlim(min(0, left) - 0.5, max(width, right) - 0.5)
-    axes.set_ylim(max(height, bottom) - 0.5, min(0, top) - 0.5)
 
 
 def show_heat(
