@@ -233,7 +233,7 @@ def _example(run: OpenedRun) -> PipelineImage:
 
 
 def draw_faces(asked: FigureRequest) -> str:
-    """The faces of the primitives that were asked for, or of all: where they are too many, those with most weight."""
+    """The faces of the primitives that were asked for, or of all; of too many, those with most weight."""
     run = _open(asked)
     faces = faces_of(run)
     assert faces is not None  # the run fits its images
