@@ -115,7 +115,8 @@ class Dann(Counted):
             each = F.cross_entropy(guess, example.domains, reduction="none")
             terms = {"discriminator": self.averaged(each, example.labels)}
             if self.config.gradient_penalty:
-                terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
+                (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
+                terms["gradient_penalty"] = self.config.gradient_penalty * gradient.square().sum(1).mean()
         return terms
 
     def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
@@ -149,9 +150,3 @@ def perceptron(
     for size, following in pairwise(sizes):
         layers += [linear(size, following, generator), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
-
-
-def _squared_gradient(each: Float[Tensor, "B"], seen: Float[Tensor, "B D"]) -> Float[Tensor, ""]:
-    """The mean over images of |∂ Σ each / ∂ seen|², which can itself be differentiated."""
-    (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
-    return gradient.square().sum(1).mean()

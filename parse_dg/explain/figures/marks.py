@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.data.framing import Picture, SeenPart, pixels_in
-from parse_dg.explain.explanation import Relation
+from parse_dg.explain.explanation import Application
 from parse_dg.explain.figures.page import BLUE, INK
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -82,15 +82,16 @@ def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Fl
 
 def mark_relation(
     axes: "Axes",
-    relation: Relation,
+    relation: Application,
     places: Float[np.ndarray, "K 2"],
     colour: str,
     scale: float = 1.0,
     bend: float = 0.0,
+    shrink: float = 5.0,
 ) -> None:
     """A ring for presence, an arrow for an ordered pair, a line for a symmetric one, the edges for the rest.
 
-    `bend` curves them, so that relations on one edge can be told apart.
+    `bend` curves them, so that relations on one edge can be told apart; they end `shrink` points before a place.
     """
     for kind, *primitives in relation.marks:
         points = [tuple(places[i]) for i in primitives]
@@ -100,7 +101,7 @@ def mark_relation(
         elif kind in EDGES:
             head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
             style = f"-|>{head}" if kind == "arrow" else "-"
-            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": 5 * scale, "shrinkB": 5 * scale}
+            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
             curve = {"connectionstyle": f"arc3,rad={bend}"}
             start, end = points
             axes.annotate("", xy=end, xytext=start, zorder=3, arrowprops={"arrowstyle": style, **line, **curve})
