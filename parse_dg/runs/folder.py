@@ -129,6 +129,7 @@ def remove_other(config: RunConfig, folder: Path) -> None:
         for name in MADE:
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        write_json(folder / "config.json", with_needs(to_dict(config)))  # the folder is this run's from now on
 
 
 class DamagedRunError(InputError):
