@@ -27,6 +27,8 @@ from parse_dg.config import Count, Fraction, NotNegative, at_least
 class AdversarialConfig(PooledConfig):
     """Settings of DANN and CDANN."""
 
+    needs_domains = True
+
     weight: NotNegative = 1.0
     """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
     of the classes; 0.1 is milder."""
