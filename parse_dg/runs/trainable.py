@@ -9,7 +9,7 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, Subset
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.wording import plural, some
+from parse_dg.wording import some
 
 
 def require_trainable(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> None:
@@ -41,6 +41,6 @@ def cautions(benchmark: Benchmark, split: LeaveOneOut) -> Iterator[str]:
         images, target = int(np.isin(labels, list(alone)).sum()), split.target.domain.name
         names = some([benchmark.classes[label] for label in sorted(alone)])
         yield (
-            f"{plural(images, 'image')} of the target {target} of {len(labels):,} can never be right: no source "
+            f"{images:,} of the {len(labels):,} images of the target {target} can never be right: no source "
             f"domain has images of {names} that train; add some, or take these away"
         )

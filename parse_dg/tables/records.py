@@ -118,9 +118,7 @@ def read_comparable(
         if not run.is_second or seconds.setdefault(run.config, run) is run:
             runs.append(run if name_row is None else run.with_records(algorithm=name_row(run.config)))
     if not runs:
-        raise InputError(
-            f"none of the {len(folders)} runs is finished and has a target: nothing to put into a table"
-        )
+        raise InputError(f"none of the {len(folders)} runs is finished with a target: nothing to put into a table")
     _require_comparable(runs)
     for run in runs:
         _require_selectable(run, selection)
