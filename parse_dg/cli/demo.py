@@ -14,6 +14,7 @@ from parse_dg.cli.show.display import compact_with_display, print_compaction, ru
 from parse_dg.cli.show.tables import print_rows
 from parse_dg.config import change
 from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.framing import Picture
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.explain.explanation import explain
@@ -113,7 +114,7 @@ def _explain_one(run: OpenedRun, path: Path, names: dict[int, str], console: Con
     image = load_images(target, np.array([chosen]))[0][0]
     explanation = explain(run.model, image)
     truth = run.classes[int(labels[chosen])]
-    explanation_figure(image, explanation, path, truth=truth, names=names)
+    explanation_figure(Picture(image.permute(1, 2, 0).numpy()), explanation, path, truth=truth, names=names)
     which = "the one classified right with the most confidence" if confidence.any() else "none being right"
     console.print(
         f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {run.target}, {which}. "

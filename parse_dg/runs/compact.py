@@ -172,7 +172,8 @@ def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> Compactio
     for each in _comparisons(run, small):
         _require_sound(folder, each, lossless=threshold == 0)
         compared[each.domain] = each
-    save_model(path, small.spec, {name: value.cpu() for name, value in small.algorithm.state_dict().items()})
+    state = {name: value.cpu() for name, value in small.algorithm.state_dict().items()}
+    save_model(path, small.spec, state, small.names)
     target = compared.pop(run.target)
     everything = [target, *compared.values()]
     report = CompactionReport(

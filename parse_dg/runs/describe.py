@@ -44,7 +44,7 @@ def describe_files(run: OpenedRun, files: Sequence[Path], argued: str | None = N
     found: list[Description] = []
     for start in range(0, len(files), BATCH):
         names = files[start : start + BATCH]
-        pixels = np.stack([decode(file, writer.spec.image_size, resize_to=writer.spec.resize_to) for file in names])
+        pixels = np.stack([decode(file, writer.spec.framing) for file in names])
         written = writer.write(torch.from_numpy(pixels).permute(0, 3, 1, 2))
         found += [replace(words, file=str(file)) for file, words in zip(names, written, strict=True)]
     return found

@@ -121,6 +121,7 @@ def _execute(
         algorithm=config.algorithm,
         classes=benchmark.classes,
         image_size=benchmark.image_size,
+        fit=config.data.fit,
         resize_to=benchmark.resize_to,
         domains=len(split.training),
     )

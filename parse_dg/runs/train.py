@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from parse_dg.config import change
 from parse_dg.data.benchmarks import benchmark_name, find_domains, outline
 from parse_dg.data.domain import Benchmark
+from parse_dg.data.framing import Framing
 from parse_dg.data.splits import require_several
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
@@ -119,6 +120,8 @@ class RunPreview:
     steps: int
     batch: int
     """Images in a batch, of all source domains together."""
+    framing: Framing
+    """What is evaluated of an image."""
     epochs: float
     """How often as many images are trained on as the source domains have for it."""
     checks: int
@@ -152,6 +155,7 @@ def preview_run(config: RunConfig, folder: Path) -> RunPreview:
         classes=len(benchmark.classes),
         steps=steps,
         batch=batch,
+        framing=Framing(size=benchmark.image_size, fit=config.data.fit, resize_to=benchmark.resize_to),
         epochs=steps * batch / sum(len(source.indices) for source in split.training),
         checks=sum(map(config.training.checks_at, range(1, steps))) + 1,
         rules=tuple(rules),

@@ -66,13 +66,6 @@ def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeyp
     assert snapshot(parse_copy) == before
 
 
-def test_a_run_of_another_configuration_is_left_alone(run: Run, parse_copy: Path) -> None:
-    before = snapshot(parse_copy)
-    said = run("train", *SMALL, "--seed", "1", "--out", parse_copy)
-    assert_refused(said, "holds a run of another configuration")
-    assert snapshot(parse_copy) == before
-
-
 def not_a_number() -> dict[str, torch.Tensor]:
     return {"cross_entropy": torch.tensor(math.nan), "other": torch.tensor(1.0)}
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import parse_dg
+from parse_dg.data.framing import Framing
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.splits import whole
 from parse_dg.runs.folder import read_config
@@ -94,13 +95,15 @@ def test_a_name_does_what_a_path_does(run: Run, own: Path, tmp_path: Path) -> No
     assert by_name == by_path
 
 
-def test_the_middle_of_images_is_seen_by_evaluation_and_prediction(run: Run, own: Path, tmp_path: Path) -> None:
-    """Domains joined, crops of a fixed size, centre crops: as the recipe `paper` has them."""
+@pytest.mark.parametrize("fit", ["squash", "crop", "pad"])
+def test_evaluation_and_prediction_see_the_same_of_an_image(fit: str, run: Run, own: Path, tmp_path: Path) -> None:
+    """Domains joined, crops of a fixed size, centre crops: as the recipe `paper` has them; for every `data.fit`."""
     settings = ("data.crop_from=40", "data.evaluation=centre", "augment.crop=fixed", "training.batch=4")
+    settings = (*settings, f"data.fit={fit}")
     words = [word for setting in settings for word in ("--set", setting)]
     trained(run("train", "--data", own, "--target", "fog", *SMALL, *words, "--out", tmp_path / "run"))
     model = parse_dg.load(tmp_path / "run", "cpu")
-    assert (model.image_size, model.model.spec.resize_to) == (32, 40)
+    assert model.model.spec.framing == Framing(size=32, fit=fit, resize_to=40)
     fog = open_run(tmp_path / "run", device="cpu").benchmark.domain("fog")
     assert fog.files is not None
     found = model.predict([fog.files.root / path for path in fog.files.paths])

@@ -219,12 +219,7 @@ def test_repetitions_and_machines_are_not_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimizer__head_rate": 0.01},
-        {"algorithm__dropout": 0.5},
-        {"training__steps": 9},
-    ],
+    "settings", [{"optimizer__head_rate": 0.01}, {"algorithm__dropout": 0.5}, {"training__steps": 9}]
 )
 def test_what_could_have_been_tuned_is_told_apart(settings: dict[str, Any], tmp_path: Path) -> None:
     one, other = draws(tmp_path, configured(), configured(**settings))

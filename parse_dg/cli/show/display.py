@@ -85,7 +85,7 @@ def print_preview(console: Console, found: RunPreview, folder: Path, cost: Sweep
         console,
         *found.rules,
         f"{plural(found.classes, 'class')}; {plural(found.steps, 'step')} with batches of {found.batch:,} images "
-        f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}",
+        f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}; images {found.framing.words}",
         *expected,
         f"nothing was written; {done}: {folder}",
     )

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from parse_dg.config import Config, Probability, Rule, Whole, require
+from parse_dg.config import Config, Probability, Rule, Whole, at_most, require
 from parse_dg.data.augment.randaugment import (
     MAGNITUDE_BINS,
     ImageBatch,
@@ -72,7 +72,7 @@ class AugmentConfig(Config):
     """Strength of colour jitter; 0: none."""
     grayscale: Probability = 0.1
     """Probability of losing all colour."""
-    randaugment_ops: Whole = 0
+    randaugment_ops: Annotated[Whole, at_most(100)] = 0
     """RandAugment operations on each image; 0: none."""
     randaugment_magnitude: Annotated[int, MAGNITUDE] = 9
     """Of all RandAugment operations."""
@@ -185,7 +185,7 @@ def cut_out(images: ImageBatch, rows: Int[Tensor, "B h"], columns: Int[Tensor, "
 def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
     from parse_dg.data.augment.fused import augment_normalised
 
-    images = _randaugmented(images, config, draws)
+    images = randaugmented(images, config, draws)
     return augment_normalised(
         images, draws.uniform.to(images.device), draws.order, shape,
         crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
@@ -193,7 +193,7 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
     )  # fmt: skip
 
 
-def _randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
+def randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
     """After RandAugment, if it is on; on CUDA in three launches a round."""
     if draws.randaugment is None:
         return images
@@ -219,7 +219,7 @@ def _augmented(
     layout: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
     """The batch augmented and finished; on a CPU some rows at a time."""
-    images = _randaugmented(images, config, draws)
+    images = randaugmented(images, config, draws)
     uniform = draws.uniform.to(images.device)
     result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
     together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)
