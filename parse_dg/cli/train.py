@@ -43,6 +43,7 @@ def train(options: Namespace, console: Console) -> None:
     model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.
     """
     from parse_dg.cli.show.display import print_result, run_with_display
+    from parse_dg.runs.folder import remove_other
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.runs.train import default_folder
     from parse_dg.training.team import form_team
@@ -56,6 +57,9 @@ def train(options: Namespace, console: Console) -> None:
     folder = options.out or default_folder(config)
     team_of = form_team(options.processes, options.nodes, config.training.device, force=options.force)
     with team_of as team, _said_once(team):
+        if options.overwrite and team.first:
+            remove_other(config, folder)
+        team.wait()
         result = run_with_display(
             config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
         )
@@ -86,9 +90,10 @@ def preview(options: Namespace, console: Console) -> None:
 
     config = configure(options)
     folder = options.out or default_folder(config)
-    found = preview_run(config, folder)
+    found = preview_run(config, folder, options.overwrite)
     print_settings(console, config)
-    print_preview(console, found, folder, estimate_cost([Job(config, folder)], below=Path("runs")))
+    place = folder / "anew" if options.overwrite and not found.finished else folder  # what is there does not count
+    print_preview(console, found, folder, estimate_cost([Job(config, place)], below=Path("runs")))
 
 
 def configure(options: Namespace) -> "RunConfig":
@@ -171,6 +176,7 @@ def add_commands(commands: Commands) -> None:
     words = "also follow the run in tensorboard (FOLDER/tensorboard) or wandb"
     command.add("--track NAME", words, many=True)
     command.add("--out FOLDER", "default: runs/DATA/ALGORITHM/TARGET/seedN")
+    command.add("--overwrite", "replace a run of other settings that is there; one of the same settings goes on")
     words = "how often it is written where the run stands, 0: after every step"
     command.add("--checkpoint-every SECONDS", words, 60.0)
     words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"

@@ -14,7 +14,7 @@ from parse_dg.data.splits import require_several
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_finished
+from parse_dg.runs.folder import OtherRunError, read_finished, remove_other
 from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
@@ -40,13 +40,15 @@ def train(
     plugins: Iterable[str] = (),
     observe: Observer | None = None,
     track: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> OpenedRun:
     """Train a method with one domain held out, score it there at the very end, and write it all to a folder.
 
     As `parse-dg train` with the options of the same names: a finished run of the same configuration is returned as
     it is, an unfinished one goes on. `data` is a name, a path or a benchmark in memory; `settings` are fields by
-    their paths, {"training.steps": 500}; `out` is runs/DATA/METHOD/TARGET/seedN unless it is given. `observe` is
-    called after every step, for instance `parse_dg.print_checks`.
+    their paths, {"training.steps": 500}; `out` is runs/DATA/METHOD/TARGET/seedN unless it is given, where a run of
+    another configuration is refused or, with `overwrite`, replaced. `observe` is called after every step, for
+    instance `parse_dg.print_checks`.
     """
     load_plugins(plugins)
     given, changes = None, dict(settings or {})
@@ -58,6 +60,8 @@ def train(
         data = given.name
     config = configure(data, target, algorithm, recipe=recipe, protocol=protocol, seed=seed, settings=changes)
     folder = default_folder(config) if out is None else Path(out)
+    if overwrite:
+        remove_other(config, folder)
     execute(config, folder, observe, given, track=track)
     return OpenedRun(folder, benchmark=given)
 
@@ -129,9 +133,14 @@ class RunPreview:
     """By which it is scored, a sentence each."""
 
 
-def preview_run(config: RunConfig, folder: Path) -> RunPreview:
+def preview_run(config: RunConfig, folder: Path, overwrite: bool = False) -> RunPreview:
     """What a run would do; raises where it would be refused. Images are counted; nothing is read or written."""
-    finished = read_finished(config, folder) is not None
+    try:
+        finished = read_finished(config, folder) is not None
+    except OtherRunError:
+        if not overwrite:
+            raise
+        finished = False
     benchmark, split = prepare(config, outline(config.data))
     for line in cautions(benchmark, split):
         log.warning("%s", line)
