@@ -11,6 +11,7 @@ import logging
 import stat
 import threading
 import warnings
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -134,11 +135,18 @@ def decode(path: Path, framing: Framing, keep_truncated: bool = False) -> UInt8[
     return framing.square(open_file(path, keep_truncated))
 
 
-def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels: int | None = None) -> Image.Image:
+def open_bytes(
+    data: bytes,
+    path: Path,
+    keep_truncated: bool = False,
+    max_pixels: int | None = None,
+    claim: Callable[[int], None] | None = None,
+) -> Image.Image:
     """The image of a file's bytes as RGB, loaded and turned upright by its EXIF orientation; `path` is for errors.
 
     A file that ends too early is refused, or, with `keep_truncated`, used as far as it goes: the rest is black, or
-    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES.
+    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES. `claim` is told how many
+    pixels are to be decoded before they are, and may wait.
     """
     limit = MAX_PIXELS if max_pixels is None else max_pixels
     if keep_truncated and data.startswith(_JPEG_START):
@@ -149,6 +157,8 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
             if width * height > limit:
                 claimed = f"it claims {width} × {height} pixels"
                 raise TooManyPixelsError(path, f"{claimed}, at most {limit:,} are decoded")
+            if claim is not None:
+                claim(width * height)
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")

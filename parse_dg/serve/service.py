@@ -18,7 +18,7 @@ from parse_dg.explain.viewer_data import case_of
 from parse_dg.serve.batcher import Batcher, ranked
 from parse_dg.serve.body import Upload, read_upload
 from parse_dg.serve.decoding import DecodedImage, decode_upload
-from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits, Turns
+from parse_dg.serve.limits import Budget, DecodingRoom, RefusedError, ServiceLimits, Turns
 from parse_dg.wording import plural
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Service:
         cores = default_workers()
         self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
         self._decoding = Turns(cores)
+        self._room = DecodingRoom(limits.pixels)
 
     @property
     def method(self) -> str:
@@ -119,7 +120,7 @@ class Service:
             with self.memory.holding() as hold:
                 upload: Upload = await read_upload(request, self.limits, hold)
                 take_place(1)
-                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels)
+                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels, self._room)
                 address = request.client.host if request.client else ""
                 with self.batcher.coming():
                     async with self._decoding.turn(address):
