@@ -211,6 +211,9 @@ class NamedAccuracy:
 def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
     """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
     subsets = scored_parts(run.config, run.split)
+    if domain is None and not subsets:
+        found = f"{run.path} trained on all images of all domains, so that none is left to score it on"
+        raise InputError(f"{found}: --data FOLDER scores new ones")
     if domain is not None:
         everything = whole(run.benchmark.domain(domain))
         role = "target" if domain == run.config.data.target else "source"

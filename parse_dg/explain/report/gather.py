@@ -93,7 +93,8 @@ def _headline(result: RunResult) -> str:
     if target := result.target:
         found = f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images"
         return f"{found} ({target.part}). This number is the result of the run."
-    images = f"{result.validation_part} of {', '.join(result.validation)}"
+    mean = "mean over " if len(result.validation) > 1 else ""
+    images = f"{mean}{result.validation_part} of {', '.join(result.validation)}"
     return f"validation accuracy: {images}. All domains trained, so that no number is of an unseen one."
 
 
