@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
-from parse_dg.explain.figures.marks import mark_primitive, mark_relation, pixels_of, show, show_heat
+from parse_dg.explain.figures.marks import mark_primitives, mark_relation, pixels_of, show, show_heat
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def explanation_figure(
         show(picture, image, smooth=True)
         for relation, colour in zip(shown, COLOURS, strict=False):
             mark_relation(picture, relation, places, colour)
-        for i in used:
-            mark_primitive(picture, places[i], i)
+        mark_primitives(picture, places[used], used, inches=4.0, size=11, text=7)
         picture.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
         _write_relations(words, explanation, shown, used, names or {})
 
