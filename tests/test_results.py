@@ -30,7 +30,7 @@ DRAWN = {
     "optimizer.composition_until": None,
 }
 """Where those differ in which nothing is chosen."""
-RUNS = sorted((ROOT / "results").glob("pacs*/*/*/seed?"))
+RUNS = sorted(run for name in ("pacs", "pacs_drawn") for run in (ROOT / "results" / name).glob("*/*/seed?"))
 TARGETS = ("art_painting", "cartoon", "photo", "sketch")
 
 

@@ -126,9 +126,7 @@ def test_what_a_killed_process_has_left_is_removed(tiny: Tiny, tmp_path: Path, e
     assert {path.name for path in folder.iterdir()} - {*names} == {".tmp", "notes.txt"}
 
 
-def test_weights_and_split_may_be_removed_and_train_makes_them_again(
-    tiny: Tiny, tmp_path: Path, erm_run: Path
-) -> None:
+def test_weights_and_split_may_be_removed_and_are_made_again(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
     folder, config = tmp_path / "run", tiny("erm")
     shutil.copytree(erm_run, folder)
     (folder / "model.safetensors").unlink()
