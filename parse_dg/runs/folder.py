@@ -122,8 +122,8 @@ def finish(folder: Path, result: RunResult) -> RunResult:
 def read_whole(folder: Path, *, large: bool = False) -> RunResult | None:
     """The result of the run in `folder`, None if it is not finished; raises if a file is not what was written.
 
-    Without `large` the large ones may have been removed. Of runs of earlier versions, without digests, nothing is known.
-    What a killed process has left beside a whole run is removed.
+    Without `large` the large ones may have been removed. Of runs of earlier versions, without digests, nothing is
+    known. What a killed process has left beside a whole run is removed.
     """
     try:
         result = read_result(folder)
