@@ -9,12 +9,11 @@ Finished runs are kept: the same command continues where it was stopped.
 import argparse
 import multiprocessing
 import os
-import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from rich.console import Console
@@ -29,7 +28,8 @@ from parse_dg.files import write_json
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.tables.text_table import markdown_table
+from parse_dg.tables.estimate import Estimate
+from parse_dg.tables.text_table import best_cells, markdown_table
 
 
 def main() -> None:
@@ -47,12 +47,12 @@ def main() -> None:
     threads = max(1, (os.cpu_count() or 1) // options.workers)
     results = _run_all(jobs, options.workers, threads, console)
     table = accuracy_table(results, DOMAINS)
-    console.print(table.markdown(), markup=False, soft_wrap=True)
+    console.print(table, markup=False, soft_wrap=True)
     console.print(
         f"accuracy in % on all images of the held-out domain, mean ± standard deviation of {options.seeds}"
     )
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "table.md").write_text(table.markdown() + "\n")
+    (options.out / "table.md").write_text(table + "\n")
     write_json(options.out / "results.json", [result.to_dict() for result in results])
 
 
@@ -80,67 +80,26 @@ def _run(method: str, settings: dict[str, object], folder: Path) -> RunResult:
     return execute(config, folder, lambda step, check: None)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Target accuracies of several seeds, as fractions."""
-
-    values: tuple[float, ...]
-
-    def __str__(self) -> str:
-        """Mean ± sample standard deviation in per cent; the mean alone for a single seed."""
-        if not self.values:
-            return "missing"
-        mean = 100 * statistics.mean(self.values)
-        if len(self.values) == 1:
-            return f"{mean:.1f}"
-        return f"{mean:.1f} ± {100 * statistics.stdev(self.values):.1f}"
-
-
-@dataclass(frozen=True)
-class AccuracyTable:
-    """Target accuracy by method and held-out domain, over seeds."""
-
-    domains: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, Cell]]
-    """By method, then by held-out domain."""
-    average: Mapping[str, Cell]
-    """By method: for every seed that has all domains, the mean over them."""
-    validation: Mapping[str, Cell]
-    """By method: for every such seed, the mean source validation accuracy."""
-
-    def markdown(self) -> str:
-        """The table in Markdown, the best mean of each column in bold."""
-        header = ["method", *(f"{domain}" for domain in self.domains), "mean of targets", "source validation"]
-        columns = [{m: row[d] for m, row in self.rows.items()} for d in self.domains]
-        columns += [dict(self.average), dict(self.validation)]
-        return markdown_table(header, [[m, *(_emphasise(column, m) for column in columns)] for m in self.rows])
-
-
-def accuracy_table(results: Sequence[RunResult], domains: Sequence[str]) -> AccuracyTable:
-    """Gather the results of many runs; a run is told apart by its method, target and seed."""
-    target: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    validation: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+def accuracy_table(results: Sequence[RunResult], domains: Sequence[str]) -> str:
+    """In Markdown: target accuracy by method and held-out domain, its mean over the domains inside every seed that
+    has them all, and of those seeds the mean accuracy on held-out images of the sources. The best are bold.
+    """
+    runs: dict[str, dict[tuple[str, int], RunResult]] = defaultdict(dict)
     for result in results:
-        method, domain, seed = result.algorithm, result.target.domain, result.seed
-        target[method][domain][seed] = result.target.accuracy
-        validation[method][domain][seed] = result.validation_mean_accuracy
-    return AccuracyTable(
-        domains=tuple(domains),
-        rows={m: {d: Cell(tuple(by[d].values())) for d in domains} for m, by in target.items()},
-        average={m: _over_domains(by, domains) for m, by in target.items()},
-        validation={m: _over_domains(by, domains) for m, by in validation.items()},
-    )
-
-
-def _over_domains(by_domain: Mapping[str, Mapping[int, float]], domains: Sequence[str]) -> Cell:
-    seeds = set.intersection(*(set(by_domain.get(domain, {})) for domain in domains))
-    return Cell(tuple(statistics.mean(by_domain[d][seed] for d in domains) for seed in sorted(seeds)))
-
-
-def _emphasise(column: Mapping[str, Cell], method: str) -> str:
-    means = {name: statistics.mean(cell.values) for name, cell in column.items() if cell.values}
-    best = bool(means) and means.get(method) == max(means.values())
-    return f"**{column[method]}**" if best else str(column[method])
+        runs[result.algorithm][result.target.domain, result.seed] = result
+    rows, means = [], []
+    for method, of in runs.items():
+        seeds = sorted({seed for _, seed in of})
+        whole = [seed for seed in seeds if all((domain, seed) in of for domain in domains)]
+        targets = [{seed: of[d, seed].target.accuracy for seed in seeds if (d, seed) in of} for d in domains]
+        average = {seed: fmean(of[d, seed].target.accuracy for d in domains) for seed in whole}
+        validation = {seed: fmean(of[d, seed].validation_mean_accuracy for d in domains) for seed in whole}
+        row = [Estimate(values) for values in (*targets, average, validation)]
+        rows.append([method, *(each.say("std") for each in row)])
+        means.append([each.mean for each in row])
+    for number, column in best_cells(means):
+        rows[number][column] = f"**{rows[number][column]}**"
+    return markdown_table(["method", *domains, "mean of targets", "source validation"], rows)
 
 
 def _options() -> argparse.Namespace:

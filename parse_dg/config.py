@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from parse_dg.errors import FieldError, InputError, unknown
+from parse_dg.wording import short
 
 C = TypeVar("C")
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -37,6 +38,13 @@ def at_least(low: float) -> Rule:
     return Rule(f"at least {low}", lambda value: value >= low)
 
 
+def at_most(high: float) -> Rule:
+    """A number up to here."""
+    return Rule(f"at most {high}", lambda value: value <= high)
+
+
+WHOLE_LIMIT, SMALLEST, LARGEST = 2**63 - 1, 1e-12, 1e9
+"""Of the size of every whole number, and of every other but 0: nothing that is computed from one overflows."""
 Count = Annotated[int, at_least(1)]
 Whole = Annotated[int, Rule("0 or more", lambda value: value >= 0)]
 NotNegative = Annotated[float, Rule("0 or more", lambda value: value >= 0)]
@@ -84,7 +92,16 @@ def fault(kind: Any, value: object) -> str | None:
         if options[-1] is not Ellipsis and len(value) != len(options):
             return f"a list of {len(options)} values"
         return next((words for item in value if (words := fault(options[0], item))), None)
-    return None if kind not in SCALARS or _is_scalar(kind, value) else SCALARS[kind]
+    return _scalar_fault(kind, value) if kind in SCALARS else None
+
+
+def _scalar_fault(kind: type, value: Any) -> str | None:
+    if not _is_scalar(kind, value):
+        return SCALARS[kind]
+    if kind is int and abs(value) > WHOLE_LIMIT:
+        return f"from {-WHOLE_LIMIT} to {WHOLE_LIMIT}"
+    outside = kind is float and value and not SMALLEST <= abs(value) <= LARGEST
+    return f"0, or {SMALLEST:g} to {LARGEST:g} in size" if outside else None
 
 
 def _is_scalar(kind: type, value: Any) -> bool:
@@ -124,7 +141,7 @@ def from_dict(kind: type[C], data: Any, where: str = "", root: Any = None) -> C:
     `where` it is within a `root`, whose other fields may have been meant.
     """
     if not isinstance(data, Mapping):
-        raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {data!r}")
+        raise InputError(f"{where.rstrip('.') or 'the configuration'} must be a section, found {short(data)}")
     root = root or kind
     known = field_types(kind, rules=True)
     values = {}

@@ -80,7 +80,8 @@ class HostCopy:
         if value.is_cuda:
             self._value = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
             self._value.copy_(value.detach(), non_blocking=True)
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            # whoever waits for it sleeps: a core that spins is taken from the other runs of the machine
+            self._arrived = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._arrived.record(torch.cuda.current_stream(value.device))
 
     def read(self) -> Tensor:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
+from parse_dg.wording import short
+
 EXIT_FAILED, EXIT_INPUT, EXIT_BUSY, EXIT_INTERRUPTED = 1, 2, 3, 130
 """How a command says what happened."""
 
@@ -27,12 +29,13 @@ class FieldError(InputError):
         self.path, self.found, self.expected = path, found, expected
 
     def __str__(self) -> str:
-        return f"{self.path} must be {self.expected}, found {self.found!r}"
+        return f"{self.path} must be {self.expected}, found {short(self.found, 200)}"
 
 
 def unknown(kind: str, found: object, valid: Iterable[object]) -> InputError:
     """The error for a name that is not in a table: `unknown method 'emr': valid are erm, parse`."""
-    return InputError(f"unknown {kind} {str(found)!r}: valid are {', '.join(str(v) for v in valid)}")
+    said = short(found if isinstance(found, str) else short(found), 200)
+    return InputError(f"unknown {kind} {said}: valid are {', '.join(str(v) for v in valid)}")
 
 
 def require_known(kind: str, found: object, valid: Collection[object]) -> None:

@@ -11,13 +11,17 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from parse_dg.errors import InputError
 from parse_dg.wording import first_line
+
+CHECKED_FOR = 86400.0
+"""Seconds after which a large file is compared with its digest again."""
 
 
 @contextmanager
@@ -116,6 +120,24 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_as_written(mark: Path, files: Iterable[Path], digest: Callable[[], str]) -> bool:
+    """Whether files still have the digest that a file `mark` holds; they have where there is no mark, which earlier
+    versions did not write.
+
+    They are read once a day and after a change, as reading takes a while: the mark's time is when they were. Where
+    it cannot be written they are taken as they are.
+    """
+    if not mark.exists() or not os.access(mark, os.W_OK):
+        return True
+    checked = mark.stat().st_mtime
+    if abs(time.time() - checked) < CHECKED_FOR and all(file.stat().st_mtime <= checked for file in files):
+        return True
+    if digest() != mark.read_text().strip():
+        return False
+    os.utime(mark)
+    return True
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
 from parse_dg.errors import InputError
+from parse_dg.wording import short
 
 J = TypeVar("J", bound="Jsonable")
 EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -102,9 +103,3 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 
 def _may_be_none(kind: Any) -> bool:
     return get_origin(kind) in (typing.Union, types.UnionType) and type(None) in get_args(kind)
-
-
-def short(value: object) -> str:
-    """A value as an error shows it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

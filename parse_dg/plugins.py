@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from parse_dg.errors import InputError
 from parse_dg.registry import Registry, loading
+from parse_dg.wording import short
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -75,7 +76,7 @@ def without_needs(config: Any, where: object) -> Any:
         return config
     needs = config[KEY]
     if not isinstance(needs, Mapping) or not all(isinstance(names, list) for names in needs.values()):
-        raise InputError(f"{where}: {KEY} must say what it needs of which plug-in, found {needs!r}")
+        raise InputError(f"{where}: {KEY} must say what it needs of which plug-in, found {short(needs)}")
     missing = {plugin: names for plugin, names in needs.items() if not all(map(_is_known, names))}
     if missing:
         which = f"plug-in{'s' if len(missing) > 1 else ''} {', '.join(missing)}"

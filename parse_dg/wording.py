@@ -23,6 +23,15 @@ def some(things: Sequence[object], shown: int = 5, separator: str = ", ") -> str
     return separator.join(str(thing) for thing in things[:shown]) + more
 
 
+def short(value: object, length: int = 60) -> str:
+    """A value as an error shows it, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
+        text = f"a {type(value).__name__} that is too long to be shown"
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def plural(count: int, noun: str) -> str:
     """A count of things: `1 image`, `1,200 images`, `7 classes`."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"

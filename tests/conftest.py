@@ -109,6 +109,12 @@ def parse_run(finished_run: FinishedRun) -> Path:
     return finished_run("parse")
 
 
+@pytest.fixture
+def parse_copy(parse_run: Path, tmp_path: Path) -> Path:
+    """A finished run of PARSE that may be changed."""
+    return Path(shutil.copytree(parse_run, tmp_path / "parse_copy"))
+
+
 @pytest.fixture(scope="session")
 def erm_run(finished_run: FinishedRun) -> Path:
     """The folder of a finished tiny run of ERM. Read it, do not change it."""

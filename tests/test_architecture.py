@@ -9,7 +9,7 @@ from types import ModuleType
 import parse_dg
 
 PACKAGE = Path(parse_dg.__file__).parent
-BASE = ("_version", "errors", "wording", "registry", "files", "devices", "config", "jsonable", "plugins")
+BASE = ("_version", "wording", "errors", "registry", "files", "devices", "config", "jsonable", "plugins")
 ROOMS = ("data", "model", "algorithms", "training", "deploy", "runs", "sweeps", "tables", "explain", "serve", "cli")
 ORDER = (*BASE, *ROOMS)
 

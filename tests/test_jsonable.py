@@ -61,10 +61,7 @@ def test_what_is_damaged_is_named(change: dict[str, Any], message: str) -> None:
         Whole.from_dict(DATA | change)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "kind"),
-    [("result.json", RunResult), ("environment.json", RunEnvironment)],
-)
+@pytest.mark.parametrize(("pattern", "kind"), [("result.json", RunResult), ("environment.json", RunEnvironment)])
 def test_the_published_runs_are_read_and_written_as_they_are(pattern: str, kind: type[Jsonable]) -> None:
     files = sorted(RESULTS.rglob(pattern))
     assert len(files) >= 20

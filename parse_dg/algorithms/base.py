@@ -3,23 +3,27 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import Config
+from parse_dg.config import Config, Count, at_most
 from parse_dg.data.loader import Words
 from parse_dg.data.splits import Subset
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.network import ParseNetwork
+from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.registry import Registry
 
 Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
 """Parameters that share a learning rate; `composition` is Λ, `adversary` what plays against the network, `encoders`
 those of a regulariser."""
+
+Width = Annotated[Count, at_most(2**14)]
+"""Of a hidden layer."""
 
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
@@ -38,6 +42,17 @@ class Minibatch(NamedTuple):
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
         parts = (part.chunk(domains) for part in self if part is not None)
         return [Minibatch(*of_one) for of_one in zip(*parts, strict=True)]
+
+
+class LogitParts(NamedTuple):
+    """The logits of a batch as sums over places in the image: the bias plus all parts of a class is its logit."""
+
+    logits: Float[Tensor, "B C"]
+    parts: Float[Tensor, "B C *places"]
+    """Of the cells of the feature map, (H, W): a class activation map over H·W. Or of K primitives."""
+    bias: Float[Tensor, "C"]
+    descriptors: PrimitiveDescriptors | None = None
+    """Where the primitives are, if the parts are theirs."""
 
 
 class Turn(NamedTuple):
@@ -103,6 +118,8 @@ class AlgorithmConfig(Config, ABC):
     as_domainbed: ClassVar[bool] = True
     """Whether its authors freeze BatchNorm statistics and draw batches with replacement, as DomainBed does."""
 
+    needs_domains: ClassVar[bool] = False
+    """Whether it compares source domains, so that with one alone it would be another method."""
     compares_domains: ClassVar[bool] = False
     """Whether it needs as many images of every source domain in a batch."""
 
@@ -129,8 +146,8 @@ class AlgorithmConfig(Config, ABC):
         """Its row in the paper's ablation: PARSE's predicate families, or `no_relations`; None: it has none."""
         return None
 
-    def least_memory(self, classes: int) -> Mapping[str, int]:
-        """Bytes that training takes at the very least, by the field that decides it; only what can be very much."""
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        """How many it has at the very least, by the field that decides it; only where they can be very many."""
         return {}
 
     def without_beginning(self) -> "AlgorithmConfig":
@@ -172,6 +189,10 @@ class Algorithm(nn.Module, ABC):
     def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
         """What the method writes about normalised images, arguing for these classes or the predicted ones."""
         raise NotImplementedError(f"{type(self).__name__} puts no images in words")
+
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts | None:
+        """Where the logits of normalised images come from, if they are sums over places; None: they are not."""
+        return None
 
     @abstractmethod
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.adversarial import Adversarial, AdversarialConfig
 from parse_dg.algorithms.base import BuildContext
+from parse_dg.algorithms.dann import Dann, DannConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class CdannConfig(AdversarialConfig):
+class CdannConfig(DannConfig):
     """Settings of CDANN."""
 
     name = "cdann"
@@ -25,8 +25,8 @@ class CdannConfig(AdversarialConfig):
         return Cdann(self, context)
 
 
-class Cdann(Adversarial):
-    """The discriminator also sees the class; every class of a batch counts the same."""
+class Cdann(Dann):
+    """DANN whose discriminator also sees the class; every class of a batch counts the same."""
 
     def __init__(self, config: CdannConfig, context: BuildContext):
         super().__init__(config, context)

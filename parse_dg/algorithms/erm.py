@@ -6,9 +6,7 @@ arXiv:2007.01434).
 
 from dataclasses import dataclass
 
-import torch
-
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 
 
@@ -28,7 +26,3 @@ class Erm(Pooled):
     """Cross-entropy on everything."""
 
     config: ErmConfig
-
-    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
-        logits = self.classifier(self.features(example.images, generator))
-        return {"cross_entropy": self.cross_entropy(logits, example.labels)}

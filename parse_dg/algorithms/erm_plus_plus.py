@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn
+from parse_dg.algorithms.base import BuildContext, Minibatch, Turn
 from parse_dg.algorithms.pooled import Counted, PooledConfig
 from parse_dg.config import Whole
 
@@ -49,10 +49,6 @@ class ErmPlusPlus(Counted):
     """Cross-entropy on everything; at first only the head moves."""
 
     config: ErmPlusPlusConfig
-
-    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
-        logits = self.classifier(self.features(example.images, generator))
-        return {"cross_entropy": self.cross_entropy(logits, example.labels)}
 
     def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
         """The head alone with an optimiser of its own, then everything with a fresh one."""

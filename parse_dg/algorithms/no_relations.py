@@ -10,7 +10,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch, linear
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    LogitParts,
+    LossTerms,
+    Minibatch,
+    linear,
+)
 from parse_dg.algorithms.parse import BottleneckWeights, guide_terms
 from parse_dg.config import NotNegative
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
@@ -67,6 +75,14 @@ class NoRelations(Algorithm):
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
+
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts:
+        """The part of a primitive is what its own centre, presence and extent come to."""
+        z, count = self.bottleneck(self.backbone(images)), self.config.primitives.count
+        terms = self.classifier.weight * z.flat(self.config.extents)[:, None]  # (B, C, 5K), as `flat` has them
+        kinds = terms.split((2 * count, count, *([2 * count] if self.config.extents else ())), -1)
+        parts = torch.stack([kind.unflatten(-1, (count, -1)).sum(-1) for kind in kinds]).sum(0)
+        return LogitParts(self._classify(z), parts, self.classifier.bias, z)
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         following: LossTerms = {}

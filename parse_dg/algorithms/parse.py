@@ -26,13 +26,7 @@ from parse_dg.config import Config, NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
-from parse_dg.model.regularisers import (
-    angle_repulsion,
-    divergence,
-    diversity_and_concentration,
-    ownership,
-    spread,
-)
+from parse_dg.model.regularisers import angle_repulsion, divergence, diversity_and_concentration, ownership, spread
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES, check_budget, count_columns
@@ -115,9 +109,8 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     def ablation(self) -> str | None:
         return self.vocabulary.families if type(self) is ParseConfig else None  # another method has its own row
 
-    def least_memory(self, classes: int) -> Mapping[str, int]:
-        entries = classes * count_columns(self.primitives.count, self.vocabulary)
-        return {"primitives.count": 12 * entries}  # Λ, its gradient, and what the optimiser keeps of it
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        return {"primitives.count": classes * count_columns(self.primitives.count, self.vocabulary)}
 
     def for_scoring(self) -> "ParseConfig":
         off = {name: replace(getattr(self, name), weight=0.0) for name in ("equivariance", "miro")}
@@ -188,7 +181,10 @@ class Parse(Algorithm):
         views, move = None, None
         if self.second_view is not None:
             views, move = self.second_view(example.images, len(example.labels), generator)
-        with self._taps() as maps:
+        # The backbone's maps, if they are asked for: then the pass cannot be replayed on CUDA.
+        tapped = self.mutual_information is not None
+        taps: AbstractContextManager[list[Tensor]] = self.network.backbone.tapped() if tapped else nullcontext([])
+        with taps as maps:
             output: ParseOutput = self.network(example.images, generator, self.look, views)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
@@ -216,21 +212,12 @@ class Parse(Algorithm):
     def settings(self) -> dict[Group, GroupSettings]:
         settings: dict[Group, GroupSettings] = {"encoders": GroupSettings(rate_factor=self.config.miro.rate_factor)}
         if self.config.composition.select_every:
-            settings["composition"] = GroupSettings(
-                rate_factor=self._selection_factor(), momentum=SELECTION_MOMENTUM
-            )
+            # C / scale: with it the gradient of a class weight is that of the mean over the class's images, in
+            # scores, whatever the number of classes and the scale; and a rate means the same everywhere.
+            factor = len(self.network.structure.composition.weight) / self.config.composition.scale_start
+            settings["composition"] = GroupSettings(rate_factor=factor, momentum=SELECTION_MOMENTUM)
         return settings
-
-    def _selection_factor(self) -> float:
-        """C / scale: with it the gradient of a class weight is that of the mean over the class's images, in scores,
-        whatever the number of classes and the scale; and a rate means the same everywhere.
-        """
-        return len(self.network.structure.composition.weight) / self.config.composition.scale_start
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
         encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
         return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)
-
-    def _taps(self) -> AbstractContextManager[list[Tensor]]:
-        """The backbone's maps of a pass made within, if they are asked for: then it cannot be replayed on CUDA."""
-        return nullcontext([]) if self.mutual_information is None else self.network.backbone.tapped()

@@ -14,12 +14,24 @@ from parse_dg.plugins import load_plugins
 from parse_dg.wording import UNPRINTABLE
 
 PARTS = (
-    *("train", "config", "runs", "sweep", "data", "weights", "tables", "describe"),
-    *("predict", "explain", "figure", "measure", "report", "serve", "export"),
+    *("train", "config", "evaluate", "runs", "sweep", "data", "weights", "tables", "describe"),
+    *("predict", "explain", "name", "figure", "measure", "report", "serve", "export"),
 )
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (
-    *("train", "sweep", "table", "evaluate", "predict", "explain", "describe", "measure", "report", "compact"),
+    *(
+        "train",
+        "sweep",
+        "table",
+        "evaluate",
+        "predict",
+        "explain",
+        "name",
+        "describe",
+        "measure",
+        "report",
+        "compact",
+    ),
     *("export", "serve", "figure", "config", "info", "algorithms"),
 )
 """The commands that take `--plugin`."""

@@ -18,6 +18,7 @@ from parse_dg.cli.show.display import compact_with_display, print_compaction, ru
 from parse_dg.cli.show.tables import print_rows
 from parse_dg.config import change
 from parse_dg.data.blueprints.benchmark import PARTS
+from parse_dg.data.framing import Picture
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.explain.explanation import explain
@@ -69,9 +70,9 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
 def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
     target = config.data.target
     header = ("method", "source validation accuracy", f"accuracy on {target} (never seen)")
-    accuracies = ((name, each.validation_mean_accuracy, each.target.accuracy) for name, each in results.items())
+    accuracies = ((name, each.validation_mean_accuracy, each.on_target.accuracy) for name, each in results.items())
     print_rows(console, header, [(name, percent(source), percent(unseen)) for name, source, unseen in accuracies])
-    images = next(iter(results.values())).target.images
+    images = next(iter(results.values())).on_target.images
     console.print(
         f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
         f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"
@@ -125,9 +126,10 @@ def _explain_one(run: OpenedRun, path: Path, names: dict[int, str], console: Con
     image = load_images(target, np.array([chosen]))[0][0]
     explanation = explain(run.model, image)
     truth = run.classes[int(labels[chosen])]
-    explanation_figure(image, explanation, path, truth=truth, names=names)
+    pixels = image.permute(1, 2, 0).numpy()
+    explanation_figure(Picture(pixels), explanation, path, truth=truth, names=names)
     with whole_file(path.with_name(EXPLAINED)) as file:
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(file, "PNG")
+        Image.fromarray(pixels).save(file, "PNG")
     reason = "the one classified right with the most confidence" if confidence.any() else "none being right"
     console.print(
         f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {run.target}, {reason}. "

@@ -1,17 +1,9 @@
-"""The commands that look at runs and around: evaluate, compact, demo, info, algorithms."""
+"""The commands that look at runs and around: compact, demo, info, algorithms."""
 
 from argparse import Namespace
 from pathlib import Path
 
-from parse_dg.cli.options import Commands, Console, add_command, opened, say
-
-
-def evaluate(options: Namespace, console: Console) -> None:
-    """Score a run's model: on the target domain, and on the held-out images of the source domains."""
-    from parse_dg.cli.show.display import print_accuracies
-    from parse_dg.runs.opened import evaluate_run
-
-    print_accuracies(console, evaluate_run(opened(options), options.domain))
+from parse_dg.cli.options import Commands, Console, add_command, say
 
 
 def compact(options: Namespace, console: Console) -> None:
@@ -95,11 +87,6 @@ def algorithms(options: Namespace, console: Console) -> None:
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this file."""
-    words = "score a trained model on the domains of its benchmark"
-    command = add_command(commands, "evaluate", evaluate, words)
-    command.add_run("the run's folder")
-    command.add("--domain DOMAIN", "all images of this domain only")
-    command.add_model()
     command = add_command(commands, "compact", compact, "slice trained models of PARSE to the relations they use")
     command.add("runs RUN", "a run's folder; several give one table", nargs="+")
     command.add("--threshold T", "drop weights up to T; 0 is lossless", 0.0)

@@ -14,11 +14,13 @@ from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, Blueprint
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.definitions import with_definitions
 from parse_dg.data.domain import Benchmark, CentreCrops, DecodedFiles, Domain, Images
+from parse_dg.data.framing import ImageFit
 from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.public.cub_dg import read_extras
+from parse_dg.data.splits import require_several
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError, require_known
 from parse_dg.registry import Registry
@@ -26,6 +28,7 @@ from parse_dg.registry import Registry
 log = logging.getLogger(__name__)
 
 Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]
+"""Of an image, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +38,17 @@ class DataConfig(Config):
     benchmark: Annotated[str, Rule("a name or a path", lambda value: bool(value.strip()))] = "blueprints"
     """`blueprints`, the name of a data set that was added or registered (docs/extend.md), or the path of a folder
     domain/class/image or a list."""
-    target: str = "sketch"
-    """The domain that is held out."""
+    target: str | None = "sketch"
+    """The domain that is held out; none: all of them train, for a model that is to be used."""
     image_size: Side = 224
     """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
+    fit: ImageFit = "squash"
+    """How an image becomes a square: `squash` resizes both sides, `crop` takes the largest square in its middle,
+    `pad` keeps all of it between two grey borders. The same in training, prediction and service."""
     crop_from: Side | None = None
-    """Side of the images training crops are cut from; none: image_size."""
+    """Side of that square in training, of which crops are cut; none: image_size."""
     evaluation: Literal["resize", "centre"] = "resize"
-    """`resize`: evaluated images are resized to image_size. `centre`: to crop_from, and their middle is cut out."""
+    """What is evaluated of that square: all of it at image_size (`resize`), its middle at crop_from (`centre`)."""
     store: Literal["auto", "always", "never"] = "auto"
     """Decoded images are kept on the disk (`always`), decoded whenever they are read (`never`), or kept if they
     fit (`auto`)."""
@@ -109,7 +115,10 @@ def find_domains(name: str) -> tuple[str, ...]:
 def require_target(config: DataConfig) -> None:
     """Raise, before anything is drawn or decoded, unless the target is a domain; a plug-in's are not known yet."""
     if config.benchmark == "blueprints" or config.benchmark not in GENERATED_DATA_SETS:
-        require_known(f"domain of {Path(config.benchmark).stem}", config.target, find_domains(config.benchmark))
+        domains = find_domains(config.benchmark)
+        if config.target is not None:
+            require_several(config.benchmark, domains)
+            require_known(f"domain of {Path(config.benchmark).stem}", config.target, domains)
 
 
 def benchmark_name(name: str) -> str:
@@ -121,10 +130,10 @@ def benchmark_name(name: str) -> str:
 def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | None) -> Benchmark:
     size, crop_from = config.image_size, config.crop_from or config.image_size
     central = config.evaluation == "centre"
-    images = _images(manifest, sorted({crop_from if central else size, crop_from}), config.store, progress)
+    images = _images(manifest, sorted({crop_from if central else size, crop_from}), config, progress)
     if central:
         images[size] = [CentreCrops(each, size) for each in images[crop_from]]
-    files, extras = image_files(manifest), read_extras(manifest)
+    files, extras = image_files(manifest, config.fit), read_extras(manifest)
     domains = tuple(
         Domain(
             name,
@@ -143,22 +152,22 @@ def _from_manifest(manifest: Manifest, config: DataConfig, progress: Progress | 
 
 
 def _images(
-    manifest: Manifest, sizes: Sequence[int], store: str, progress: Progress | None
+    manifest: Manifest, sizes: Sequence[int], config: DataConfig, progress: Progress | None
 ) -> dict[int, list[Images]]:
     """The images of every domain, at every size: from the store, or decoded when they are read."""
     images: dict[int, list[Images]] = {}
     refused = []
     for size in sizes:
         try:
-            if store != "never":
-                images[size] = list(open_store(manifest, size, progress))
+            if config.store != "never":
+                images[size] = list(open_store(manifest, size, progress, config.fit))
         except NoRoomError as error:
-            if store == "always":
+            if config.store == "always":
                 raise InputError(f"{error}: set PARSE_DG_CACHE to another disk, or data.store=auto") from error
             refused.append(f"at {size} pixels {error}")
         if size not in images:
             pool = ThreadPoolExecutor(default_workers(), thread_name_prefix="decode")
-            images[size] = [DecodedFiles(files, size, pool) for files in image_files(manifest)]
+            images[size] = [DecodedFiles(files, size, pool) for files in image_files(manifest, config.fit)]
     if refused:
         log.warning("%s: images are decoded whenever they are read, which is slower", "; ".join(refused))
     return images

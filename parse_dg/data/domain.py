@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -13,8 +14,11 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from parse_dg.config import require
-from parse_dg.data.images import ImageError, centre, open_bytes, read_file, to_square
+from parse_dg.data.framing import Framing, ImageFit, Picture, centre, fit_original
+from parse_dg.data.images import ImageError, open_bytes, read_file
 from parse_dg.errors import unknown
+
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -38,6 +42,8 @@ class ImageFiles:
     keep_truncated: bool = False
     digests: tuple[str, ...] = ()
     """SHA-256 of each file when it was indexed; a file that has another now is refused."""
+    fit: ImageFit = "squash"
+    """How they become squares."""
 
     def open(self, index: int) -> Image.Image:
         """The original image, RGB and upright."""
@@ -48,8 +54,8 @@ class ImageFiles:
         return open_bytes(data, path, self.keep_truncated)
 
     def decode(self, index: int, size: int) -> UInt8[np.ndarray, "S S 3"]:
-        """The image resized to size × size."""
-        return to_square(self.open(index), size)
+        """The image as a square of size × size."""
+        return Framing(size=size, fit=self.fit).square(self.open(index))
 
 
 class DecodedFiles:
@@ -107,8 +113,19 @@ class Domain:
     """Positions of the images in the lists of a published split, where the benchmark has one."""
 
     def original(self, index: int) -> Image.Image:
-        """An image as it was before it was resized, where its file is known."""
-        return self.files.open(index) if self.files else Image.fromarray(np.asarray(self.images[index]))
+        """What random crops are cut from: the image before it was resized, where its file is known."""
+        if self.files is None:
+            return Image.fromarray(np.asarray(self.images[index]))
+        return fit_original(self.files.open(index), self.files.fit)
+
+    def picture(self, index: int, framing: Framing) -> Picture:
+        """An image to be looked at: the original, where its file can still be read, else what a network sees."""
+        try:
+            if self.files is not None:
+                return framing.picture(self.files.open(index))
+        except ImageError as error:
+            log.warning("%s: its stored pixels are shown", error)
+        return Picture(np.asarray(self.images[index]))
 
 
 @dataclass(frozen=True)

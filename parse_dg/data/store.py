@@ -1,12 +1,15 @@
 """Decoded images: every file opened once, resized, kept in the cache folder, and memory-mapped from then on.
 
-A store is a folder named by the manifest's fingerprint and the size: one uint8 array (`.npy`) a domain, and
-`index.json` once all are there. A domain is written under a temporary name and renamed when complete, so that a
-build that is interrupted goes on with the next domain; a lock lets one process build while others wait.
+A store is a folder named by the manifest's fingerprint, the size and the fit: one uint8 array (`.npy`) a domain,
+its digest, and `index.json` once all are there. A domain is written under a temporary name and renamed when
+complete, so that a build that is interrupted goes on with the next domain; a lock lets one process build while
+others wait. A domain that is no longer what was written is decoded again.
 """
 
 import errno
+import logging
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +18,25 @@ import PIL
 from jaxtyping import UInt8
 
 from parse_dg.data.domain import ImageFiles
+from parse_dg.data.framing import ImageFit
 from parse_dg.data.listing import Progress, counted
 from parse_dg.data.manifest import Manifest
-from parse_dg.data.parallel import map_ahead
+from parse_dg.data.parallel import default_workers, map_ahead
 from parse_dg.errors import InputError
-from parse_dg.files import cache_folder, cannot_write, free_bytes, locked, make_folder, whole_file, write_json
+from parse_dg.files import (
+    cache_folder,
+    cannot_write,
+    free_bytes,
+    is_as_written,
+    locked,
+    make_folder,
+    sha256_of,
+    whole_file,
+    write_file,
+    write_json,
+)
+
+log = logging.getLogger(__name__)
 
 RESERVE = 2**30
 """Bytes of disk that a store leaves free."""
@@ -46,12 +63,13 @@ def store_bytes(images: int, size: int) -> int:
     return images * size * size * 3
 
 
-def store_folder(manifest: Manifest, size: int) -> Path:
+def store_folder(manifest: Manifest, size: int, fit: ImageFit = "squash") -> Path:
     """Where the images of a manifest are kept at a size."""
-    return cache_folder() / f"images-{manifest.fingerprint[:24]}-{size}"
+    how = "" if fit == "squash" else f"-{fit}"
+    return cache_folder() / f"images-{manifest.fingerprint[:24]}-{size}{how}"
 
 
-def image_files(manifest: Manifest) -> list[ImageFiles]:
+def image_files(manifest: Manifest, fit: ImageFit = "squash") -> list[ImageFiles]:
     """The files of every domain, in the manifest's order."""
     return [
         ImageFiles(
@@ -59,25 +77,33 @@ def image_files(manifest: Manifest) -> list[ImageFiles]:
             tuple(image.path for image in images),
             manifest.keep_truncated,
             tuple(image.digest for image in images),
+            fit,
         )
         for images in manifest.by_domain
     ]
 
 
-def open_store(manifest: Manifest, size: int, progress: Progress | None = None) -> list[Stored]:
+def open_store(
+    manifest: Manifest, size: int, progress: Progress | None = None, fit: ImageFit = "squash"
+) -> list[Stored]:
     """The images of every domain at size × size, decoded first if need be; `NoRoomError` if they do not fit."""
-    folder = store_folder(manifest, size)
-    files = image_files(manifest)
+    folder = store_folder(manifest, size, fit)
+    files = image_files(manifest, fit)
 
     def wait() -> None:
         if progress:
             progress("waiting for another process that decodes the same images", 0, 1)
 
     try:
-        if not (folder / "index.json").exists():
+        if _damaged(folder, files, size, progress):
             make_folder(folder, "PARSE_DG_CACHE")
             with locked(folder.with_name(f"{folder.name}.lock"), wait):
-                if not (folder / "index.json").exists():
+                damaged = _damaged(folder, files, size, progress)
+                for path in filter(Path.exists, damaged):
+                    log.warning("%s is damaged: its images are decoded again", path)
+                    path.unlink()
+                    _mark(path).unlink(missing_ok=True)
+                if damaged:
                     _build(folder, manifest, files, size, progress)
     except OSError as error:
         if error.errno in FULL:  # there was room when it began: somebody else took it
@@ -85,6 +111,26 @@ def open_store(manifest: Manifest, size: int, progress: Progress | None = None) 
             raise NoRoomError(folder.parent, needed, f"no room left ({error.strerror})") from error
         raise cannot_write(folder, "PARSE_DG_CACHE", error) from error
     return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
+
+
+def _damaged(folder: Path, files: list[ImageFiles], size: int, progress: Progress | None) -> list[Path]:
+    """The files of a store that are not there, or not as they were written."""
+    parts = {folder / f"{number}.npy": len(each.paths) for number, each in enumerate(files)}
+
+    def digest(path: Path) -> str:
+        if progress:
+            progress(f"checking decoded images, {gigabytes(path.stat().st_size)}", 0, 1)
+        return sha256_of(path)
+
+    def is_whole(path: Path) -> bool:
+        array, _ = _read(path, parts[path], size)
+        return array is not None and is_as_written(_mark(path), (path,), partial(digest, path))
+
+    index = folder / "index.json"
+    if not index.exists():
+        return [index, *(path for path in parts if path.exists() and not is_whole(path))]
+    with ThreadPoolExecutor(default_workers()) as pool:
+        return [path for path, whole in zip(parts, pool.map(is_whole, parts), strict=True) if not whole]
 
 
 def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None) -> None:
@@ -100,7 +146,9 @@ def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int,
     for number, each in missing:
         decoded = map_ahead(partial(each.decode, size=size), range(len(each.paths)))
         images = counted(decoded, what, total, progress, before=total - waiting)
-        _write(folder / f"{number}.npy", (len(each.paths), size, size, 3), images)
+        path = folder / f"{number}.npy"
+        _write(path, (len(each.paths), size, size, 3), images)
+        write_file(_mark(path), sha256_of(path).encode())
         waiting -= len(each.paths)
     index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
     index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
@@ -116,14 +164,23 @@ def _write(path: Path, shape: tuple[int, ...], images: Iterable[np.ndarray]) -> 
             file.write(image.tobytes())
 
 
+def _mark(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
 def _map(path: Path, count: int, size: int) -> Stored:
-    expected = (count, size, size, 3)
+    array, found = _read(path, count, size)
+    if array is None:
+        expected = f"uint8 {(count, size, size, 3)}"
+        raise InputError(f"{path} is damaged: expected {expected}, found {found}: remove {path.parent}")
+    return array
+
+
+def _read(path: Path, count: int, size: int) -> tuple[Stored | None, str]:
+    """A domain's array, if it is one; and what was found."""
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
-        found = f"{array.dtype} {array.shape}"
+        array: Stored = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # numpy has no base class for what a broken header makes it raise
-        array, found = None, f"no array ({' '.join(str(error).split())[:120]})"
-    if array is None or array.shape != expected or array.dtype != np.uint8:
-        raise InputError(f"{path} is damaged: expected uint8 {expected}, found {found}: remove {path.parent}")
-    stored: Stored = array
-    return stored
+        return None, f"no array ({' '.join(str(error).split())[:120]})"
+    fits = array.shape == (count, size, size, 3) and array.dtype == np.uint8
+    return array if fits else None, f"{array.dtype} {array.shape}"

@@ -64,6 +64,7 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
         state[COLUMNS] = composition.columns[columns].cpu().clone()
         state[LAMBDA] = composition.weight[:, columns].cpu().clone()
         small = build_model(replace(model.spec, algorithm=model.spec.algorithm.for_scoring()), state)
+        small = replace(small, names=model.names)
     return small, _report(model, small, threshold)
 
 

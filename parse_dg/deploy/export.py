@@ -35,6 +35,7 @@ from parse_dg._version import __version__
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.names import to_text
 from parse_dg.errors import FailedError, InputError, unknown
 from parse_dg.files import attempting, require_writable, whole_file
 from parse_dg.model.network import ParseNetwork
@@ -147,9 +148,11 @@ def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:
         "algorithm": model.spec.algorithm.name,
         "classes": json.dumps(model.spec.classes, ensure_ascii=False),
         "image_size": str(size),
+        "fit": model.spec.fit,
         **({} if model.spec.resize_to is None else {"resize_to": str(model.spec.resize_to)}),
         "input": f"images: float32, N x 3 x {size} x {size}, RGB in [0, 1]; normalised inside",
         "outputs": json.dumps(list(outputs)),
+        **({"primitive_names": json.dumps(to_text(model.names), ensure_ascii=False)} if model.names else {}),
     }
 
 

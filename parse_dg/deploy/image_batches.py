@@ -1,6 +1,6 @@
 """Images in whatever form they are given → batches at the size a network sees, read ahead, few in memory at a time.
 
-They are resized as a benchmark's are (`data/images.py`), so that an image is predicted as evaluation would.
+They become squares as a benchmark's do (`data/framing.py`), so that an image is predicted as evaluation would.
 """
 
 import os
@@ -14,7 +14,8 @@ from jaxtyping import Shaped, UInt8
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from parse_dg.data.images import ImageError, decode, to_square
+from parse_dg.data.framing import Framing
+from parse_dg.data.images import ImageError, decode
 from parse_dg.data.intake.folders import EXTENSIONS
 from parse_dg.data.parallel import map_ahead
 from parse_dg.errors import InputError
@@ -28,8 +29,6 @@ ImageInput = ImageLike | Iterable[ImageLike]
 Unreadable = Callable[[ImageError], None]
 """Is told of an image that cannot be read, and raises if the others are not wanted either."""
 
-ENDINGS = (*EXTENSIONS, ".gif")
-"""What the name of an image in a folder ends with, capitals or not."""
 AHEAD = 32
 """How many images at least are read ahead."""
 
@@ -47,13 +46,13 @@ class LoadedImage(NamedTuple):
 
 
 def load_batches(
-    images: ImageInput, size: int, batch: int, unreadable: Unreadable, resize_to: int | None = None
+    images: ImageInput, framing: Framing, batch: int, unreadable: Unreadable
 ) -> Iterator[list[LoadedImage]]:
-    """The images `to_square`, in the order given, `batch` at a time; without those that cannot be read."""
+    """What a network sees of images, in their order, `batch` at a time; those that cannot be read are not there."""
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
         try:
-            return load_image(*numbered, size, resize_to)
+            return load_image(*numbered, framing)
         except ImageError as error:
             return error
 
@@ -79,13 +78,13 @@ def each_image(images: ImageInput) -> Iterable[object]:
     return images
 
 
-def load_image(position: int, image: object, size: int, resize_to: int | None = None) -> LoadedImage:
-    """One image of any form `to_square`; `ImageError` if it is damaged, `InputError` if of no known form."""
+def load_image(position: int, image: object, framing: Framing) -> LoadedImage:
+    """What a network sees of one image; `ImageError` if it is damaged, `InputError` if it is of no known form."""
     if isinstance(image, str | os.PathLike):
         file = Path(image)
-        return LoadedImage(position, file, decode(file, size, resize_to=resize_to))
+        return LoadedImage(position, file, decode(file, framing))
     if isinstance(image, Image.Image):
-        return LoadedImage(position, None, to_square(_upright(position, image), size, resize_to))
+        return LoadedImage(position, None, framing.square(_upright(position, image)))
     if isinstance(image, Tensor) and image.ndim == 3:
         plain = image.detach().cpu().permute(1, 2, 0)
         values = plain.double().numpy() if plain.is_floating_point() else plain.numpy()
@@ -103,7 +102,7 @@ def load_image(position: int, image: object, size: int, resize_to: int | None = 
             f"image {position} is {image.dtype} of shape {tuple(image.shape)}: expected RGB of shape {expected}, "
             "uint8 from 0 to 255 or floats from 0 to 1"
         )
-    pixels = to_square(Image.fromarray(_levels(position, values)), size, resize_to)
+    pixels = framing.square(Image.fromarray(_levels(position, values)))
     return LoadedImage(position, None, pixels)
 
 
@@ -124,11 +123,11 @@ def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
     for place, folders, files in os.walk(path, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if name.lower().endswith(ENDINGS) and not name.startswith("."):
+            if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
                 found = True
                 yield Path(place, name)
     if not found:
-        unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(ENDINGS)})"))
+        unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(EXTENSIONS)})"))
 
 
 def _levels(position: int, values: Shaped[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:

@@ -4,7 +4,8 @@ An image is read once (`read_image`, `read_images`); everything that is said of 
 Letters: B images, C classes, n applications that some class uses.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import fsum
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ class Application(Jsonable):
     name: str
     """As in the vocabulary: `above(p3, p11)`."""
     words: str
-    """As one would say it: "p3 above p11"."""
+    """As one would say it: "p3 above p11", or "beak above p11" where p3 was given that name."""
     predicate: str
     primitives: tuple[int, ...]
 
@@ -107,6 +108,8 @@ class Explanation:
     """The class whose score the relations add up to."""
     descriptors: PrimitiveDescriptors
     """Of this one image: B = 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names."""
 
     @property
     def places(self) -> tuple[PrimitivePosition, ...]:
@@ -136,29 +139,13 @@ class Explanation:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
-
-    A network in float32 rounds its sum of thousands of contributions (by up to 1e-6); here it is summed exactly.
-    """
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassReading:
+    """What a model says of one image, class by class."""
 
     classes: tuple[str, ...]
-    applications: tuple[Application, ...]
-    """What the columns of the weights are."""
-    weights: Float64[Tensor, "C n"]
-    satisfaction: Float64[Tensor, "n"]
     logits: Float64[Tensor, "C"]
     """As the network computed them: they decide what is predicted."""
-    scale: float
-    """What scores are multiplied with to become logits; positive, and the same for all classes."""
-    descriptors: PrimitiveDescriptors
-    """Of this one image: B = 1."""
-
-    @property
-    def scores(self) -> Float64[Tensor, "C"]:
-        """The class scores s = w·a in [0, 1], before the logit scale."""
-        return self.weights @ self.satisfaction
 
     @property
     def predicted(self) -> str:
@@ -170,6 +157,30 @@ class Reading:
         if name not in self.classes:
             raise unknown("class", name, self.classes)
         return self.classes.index(name)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading(ClassReading):
+    """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
+
+    A network in float32 rounds its sum of thousands of contributions (by up to 1e-6); here it is summed exactly.
+    """
+
+    applications: tuple[Application, ...]
+    """What the columns of the weights are."""
+    weights: Float64[Tensor, "C n"]
+    satisfaction: Float64[Tensor, "n"]
+    scale: float
+    """What scores are multiplied with to become logits; positive, and the same for all classes."""
+    descriptors: PrimitiveDescriptors
+    """Of this one image: B = 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names."""
+
+    @property
+    def scores(self) -> Float64[Tensor, "C"]:
+        """The class scores s = w·a in [0, 1], before the logit scale."""
+        return self.weights @ self.satisfaction
 
     def explain(self, of: str | None = None) -> Explanation:
         """The score of class `of` (default: the predicted one) as a sum of relations."""
@@ -184,6 +195,7 @@ class Reading:
             relations=tuple(sorted(relations, key=lambda relation: -relation.contribution)),
             explained=explained,
             descriptors=self.descriptors,
+            names=self.names,
         )
 
 
@@ -196,9 +208,7 @@ def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -
 
 def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
     """Everything that can be said of one image of any form and size, resized as for a prediction."""
-    spec = model_of(model).spec
-    pixels = load_image(0, image, spec.image_size, spec.resize_to).pixels
-    return read_images(model, torch.from_numpy(pixels).permute(2, 0, 1)[None])[0]
+    return read_images(model, as_batch(model_of(model), image))[0]
 
 
 @torch.no_grad()
@@ -208,10 +218,12 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
     network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
-    if not output.logits.isfinite().all():
-        raise InputError("the model gives logits that are not finite: its weights are damaged")
+    require_finite(output.logits)
     columns = output.structure.columns
-    applications, weights = name_applications(structure, columns), output.structure.weights.double().cpu()
+    applications, weights = (
+        name_applications(structure, columns, model.names),
+        output.structure.weights.double().cpu(),
+    )
     satisfaction = structure.evaluate(output.descriptors, columns).double().cpu()
     scale = float(structure.composition.logits(output.logits.new_ones(1, 1)))
     return tuple(
@@ -223,9 +235,22 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
             logits=logits,
             scale=scale,
             descriptors=PrimitiveDescriptors(*(part[b : b + 1] for part in output.descriptors)),
+            names=model.names,
         )
         for b, (held, logits) in enumerate(zip(satisfaction, output.logits.double().cpu(), strict=True))
     )
+
+
+def as_batch(model: Model, image: ImageLike) -> UInt8[Tensor, "1 3 H W"]:
+    """One image of any form and size, resized as for a prediction."""
+    pixels = load_image(0, image, model.spec.framing).pixels
+    return torch.from_numpy(pixels).permute(2, 0, 1)[None]
+
+
+def require_finite(logits: Float[Tensor, "B C"]) -> None:
+    """Raise if the weights are damaged."""
+    if not logits.isfinite().all():
+        raise InputError("the model gives logits that are not finite: its weights are damaged")
 
 
 def model_of(model: Model | Predictor) -> Model:
@@ -233,12 +258,14 @@ def model_of(model: Model | Predictor) -> Model:
     return model.model if isinstance(model, Predictor) else model
 
 
-def name_applications(structure: StructuralLayer, columns: Int[Tensor, "n"]) -> tuple[Application, ...]:
-    """The names of ascending columns of the vocabulary, and what they say."""
+def name_applications(
+    structure: StructuralLayer, columns: Int[Tensor, "n"], names: Mapping[int, str] | None = None
+) -> tuple[Application, ...]:
+    """The names of ascending columns of the vocabulary, and what they say; `names` are those of primitives."""
     return tuple(
         Application(
             PREDICATES[part.predicate].application(angle, tuple(primitives)),
-            in_words(structure.predicates, part.predicate, angle, tuple(primitives)),
+            in_words(structure.predicates, part.predicate, angle, tuple(primitives), names),
             part.predicate,
             tuple(primitives),
         )
@@ -256,10 +283,16 @@ def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     )
 
 
-def in_words(predicates: Predicates, name: str, angle: int, primitives: tuple[int, ...]) -> str:
+def in_words(
+    predicates: Predicates,
+    name: str,
+    angle: int,
+    primitives: tuple[int, ...],
+    names: Mapping[int, str] | None = None,
+) -> str:
     """A relation as one would say it, with its learned target angle where it has one."""
     targets = predicates.target_angle
-    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None)
+    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None, names)
 
 
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:

@@ -220,10 +220,10 @@ class Predicate:
         number = "" if self.angles is None else f"[{angle}]"
         return f"{self.name.replace('_', '-')}{number}({inside})"
 
-    def say(self, primitives: tuple[int, ...], target: float | None) -> str:
-        """One application in words, with its learned target angle where it has one."""
+    def say(self, primitives: tuple[int, ...], target: float | None, names: Mapping[int, str] | None = None) -> str:
+        """One application in words, with its learned target angle where it has one; `names` of some primitives."""
         angle = "" if target is None else f"{math.degrees(self.shown_angle(target)):.0f}°"
-        return self.words.format(*(f"p{i}" for i in primitives), angle=angle)
+        return self.words.format(*((names or {}).get(i, f"p{i}") for i in primitives), angle=angle)
 
     def draw(self, primitives: tuple[int, ...]) -> list[Mark]:
         """What is to be drawn of one application: every mark with the primitives at its places."""

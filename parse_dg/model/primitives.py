@@ -5,14 +5,14 @@ Letters: B images, K primitives, C channels, H W cells of the feature map.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import Config, Count, Positive
+from parse_dg.config import Config, Count, Positive, at_most
 from parse_dg.model import fused
 from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
@@ -46,7 +46,7 @@ class PrimitiveDescriptors(NamedTuple):
 class PrimitivesConfig(Config):
     """How features become primitives."""
 
-    count: Count = 16
+    count: Annotated[Count, at_most(1024)] = 16
     """K, the number of primitives."""
     presence_bias: float = -3.0
     """Start of the projection's bias. At 0 the maximum over a whole map starts near certainty and presence

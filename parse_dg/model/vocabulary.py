@@ -9,18 +9,19 @@ K = 16 and holds many exact copies (docs/paper_map.md). Both grow with K⁴; wit
 applications than that is given a part of them, which the configuration alone decides.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property, partial
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.config import Config, Count, Whole, require
+from parse_dg.config import Config, Count, Whole, at_most, require
 from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.predicate import Family
-from parse_dg.model.tuples import Enumeration, Tuples, draw_ranks
+from parse_dg.model.tuples import Enumeration, Ranks, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
     "none": ("presence",),
@@ -32,6 +33,10 @@ SWITCHES: dict[str, tuple[Family, ...]] = {
 }
 """The settings of the predicate-family ablation, and the families each evaluates; `relations` is an addition."""
 
+Angles = Annotated[Count, at_most(1024)]
+KEPT = 2**24
+"""At most so many tuples of a predicate are kept in memory; a budget is below it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig(Config):
@@ -42,13 +47,13 @@ class VocabularyConfig(Config):
     families: Literal["none", "binary", "binary+ternary", "binary+quaternary", "all", "relations"] = "all"
     """`none` has presence alone. `relations`, an addition, has all but presence, which a gated relation implies:
     given the choice, classes of photographs take presence, and say nothing about places."""
-    triangle_angles: Count = 3
+    triangle_angles: Angles = 3
     """n, target angles of tri."""
-    turning_angles: Count = 1
+    turning_angles: Angles = 1
     """ℓ, target angles of turn."""
-    orientation_angles: Count = 4
+    orientation_angles: Angles = 4
     """m, target angles of orient."""
-    budget: Count | None = None
+    budget: Annotated[Count, at_most(10**7)] | None = None
     """At most so many applications of each predicate: all of them where they fit, else tuples of primitives that
     are drawn, each with every target angle. None: no limit."""
     draw: Whole = 0
@@ -80,16 +85,18 @@ class Block:
 
     predicate: str
     angles: int
-    tuples: Tuples
     start: int
+    size: int
+    choose: Callable[[], Tuples]
 
     @property
     def family(self) -> Family:
         return PREDICATES[self.predicate].family
 
-    @property
-    def size(self) -> int:
-        return self.angles * len(self.tuples)
+    @cached_property
+    def tuples(self) -> Tuples:
+        """Made when they are first asked for: a file may describe more of them than memory holds."""
+        return self.choose()
 
 
 class Applications(NamedTuple):
@@ -109,30 +116,39 @@ class Vocabulary:
         blocks, start = [], 0
         for predicate in config.known:
             if PREDICATES[predicate].family in SWITCHES[config.families]:
-                tuples = choose_tuples(predicate, primitives, config)
-                blocks.append(Block(predicate, config.angles(predicate), tuples, start))
-                start += blocks[-1].size
+                angles = config.angles(predicate)
+                size = angles * min(_count_tuples(predicate, primitives, config))
+                choose = partial(choose_tuples, predicate, primitives, config)
+                blocks.append(Block(predicate, angles, start, size, choose))
+                start += size
         self.blocks = tuple(blocks)
         self.size = start
         """M, the number of columns."""
-        self._tuples: dict[torch.device, list[Tensor]] = {}
+        self._tuples: dict[tuple[str, torch.device], Tensor] = {}
 
     def applications(self, columns: Int[Tensor, "n"]) -> Iterator[Applications]:
         """What the given columns are, block by block; `columns` must ascend within [0, M)."""
         ends = torch.tensor([block.start + block.size for block in self.blocks], device=columns.device)
         counts = torch.searchsorted(columns.contiguous(), ends).tolist()
         first = 0
-        for block, tuples, last in zip(self.blocks, self._tuples_on(columns.device), counts, strict=True):
+        for block, last in zip(self.blocks, counts, strict=True):
             if last > first:
-                local = columns[first:last] - block.start
-                angle = local.div(len(tuples), rounding_mode="floor")
-                yield Applications(block.predicate, angle, tuples[local - angle * len(tuples)].T.contiguous())
+                local, each = columns[first:last] - block.start, block.size // block.angles
+                angle = local.div(each, rounding_mode="floor")
+                yield Applications(
+                    block.predicate, angle, self._tuples_of(block, local - angle * each).T.contiguous()
+                )
             first = last
 
-    def _tuples_on(self, device: torch.device) -> list[Tensor]:
-        if device not in self._tuples:
-            self._tuples[device] = [block.tuples.to(device) for block in self.blocks]
-        return self._tuples[device]
+    def _tuples_of(self, block: Block, ranks: Ranks) -> Tuples:
+        """Looked up; of a block too large to be kept, computed, as a compacted model needs few of them."""
+        if block.size // block.angles > KEPT:
+            computed = PREDICATES[block.predicate].unrank(self.primitives, self.config.enumeration, ranks.cpu())
+            return computed.to(ranks.device)
+        key = block.predicate, ranks.device
+        if key not in self._tuples:
+            self._tuples[key] = block.tuples.to(ranks.device)
+        return self._tuples[key][ranks]
 
     def names(self, columns: Int[Tensor, "n"]) -> list[str]:
         """The readable names of ascending columns: `above(p3, p11)`, `orient[2](p0→p4, p7→p9)`."""

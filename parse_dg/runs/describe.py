@@ -44,7 +44,7 @@ def describe_files(run: OpenedRun, files: Sequence[Path], argued: str | None = N
     found: list[Description] = []
     for start in range(0, len(files), BATCH):
         names = files[start : start + BATCH]
-        pixels = np.stack([decode(file, writer.spec.image_size, resize_to=writer.spec.resize_to) for file in names])
+        pixels = np.stack([decode(file, writer.spec.framing) for file in names])
         written = writer.write(torch.from_numpy(pixels).permute(0, 3, 1, 2))
         found += [replace(words, file=str(file)) for file, words in zip(names, written, strict=True)]
     return found
@@ -57,8 +57,8 @@ def describe_domain(run: OpenedRun, domain: str | None, count: int, argued: str 
     """
     require(count >= 1, "--count", count, "at least 1")
     writer = _Writer(run, argued)
-    of_target = domain is None or domain == run.target
-    subset = run.split.target if of_target else whole(run.benchmark.domain(str(domain)))
+    of_target = domain is None or domain == run.config.data.target
+    subset = run.target_images if of_target else whole(run.benchmark.domain(str(domain)))
     chosen = spread(subset.domain.labels[subset.indices], count)
     found: list[Description] = []
     for start in range(0, len(chosen), BATCH):

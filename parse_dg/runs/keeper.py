@@ -16,7 +16,6 @@ from typing import Any
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
-from parse_dg.jsonable import short
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
 from parse_dg.runs.tracking import Tracking
@@ -25,6 +24,7 @@ from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, wr
 from parse_dg.training.resume import fitting, require_fit, restore_trainer, save_trainer
 from parse_dg.training.team import ALONE, Team
 from parse_dg.training.trainer import Trainer
+from parse_dg.wording import short
 
 EVERY = 60.0
 """Seconds between two checkpoints."""

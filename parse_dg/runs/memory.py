@@ -28,8 +28,11 @@ def within_memory(
     images = config.training.batch_size(domains) // processes
     bytes_per_value = AHEAD + (4 if device.type == "cpu" else 0)  # some read ahead, one as float32
     needed = {batch: (images * 3 * benchmark.image_size**2 * bytes_per_value, memory_of(torch.device("cpu")))}
-    for name, least in config.algorithm.least_memory(len(benchmark.classes)).items():
-        needed[f"algorithm.{name}"] = least, memory_of(device)
+    for name, least in config.algorithm.least_parameters(len(benchmark.classes)).items():
+        needed[f"algorithm.{name}"] = (
+            12 * least,
+            memory_of(device),
+        )  # them, their gradient, what the optimiser keeps
     for name, (least, there) in needed.items():
         if least > there:
             found = f"{least / GIGABYTE:,.1f} GB of memory, and there are {there / GIGABYTE:,.1f} GB"

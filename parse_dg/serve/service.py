@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,10 +11,11 @@ from starlette.requests import Request
 
 from parse_dg._version import __version__
 from parse_dg.data.parallel import default_workers
-from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.deploy.predictor import Predictor
 from parse_dg.explain.explanation import Reading
-from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
-from parse_dg.serve.batcher import Batcher, ModelAnswer, ranked
+from parse_dg.explain.logits import ModelAnswer
+from parse_dg.explain.viewer_data import case_of
+from parse_dg.serve.batcher import Batcher, ranked
 from parse_dg.serve.body import Upload, read_upload
 from parse_dg.serve.decoding import DecodedImage, decode_upload
 from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits, Turns
@@ -53,11 +53,6 @@ class Service:
         """By which the model was trained."""
         return self.predictor.model.spec.algorithm.name
 
-    @property
-    def explains(self) -> bool:
-        """Whether it can say why: only PARSE can."""
-        return self.predictor.model.explains
-
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""
         self.batcher.start()
@@ -70,11 +65,11 @@ class Service:
     async def predict(self, request: Request, *, top: int, explain: bool, of: str | None) -> dict[str, Any]:
         """The answer of `POST /predict`."""
         self._check_class(of)
-        if explain and not self.explains:
-            raise RefusedError(400, f"this model is one of {self.method}: only those of parse can be explained")
+        if explain and not self.predictor.model.explains:
+            raise RefusedError(400, f"this model is one of {self.method}: only those of parse have relations")
         if of is not None and not explain:
             raise RefusedError(400, "class says which class to explain: expected explain=true beside it")
-        asked = await self._ask(request, relations=explain)
+        asked = await self._ask(request, why=explain)
         classes = ranked(asked.found)
         explanation = None
         if explain:
@@ -93,7 +88,7 @@ class Service:
     async def case(self, request: Request, *, of: str | None) -> dict[str, Any]:
         """The answer of `POST /case`: what the page's viewer shows."""
         self._check_class(of)
-        asked = await self._ask(request, relations=self.explains, shown=True)
+        asked = await self._ask(request, why=True, shown=True)
         return await self._in_thread(case_data, asked, of)
 
     def health(self) -> dict[str, Any]:
@@ -104,6 +99,7 @@ class Service:
             "method": self.method,
             "classes": list(self.predictor.classes),
             "image_size": self.predictor.image_size,
+            "fit": self.predictor.model.spec.fit,
             "max_bytes": self.limits.max_bytes,
             "max_pixels": self.limits.max_pixels,
             "version": __version__,
@@ -117,19 +113,18 @@ class Service:
         if name is not None and name not in self.predictor.classes:
             raise RefusedError(400, f"unknown class {name[:60]!r}: GET /health lists the classes of the model")
 
-    async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> PredictedUpload:
+    async def _ask(self, request: Request, *, why: bool, shown: bool = False) -> PredictedUpload:
         self.queue.check()  # before anything is read
         with self.queue.holding() as take_place:
             with self.memory.holding() as hold:
                 upload: Upload = await read_upload(request, self.limits, hold)
                 take_place(1)
-                spec = self.predictor.model.spec
-                how = (upload.data, spec.image_size, self.limits.max_pixels, spec.resize_to)
+                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels)
                 address = request.client.host if request.client else ""
                 with self.batcher.coming():
                     async with self._decoding.turn(address):
                         decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
-            found = await self.batcher.predict(decoded.pixels, relations=relations)
+            found = await self.batcher.predict(decoded.pixels, why=why)
             return PredictedUpload(upload.name, decoded, found)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -138,8 +133,6 @@ class Service:
 
 def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
     """What the viewer shows."""
-    title, shown = asked.upload_name or "image", asked.decoded.shown
-    assert shown is not None
-    if isinstance(asked.found, Prediction):
-        return plain_case(replace(asked.found, top=asked.found.top[:CLASSES]), shown, title=title)
-    return parse_case(asked.found, shown, title=title, other=of)
+    title, picture = asked.upload_name or "image", asked.decoded.picture
+    assert picture is not None
+    return case_of(asked.found, picture, title=title, other=of)

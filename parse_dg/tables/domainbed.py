@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from parse_dg.config import require
 from parse_dg.errors import InputError, about
 from parse_dg.files import attempting, parse_json
-from parse_dg.jsonable import Jsonable, short
+from parse_dg.jsonable import Jsonable
 from parse_dg.tables.selection import Record
 from parse_dg.tables.selection_tables import SelectionTables, selection_tables
+from parse_dg.wording import short
 
 ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "VLCS": ("C", "L", "S", "V"),

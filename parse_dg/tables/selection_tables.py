@@ -75,12 +75,6 @@ class SelectionTables:
         note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
         return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
-    def markdown(self) -> str:
-        return "\n\n".join(table.markdown() for table in self.text())
-
-    def latex(self) -> str:
-        return "\n\n".join(table.latex() for table in self.text())
-
     def csv(self) -> str:
         """One line for every cell of every table, unrounded; fractions instead of percentages."""
         rows: list[list[object]] = []

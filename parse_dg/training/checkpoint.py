@@ -60,7 +60,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; whatever interrupts, a whole one is there under one of its two names."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     data = json.dumps(checkpoint.data)  # a loss may be no number: Python reads its own NaN
-    header = {"format": FORMAT, "data": data, "sha256": _digest(tensors, f"{FORMAT} {data}")}
+    header = {"format": FORMAT, "data": data, "sha256": digest_of(tensors, f"{FORMAT} {data}")}
     advice = "what was saved before is kept; make room, and start the same command again"
     with attempting(f"write the checkpoint to {folder}", advice, also=SafetensorError):
         with whole_file(folder / CURRENT) as temporary:
@@ -112,8 +112,8 @@ def _read(path: Path) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         header = json.loads(metadata[METADATA])
         found, data, digest = header["format"], header["data"], header["sha256"]
-        plain, whole = json.loads(data), digest == _digest(tensors, f"{found} {data}")
-        earlier = found == FORMAT and digest == _digest(tensors, data)  # did not cover the format
+        plain, whole = json.loads(data), digest == digest_of(tensors, f"{found} {data}")
+        earlier = found == FORMAT and digest == digest_of(tensors, data)  # did not cover the format
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _DamagedError(first_line(error)) from error
     if whole and found != FORMAT:
@@ -123,7 +123,8 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(tensors, plain)
 
 
-def _digest(tensors: Mapping[str, Tensor], data: str) -> str:
+def digest_of(tensors: Mapping[str, Tensor], data: str) -> str:
+    """The SHA-256 of a text, and of the names, types, shapes and values of tensors on the CPU."""
     digest = hashlib.sha256(data.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

@@ -38,6 +38,7 @@ class Recording:
         self.recorded: dict[Pattern, Callable[..., Tensor]] = {}
         self.possible = True
         self.memory: Any = None
+        """One for all patterns: a step replays one, forward and backward, before another has a turn."""
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -76,11 +77,12 @@ class Recording:
         _expect_two_streams()
         before = [buffer.clone() for buffer in self.backbone.buffers()]
         alone = _Alone(self.backbone, plain, pattern, self.bf16)
+        self.memory = self.memory or torch.cuda.graph_pool_handle()
         examples = tuple(part.clone() for part in given)
         try:
             here = torch.cuda.device_of(given[0])  # type: ignore[no-untyped-call]
             with here, torch.autocast("cuda", enabled=False):  # `alone` switches it on for itself
-                replay = torch.cuda.make_graphed_callables(alone, examples, pool=self._pool())
+                replay = torch.cuda.make_graphed_callables(alone, examples, pool=self.memory)
             self.recorded[pattern] = cast(_Alone, replay)
         except RuntimeError as error:
             self.possible = False
@@ -89,12 +91,6 @@ class Recording:
         for buffer, value in zip(self.backbone.buffers(), before, strict=True):  # rehearsals moved the statistics
             buffer.copy_(value)
         return self.possible
-
-    def _pool(self) -> Any:
-        """One memory for all patterns: a step replays one, forward and backward, before another has a turn."""
-        if self.memory is None:
-            self.memory = torch.cuda.graph_pool_handle()
-        return self.memory
 
 
 class _Alone(nn.Module):

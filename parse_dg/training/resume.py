@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from parse_dg.data.loader import TrainingBatches
-from parse_dg.jsonable import short
 from parse_dg.training.check import Best, check_from_data, check_to_data
 from parse_dg.training.checkpoint import Checkpoint, UnfitError, joined
 from parse_dg.training.optimizer import like_optimizer, restore_optimizer, save_optimizer
 from parse_dg.training.trainer import Trainer
-from parse_dg.wording import first_line
+from parse_dg.wording import first_line, short
 
 PLAIN = ("step", "means", "stopped")
 """What of a trainer's state is plain data."""

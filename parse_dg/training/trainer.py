@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 
 from parse_dg.algorithms.base import Algorithm, Minibatch, Turn
-from parse_dg.config import Config, Count, Fraction, Positive, Whole
+from parse_dg.config import Config, Count, Fraction, Positive, Whole, at_most
 from parse_dg.data.augment.batches import AugmentConfig, normalise, prepare_images, to_unit
 from parse_dg.data.loader import Batch
 from parse_dg.data.splits import Subset, seed_hash
@@ -34,7 +34,7 @@ class TrainingConfig(Config):
 
     steps: Count = 600
     """Updates of the weights, each on one batch."""
-    epochs: Positive | None = None
+    epochs: Annotated[Positive, at_most(10**6)] | None = None
     """If given, replaces `steps`: how often as many images are seen as all source domains hold together."""
     batch_per_domain: Count = 32
     """Images of each source domain in a batch."""
@@ -144,7 +144,8 @@ class Trainer:
         self.algorithm.train()
         while not self.ended:
             self.step += 1
-            terms = self._step(self.step)
+            set_rates(self.optimizer, self.optimizer_config, self.step - 1, self.steps)
+            terms = self.update(self.step, self.prepare_example(next(self.batches).to(self.device)))
             for name, value in terms.items():
                 self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts.update(terms.keys())
@@ -170,11 +171,6 @@ class Trainer:
         """From the next step on, every rate is `factor` times what it would have been."""
         for group in self.optimizer.param_groups:
             group["initial_lr"] *= factor
-
-    def _step(self, step: int) -> dict[str, torch.Tensor]:
-        """The next batch, and an update on it; the loss's terms, detached."""
-        set_rates(self.optimizer, self.optimizer_config, step - 1, self.steps)
-        return self.update(step, self.prepare_example(next(self.batches).to(self.device)))
 
     def update(self, step: int, example: Minibatch) -> dict[str, torch.Tensor]:
         """Every turn of the algorithm on one batch: loss, gradient, update; the loss's terms, detached."""

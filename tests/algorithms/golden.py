@@ -22,10 +22,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Minibatch
-from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import trainer_of
 
 TOLERANCE = 1e-4
 """Relative; a tenth of it absolute, for what is near zero."""
@@ -163,26 +162,11 @@ class Step(NamedTuple):
     prediction: Tensor
 
 
-def trainer_of(algorithm: Algorithm, rates: OptimizerConfig, steps: int = 1) -> Trainer:
-    """A trainer on the CPU without data: batches are given to its `update`."""
-    return Trainer(
-        algorithm,
-        iter(()),
-        [],
-        steps=steps,
-        training=TrainingConfig(device="cpu", precision="float32"),
-        optimizer=rates,
-        augment=AugmentConfig(),
-        generator=torch.Generator().manual_seed(0),
-        device=torch.device("cpu"),
-    )
-
-
 def replay(
     trace: Trace, algorithm: Algorithm, rates: OptimizerConfig, before: Callable[[int], None] = lambda step: None
 ) -> Iterator[Step]:
     """Every recorded step, made by the trainer; `before` is told the number of each, counted from 0."""
-    trainer = trainer_of(algorithm, rates, trace.steps)
+    trainer = trainer_of(algorithm, rates, steps=trace.steps)
     for step in range(trace.steps):
         before(step)
         algorithm.train()

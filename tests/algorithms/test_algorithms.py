@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Group, Minibatch, grouped
-from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.algorithms.erm import Erm, ErmConfig
+from parse_dg.algorithms.pooled import Pooled
 from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.conftest import slow_but
+from tests.parts import seeded, small_backbone, trainer_of
 
 CLASSES = 4
 DOMAINS = 2
@@ -22,13 +21,9 @@ WITHOUT_DRAWS = ["erm", "miro", "erm_plus_plus", "no_relations", "parse"]
 """Methods whose loss is the cross-entropy of the images as they are, and more."""
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def build(name: str, *, smoothing: float = 0.0, seed: int = 0, stages: tuple[int, ...] = ()) -> Algorithm:
-    start = generator(seed)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), start)
+    start = seeded(seed)
+    backbone = small_backbone(start, stages)
     config = ALGORITHMS[name]()
     return config.build(
         BuildContext(backbone, CLASSES, label_smoothing=smoothing, generator=start, domains=DOMAINS)
@@ -38,7 +33,7 @@ def build(name: str, *, smoothing: float = 0.0, seed: int = 0, stages: tuple[int
 @pytest.fixture(scope="module")
 def example() -> Minibatch:
     """Two images of each class: noise, which is easy to tell apart and has nothing to generalise."""
-    images = torch.randn(2 * CLASSES, 3, 32, 32, generator=generator(9))
+    images = torch.randn(2 * CLASSES, 3, 32, 32, generator=seeded(9))
     labels = torch.arange(CLASSES).repeat(2)
     captions = torch.tensor([[1, 3, 3, 2]]).repeat(2 * CLASSES, 1)  # begin, two unknown words, end
     return Minibatch(images, labels, torch.tensor([0, 1]).repeat_interleave(CLASSES), captions)
@@ -51,6 +46,32 @@ def test_every_method_is_in_the_table_under_its_own_name() -> None:
         for words in (config.summary, config.reference):
             assert words
             assert "\n" not in words
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("parse", "no_relations")])
+def test_the_mean_of_a_class_activation_map_and_the_bias_are_the_logit(name: str, example: Minibatch) -> None:
+    algorithm = build(name).double().eval()
+    assert isinstance(algorithm, Pooled)
+    images = example.images.double()
+    with torch.no_grad():
+        features, found = algorithm.backbone(images), algorithm.logit_parts(images)
+        assert found is not None
+        for c, weight in enumerate(algorithm.classifier.weight):
+            activation = (weight[:, None, None] * features).sum(1)  # (B, H, W)
+            assert torch.allclose(found.parts[:, c] * activation[0].numel(), activation)
+            logit = activation.mean((1, 2)) + algorithm.classifier.bias[c]
+            assert torch.allclose(algorithm(images)[:, c], logit)
+        assert torch.allclose(found.parts.sum((2, 3)) + found.bias, found.logits)
+        assert torch.equal(found.logits, algorithm(images))
+
+
+def test_a_forward_of_its_own_has_no_map(example: Minibatch) -> None:
+    class Own(Erm):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images).exp()
+
+    erm = build("erm")
+    assert Own(ErmConfig(), BuildContext(erm.backbone, CLASSES)).logit_parts(example.images) is None
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -90,7 +111,7 @@ TERMS = {
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_terms_of_the_loss_have_names(name: str, example: Minibatch) -> None:
-    terms = build(name).losses(example, generator())
+    terms = build(name).losses(example, seeded())
     assert list(terms) == TERMS[name]
     assert all(term.shape == () and term.isfinite() for term in terms.values())
 
@@ -101,17 +122,8 @@ def test_one_batch_can_be_learned_by_heart(name: str, example: Minibatch) -> Non
     algorithm = build(name).train()
     if name == "erm_plus_plus":
         algorithm.config = replace(algorithm.config, linear_steps=3)  # type: ignore[assignment,type-var,union-attr]
-    trainer = Trainer(
-        algorithm,
-        iter(()),
-        [],
-        steps=60,
-        training=TrainingConfig(),
-        optimizer=OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2),
-        augment=AugmentConfig(),
-        generator=generator(),
-        device=torch.device("cpu"),
-    )
+    rates = OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2)
+    trainer = trainer_of(algorithm, rates, steps=60)
 
     def cross_entropy() -> float:
         with torch.no_grad():
@@ -132,8 +144,8 @@ def test_cross_entropy_is_of_the_logits_smoothed(name: str, example: Minibatch) 
         logs = sharp(example.images).log_softmax(1)
         of_label = -logs.gather(1, example.labels[:, None]).mean()
         of_all = -logs.mean()
-        assert sharp.losses(example, generator())["cross_entropy"].item() == pytest.approx(of_label.item(), 1e-5)
-        found = smooth.losses(example, generator())["cross_entropy"].item()
+        assert sharp.losses(example, seeded())["cross_entropy"].item() == pytest.approx(of_label.item(), 1e-5)
+        found = smooth.losses(example, seeded())["cross_entropy"].item()
     assert found == pytest.approx((0.8 * of_label + 0.2 * of_all).item(), 1e-5)
     assert abs(of_label - of_all) > 1e-3
 
@@ -177,7 +189,7 @@ def test_parameters_set_apart_leave_their_group() -> None:
 
 
 def gradients(algorithm: Algorithm, example: Minibatch, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:
-    terms = algorithm.train().losses(example, generator())
+    terms = algorithm.train().losses(example, seeded())
     algorithm.zero_grad(set_to_none=True)
     torch.stack([value for name, value in terms.items() if not only or name in only]).sum().backward()
     return {name: parameter.grad for name, parameter in algorithm.named_parameters()}
@@ -211,12 +223,12 @@ def test_regularisers_of_the_heat_maps_reach_the_backbone(name: str, example: Mi
 @pytest.mark.parametrize("name", ["no_relations", "parse"])
 def test_the_weights_of_the_regularisers_are_applied(name: str, example: Minibatch) -> None:
     def terms(**weights: float) -> dict[str, float]:
-        start = generator(0)
-        backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+        start = seeded(0)
+        backbone = small_backbone(start)
         config: Any = ALGORITHMS[name]()
         config = replace(config, bottleneck=replace(config.bottleneck, **weights))
         algorithm = config.build(BuildContext(backbone, CLASSES, generator=start))
-        return {key: value.item() for key, value in algorithm.eval().losses(example, generator()).items()}
+        return {key: value.item() for key, value in algorithm.eval().losses(example, seeded()).items()}
 
     base = terms(weight=1.0, concentration=1.0)
     changed = terms(weight=0.5, concentration=0.2)

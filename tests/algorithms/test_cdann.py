@@ -9,12 +9,13 @@ from torch import Tensor
 from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
-from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, moved, step
+from tests.parts import seeded
 
 
 def build(seed: int = 0, **settings: Any) -> Cdann:
     config = CdannConfig(**{"width": 8, **settings})
-    return Cdann(config, BuildContext(backbone(), CLASSES, domains=DOMAINS, generator=generator(seed)))
+    return Cdann(config, BuildContext(backbone(), CLASSES, domains=DOMAINS, generator=seeded(seed)))
 
 
 def slow_average(each: Tensor, labels: Tensor) -> float:
@@ -28,14 +29,14 @@ def slow_average(each: Tensor, labels: Tensor) -> float:
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3, 3, 3], [1, 1, 1, 1, 1, 1], [0, 0, 2, 0, 2, 0], [0] * 6])
 def test_every_class_of_a_batch_counts_the_same(labels: list[int]) -> None:
-    each = torch.rand(6, generator=generator(3))
+    each = torch.rand(6, generator=seeded(3))
     found = build().averaged(each, torch.tensor(labels))
     assert found.item() == pytest.approx(slow_average(each, torch.tensor(labels)), 1e-6)
 
 
 def test_the_discriminator_sees_the_features_plus_the_embedding_of_the_class() -> None:
     cdann = build()
-    features = torch.randn(5, CHANNELS, generator=generator(4))
+    features = torch.randn(5, CHANNELS, generator=seeded(4))
     labels = [3, 0, 0, 2, 1]
     seen = cdann.judged(features, torch.tensor(labels))
     for row, label in enumerate(labels):
@@ -45,11 +46,11 @@ def test_the_discriminator_sees_the_features_plus_the_embedding_of_the_class() -
 @pytest.mark.parametrize("penalty", [0.0, 0.3])
 def test_the_discriminators_loss(penalty: float) -> None:
     cdann, example = build(gradient_penalty=penalty), batch()
-    features = cdann.features(example.images, generator())
+    features = cdann.features(example.images, seeded())
     seen = (features + cdann.class_embeddings(example.labels)).detach().requires_grad_()
     logs = cdann.discriminator(seen).log_softmax(1)
     each = torch.stack([-row[domain] for row, domain in zip(logs, example.domains.tolist(), strict=True)])
-    found = cdann.discrimination(features, example, generator())
+    found = cdann.discrimination(features, example, seeded())
     assert found["discriminator"].item() == pytest.approx(slow_average(each, example.labels), 1e-5)
     (gradient,) = torch.autograd.grad(each.sum(), seen)  # every image alike, whatever its class
     if penalty:
@@ -80,7 +81,7 @@ def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
     dann.load_state_dict(state)
     torch.nn.init.zeros_(cdann.class_embeddings.weight)
     example = batch(per_domain=4)._replace(labels=torch.arange(CLASSES).repeat(DOMAINS))
-    ours, theirs = (algorithm.losses(example, generator()) for algorithm in (cdann, dann))
+    ours, theirs = (algorithm.losses(example, seeded()) for algorithm in (cdann, dann))
     assert {name: value.item() for name, value in ours.items()} == pytest.approx(
         {name: value.item() for name, value in theirs.items()}, 1e-5
     )

@@ -10,12 +10,13 @@ from torch import Tensor
 from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.coral import Coral, CoralConfig, distance
 from parse_dg.errors import InputError
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch
+from tests.parts import seeded
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> Coral:
     return Coral(
-        CoralConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=generator(seed))
+        CoralConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=seeded(seed))
     )
 
 
@@ -40,7 +41,7 @@ def slow_distance(features: Tensor) -> float:
 
 
 def random_features(domains: int, images: int, width: int) -> Tensor:
-    draws = torch.randn(domains, images, width, generator=generator(1), dtype=torch.float64)
+    draws = torch.randn(domains, images, width, generator=seeded(1), dtype=torch.float64)
     return draws * torch.arange(1, domains + 1)[:, None, None] + torch.arange(domains)[:, None, None]
 
 
@@ -65,7 +66,7 @@ def test_features_in_half_precision_are_compared_in_float32() -> None:
 @pytest.mark.parametrize("domains", [2, 3, 5])
 def test_the_terms_of_the_loss(domains: int) -> None:
     coral, example = build(domains=domains, gamma=0.5), batch(domains)
-    terms = coral.losses(example, generator())
+    terms = coral.losses(example, seeded())
     features = coral.backbone(example.images).mean((2, 3))
     expected = 0.5 * slow_distance(torch.stack(features.detach().double().chunk(domains)))
     assert terms["alignment"].item() == pytest.approx(expected, 1e-4)
@@ -77,11 +78,11 @@ def test_the_terms_of_the_loss(domains: int) -> None:
 
 
 def test_without_weight_or_a_second_domain_there_is_nothing_to_align() -> None:
-    assert list(build(gamma=0.0).losses(batch(), generator())) == ["cross_entropy"]
-    assert list(build(domains=1).losses(batch(1), generator())) == ["cross_entropy"]
-    assert list(build(domains=1).losses(batch(1, 1), generator())) == ["cross_entropy"]
+    assert list(build(gamma=0.0).losses(batch(), seeded())) == ["cross_entropy"]
+    assert list(build(domains=1).losses(batch(1), seeded())) == ["cross_entropy"]
+    assert list(build(domains=1).losses(batch(1, 1), seeded())) == ["cross_entropy"]
 
 
 def test_a_covariance_needs_two_images_a_domain() -> None:
     with pytest.raises(InputError, match=r"coral needs 2 images .* or more, found training\.batch_per_domain=1"):
-        build().losses(batch(per_domain=1), generator())
+        build().losses(batch(per_domain=1), seeded())

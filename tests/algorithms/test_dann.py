@@ -19,18 +19,18 @@ from tests.algorithms.tiny import (
     batch,
     copy_of,
     double,
-    generator,
     moved,
     step,
     total,
 )
+from tests.parts import seeded
 
 
 def build(*, smoothing: float = 0.0, seed: int = 0, **settings: Any) -> Dann:
     config = DannConfig(**{"width": 8, **settings})
     return Dann(
         config,
-        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)),
+        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=seeded(seed)),
     )
 
 
@@ -61,7 +61,7 @@ def test_the_two_sides_take_turns(steps: int, order: str, penalty: float) -> Non
     found = ""
     for _ in order:
         before = copy_of(dann)
-        (turn,) = dann.turns(batch(), generator())
+        (turn,) = dann.turns(batch(), seeded())
         assert moved(dann, before) == set()
         assert set(turn.groups or ()) in (NETWORK, DISCRIMINATOR)
         found += "N" if set(turn.groups or ()) == NETWORK else "D"
@@ -94,10 +94,10 @@ def test_a_loaded_game_goes_on_where_it_was() -> None:
 def test_the_discriminators_loss_is_the_cross_entropy_of_the_domain_on_both_turns(dropout: float) -> None:
     """Each hidden unit of each image is dropped by a draw of its own, layer after layer; the others are scaled."""
     dann, example = build(discriminator_dropout=dropout, depth=4).double(), double(batch())
-    features = dann.features(example.images, generator())
+    features = dann.features(example.images, seeded())
     for player in ("adversary", "discriminator"):  # the network begins
-        (turn,) = dann.turns(example, generator(3))
-        draws = generator(3)
+        (turn,) = dann.turns(example, seeded(3))
+        draws = seeded(3)
         kept = [(torch.rand(len(features), 8, generator=draws) >= dropout) / (1 - dropout) for _ in range(3)]
         expected = [
             cross_entropy(scores(dann, z, [layer[row] for layer in kept]), int(example.domains[row]))
@@ -110,11 +110,11 @@ def test_the_discriminators_loss_is_the_cross_entropy_of_the_domain_on_both_turn
 @pytest.mark.parametrize("weight", [0.0, 0.1, 3.0])
 def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight: float) -> None:
     dann, example = build(weight=weight, gradient_penalty=0.2).double(), double(batch())
-    (turn,) = dann.turns(example, generator())
-    features = dann.features(example.images, generator())
+    (turn,) = dann.turns(example, seeded())
+    features = dann.features(example.images, seeded())
     logits = dann.classifier(features)
     classes = [cross_entropy(each, int(label)) for each, label in zip(logits, example.labels, strict=True)]
-    theirs = total(dann.discrimination(features, example, generator())).item()
+    theirs = total(dann.discrimination(features, example, seeded())).item()
     assert turn.terms["cross_entropy"].item() == pytest.approx(sum(classes) / len(classes), 1e-9)
     assert turn.terms["adversary"].item() == pytest.approx(-weight * theirs, 1e-9)
 
@@ -122,7 +122,7 @@ def test_the_network_minimises_the_classes_minus_the_discriminators_loss(weight:
 def test_the_penalty_is_on_the_gradient_by_the_features() -> None:
     """Against differences: the gradient of an image's cross-entropy by each of its features."""
     dann, example = build(gradient_penalty=0.25).double(), double(batch(per_domain=2))
-    features = dann.features(example.images, generator()).detach()
+    features = dann.features(example.images, seeded()).detach()
     squares = []
     for z, domain in zip(features, example.domains.tolist(), strict=True):
         square = 0.0
@@ -132,18 +132,18 @@ def test_the_penalty_is_on_the_gradient_by_the_features() -> None:
             up, down = (cross_entropy(scores(dann, z + sign * nudge), domain) for sign in (1, -1))
             square += ((up - down) / 2e-5) ** 2
         squares.append(square)
-    found = dann.discrimination(features.requires_grad_(), example, generator())["gradient_penalty"]
+    found = dann.discrimination(features.requires_grad_(), example, seeded())["gradient_penalty"]
     assert found.item() == pytest.approx(0.25 * sum(squares) / len(squares), 1e-6)
 
 
 def test_the_penalty_has_a_gradient_for_either_side() -> None:
     dann, example = build(gradient_penalty=0.25).double(), double(batch(per_domain=2))
-    features = dann.features(example.images, generator()).detach().requires_grad_()
+    features = dann.features(example.images, seeded()).detach().requires_grad_()
     weight = dann.discriminator[0].weight
     assert isinstance(weight, Tensor)
 
     def penalty() -> Tensor:
-        return dann.discrimination(features, example, generator())["gradient_penalty"]
+        return dann.discrimination(features, example, seeded())["gradient_penalty"]
 
     gradients = torch.autograd.grad(penalty(), [weight, features])
     for tensor, gradient in zip((weight, features), gradients, strict=True):
@@ -159,9 +159,9 @@ def test_the_penalty_has_a_gradient_for_either_side() -> None:
 def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -> None:
     dann, example = build(gradient_penalty=0.25, discriminator_steps=2), batch()
     parameters = list(dann.adversary())
-    (turn,) = dann.turns(example, generator())
+    (turn,) = dann.turns(example, seeded())
     found = torch.autograd.grad(total(turn.terms), parameters)
-    whole = dann.discrimination(dann.features(example.images, generator()), example, generator())
+    whole = dann.discrimination(dann.features(example.images, seeded()), example, seeded())
     for one, other in zip(found, torch.autograd.grad(total(whole), parameters), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -169,9 +169,9 @@ def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
     dann = build(gradient_penalty=penalty)
-    exact = [next(dann.turns(batch(), generator())).terms for _ in range(2)]
+    exact = [next(dann.turns(batch(), seeded())).terms for _ in range(2)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rounded = [next(dann.turns(batch(), generator())).terms for _ in range(2)]
+        rounded = [next(dann.turns(batch(), seeded())).terms for _ in range(2)]
     for one, other in zip(exact, rounded, strict=True):
         assert {value.dtype for value in other.values()} == {torch.float32}
         assert [value.item() for value in other.values()] == pytest.approx(

@@ -5,43 +5,30 @@ import torch
 
 from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.parts import seeded, small_backbone
 
 
 def build(dropout: float = 0.0) -> Erm:
-    start = generator()
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded()
+    backbone = small_backbone(start)
     return Erm(ErmConfig(dropout=dropout), BuildContext(backbone, 3, generator=start))
 
 
 @pytest.fixture(scope="module")
 def example() -> Minibatch:
-    images = torch.randn(6, 3, 32, 32, generator=generator(1))
+    images = torch.randn(6, 3, 32, 32, generator=seeded(1))
     return Minibatch(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
-
-
-def test_logits_are_linear_in_the_mean_over_the_map(example: Minibatch) -> None:
-    erm = build().eval()
-    with torch.no_grad():
-        features = erm.backbone(example.images).flatten(2).mean(-1)
-        expected = features @ erm.classifier.weight.T + erm.classifier.bias
-        assert torch.allclose(erm(example.images), expected, atol=1e-5)
 
 
 def test_dropout_zeroes_features_and_scales_the_others_up(example: Minibatch) -> None:
     erm = build(dropout=0.25).eval()
     with torch.no_grad():
         features = erm.backbone(example.images).mean((2, 3))
-        keep = torch.rand(features.shape, generator=generator(5)) >= 0.25
+        keep = torch.rand(features.shape, generator=seeded(5)) >= 0.25
         assert 0.6 < keep.float().mean() < 0.9
         logits = (features * keep / 0.75) @ erm.classifier.weight.T + erm.classifier.bias
         expected = torch.nn.functional.cross_entropy(logits, example.labels)
-        found = erm.losses(example, generator(5))["cross_entropy"]
+        found = erm.losses(example, seeded(5))["cross_entropy"]
     assert found.item() == pytest.approx(expected.item(), 1e-5)
 
 

@@ -8,28 +8,9 @@ from torch import Tensor
 
 from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlus, ErmPlusPlusConfig
-from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.training.averaging import AveragingConfig
-from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.algorithms.golden import FlatBackbone, Trace, assert_same, constant, load, renamed
-
-CPU = torch.device("cpu")
-
-
-def trainer(algorithm: ErmPlusPlus, optimizer: OptimizerConfig, **settings: Any) -> Trainer:
-    return Trainer(
-        algorithm,
-        iter(()),
-        [],
-        steps=100,
-        training=TrainingConfig(device="cpu", precision="float32"),
-        optimizer=optimizer,
-        augment=AugmentConfig(),
-        averaging=AveragingConfig(**settings),
-        generator=torch.Generator().manual_seed(0),
-        device=CPU,
-    )
+from tests.parts import seeded, trainer_of
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +29,8 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
     algorithm = ErmPlusPlus(config, BuildContext(trace.backbone(), trace.classes))
     algorithm.load_state_dict(renamed(trace.initial(), names("network")), strict=False)
     rates = constant(settings["lr"], settings["weight_decay"])
-    run = trainer(algorithm, rates, kind="sma", start=settings["sma_start_iter"])
+    averaging = AveragingConfig(kind="sma", start=settings["sma_start_iter"])
+    run = trainer_of(algorithm, rates, steps=100, averaging=averaging)
     algorithm.train()
     for step in range(trace.steps):
         alone = step <= settings["linear_steps"]
@@ -64,13 +46,11 @@ def test_steps_are_those_of_the_official_code(trace: Trace) -> None:
 
 def small(**settings: Any) -> ErmPlusPlus:
     torch.manual_seed(0)
-    return ErmPlusPlus(
-        ErmPlusPlusConfig(**settings), BuildContext(FlatBackbone(), 5, generator=torch.Generator().manual_seed(1))
-    )
+    return ErmPlusPlus(ErmPlusPlusConfig(**settings), BuildContext(FlatBackbone(), 5, generator=seeded(1)))
 
 
 def example(seed: int = 0) -> Minibatch:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     images = torch.randn(6, 3, 2, 2, generator=generator)
     return Minibatch(images, torch.arange(6) % 5, torch.arange(6) // 2)
 
@@ -83,7 +63,7 @@ def moved(before: dict[str, Tensor], algorithm: ErmPlusPlus) -> set[str]:
 @pytest.mark.parametrize("linear_steps", [0, 2])
 def test_the_head_moves_alone_for_one_step_more_than_the_setting_says(linear_steps: int) -> None:
     algorithm = small(linear_steps=linear_steps)
-    run = trainer(algorithm, constant(0.01))
+    run = trainer_of(algorithm, constant(0.01), steps=100)
     algorithm.train()
     for step in range(1, linear_steps + 4):
         before = {name: value.clone() for name, value in algorithm.state_dict().items()}
@@ -96,7 +76,7 @@ def test_the_head_moves_alone_for_one_step_more_than_the_setting_says(linear_ste
 
 def test_loaded_weights_go_on_where_they_were() -> None:
     algorithm, other = small(linear_steps=1), small(linear_steps=1)
-    run = trainer(algorithm, constant(0.01))
+    run = trainer_of(algorithm, constant(0.01), steps=100)
     for step in range(1, 3):
         run.update(step, example(step))
     other.load_state_dict(algorithm.state_dict())

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.adversarial import AdversarialConfig
 from parse_dg.algorithms.base import Algorithm, BuildContext
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.coral import Coral, CoralConfig
@@ -83,7 +82,7 @@ def adversarial_settings(trace: Trace) -> dict[str, Any]:
     }
 
 
-def adversarial_names(config: AdversarialConfig, *others: str) -> Callable[[State], State]:
+def adversarial_names(config: DannConfig, *others: str) -> Callable[[State], State]:
     """The official layers of the discriminator have names, ours numbers, with a ReLU after each."""
     prefixes = {**POOLED, "update_count": "update_count", **{other: other for other in others}}
     prefixes["discriminator.input."] = "discriminator.0."

@@ -8,12 +8,13 @@ import torch
 
 from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, generator
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch
+from tests.parts import seeded
 
 
 def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> GroupDro:
     return GroupDro(
-        GroupDroConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=generator(seed))
+        GroupDroConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=seeded(seed))
     )
 
 
@@ -35,7 +36,7 @@ def test_the_loss_and_the_weights_of_some_steps(domains: int, divide: bool) -> N
         each = slow_losses(dro, domains, number)
         weights = [weight * math.exp(0.3 * loss) for weight, loss in zip(weights, each, strict=True)]
         weights = [weight / sum(weights) for weight in weights]
-        (turn,) = dro.turns(batch(domains, seed=number), generator())
+        (turn,) = dro.turns(batch(domains, seed=number), seeded())
         expected = sum(weight * loss for weight, loss in zip(weights, each, strict=True))
         found = turn.terms["cross_entropy"].item()
         assert found == pytest.approx(expected / domains if divide else expected, 1e-5)
@@ -45,9 +46,9 @@ def test_the_loss_and_the_weights_of_some_steps(domains: int, divide: bool) -> N
 
 def test_the_weights_are_no_part_of_the_gradient() -> None:
     dro = build(eta=0.5)
-    terms = dro.losses(batch(), generator())
+    terms = dro.losses(batch(), seeded())
     (found,) = torch.autograd.grad(terms["cross_entropy"], dro.classifier.bias)
-    each = dro.of_domains(batch(), generator())
+    each = dro.of_domains(batch(), seeded())
     fixed = dro.raised(each).tolist()
     (expected,) = torch.autograd.grad(
         sum(q * loss for q, loss in zip(fixed, each, strict=True)), dro.classifier.bias
@@ -57,7 +58,7 @@ def test_the_weights_are_no_part_of_the_gradient() -> None:
 
 def test_asking_for_the_loss_does_not_move_the_weights() -> None:
     dro = build(eta=0.5)
-    one, again = (dro.losses(batch(), generator())["cross_entropy"].item() for _ in range(2))
+    one, again = (dro.losses(batch(), seeded())["cross_entropy"].item() for _ in range(2))
     assert one == again
     assert dro.q.tolist() == [1.0] * DOMAINS
-    assert next(dro.turns(batch(), generator())).terms["cross_entropy"].item() == one
+    assert next(dro.turns(batch(), seeded())).terms["cross_entropy"].item() == one

@@ -13,46 +13,34 @@ from torch import Tensor
 from parse_dg.algorithms.base import Algorithm, BuildContext, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.miro import TUNED, Miro, MiroConfig
-from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
 from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import seeded, small_backbone, trainer_of
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def backbone(stages: tuple[int, ...] = ()) -> Backbone:
-    return build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), generator())
-
-
 def build(stages: tuple[int, ...] = (), **settings: Any) -> Miro:
-    return Miro(MiroConfig(**settings), BuildContext(backbone(stages), 3, generator=generator(1)))
+    return Miro(MiroConfig(**settings), BuildContext(small_backbone(stages=stages), 3, generator=seeded(1)))
 
 
 @pytest.fixture(scope="module")
 def example() -> Minibatch:
-    images = torch.randn(6, 3, 32, 32, generator=generator(1))
+    images = torch.randn(6, 3, 32, 32, generator=seeded(1))
     return Minibatch(images, torch.tensor([0, 1, 2, 0, 1, 2]), torch.zeros(6, dtype=torch.long))
 
 
 def trainer(algorithm: Algorithm, device: str = "cpu", **training: Any) -> Trainer:
-    pixels = torch.randint(0, 256, (6, 3, 32, 32), generator=generator(4), dtype=torch.uint8)
-    return Trainer(
+    pixels = torch.randint(0, 256, (6, 3, 32, 32), generator=seeded(4), dtype=torch.uint8)
+    return trainer_of(
         algorithm,
-        repeat(Batch(pixels, torch.arange(6) % 3, torch.zeros(6, dtype=torch.long), None)),
-        [],
+        OptimizerConfig(backbone_rate=1e-3, head_rate=1e-2),
+        batches=repeat(Batch(pixels, torch.arange(6) % 3, torch.zeros(6, dtype=torch.long), None)),
         steps=3,
         training=TrainingConfig(**training),
-        optimizer=OptimizerConfig(backbone_rate=1e-3, head_rate=1e-2),
-        augment=AugmentConfig(),
-        generator=generator(3),
+        generator=seeded(3),
         device=torch.device(device),
     )
 
@@ -65,18 +53,18 @@ def train(algorithm: Algorithm, device: str = "cpu", **training: Any) -> list[fl
 
 
 def test_it_is_erm_and_the_regulariser_with_its_weight(example: Minibatch) -> None:
-    erm = Erm(ErmConfig(dropout=0.5), BuildContext(backbone((1, 2)), 3, generator=generator(1)))
-    expected = erm.losses(example, generator(5))["cross_entropy"].item()
-    found = build((1, 2), dropout=0.5, weight=0.25).losses(example, generator(5))
+    erm = Erm(ErmConfig(dropout=0.5), BuildContext(small_backbone(stages=(1, 2)), 3, generator=seeded(1)))
+    expected = erm.losses(example, seeded(5))["cross_entropy"].item()
+    found = build((1, 2), dropout=0.5, weight=0.25).losses(example, seeded(5))
     assert list(found) == ["cross_entropy", "mutual_information"]
     assert found["cross_entropy"].item() == pytest.approx(expected, 1e-6)
-    doubled = build((1, 2), dropout=0.5, weight=0.5).losses(example, generator(5))
+    doubled = build((1, 2), dropout=0.5, weight=0.5).losses(example, seeded(5))
     assert doubled["mutual_information"].item() == pytest.approx(2 * found["mutual_information"].item(), 1e-5)
 
 
 def test_the_term_reaches_backbone_and_variances_and_no_more(example: Minibatch) -> None:
     miro = build()
-    miro.losses(example, generator())["mutual_information"].backward()
+    miro.losses(example, seeded())["mutual_information"].backward()
     reached = {id(p) for p in miro.parameters() if p.grad is not None and p.grad.any()}
     groups = miro.groups()
     assert reached == {id(p) for p in (*groups["backbone"], *groups["encoders"])}
@@ -120,10 +108,10 @@ def test_a_model_file_holds_the_student_and_fits_a_network_with_another_teacher(
     train(miro)
     save_file(packed(miro), tmp_path / "model.safetensors")
     state = load_file(tmp_path / "model.safetensors")
-    erm = Erm(ErmConfig(), BuildContext(backbone(), 3)).state_dict()
+    erm = Erm(ErmConfig(), BuildContext(small_backbone(), 3)).state_dict()
     assert set(state) - set(erm) == {f"mutual_information.raw_variances.{tap}" for tap in range(5)}
     assert set(erm) <= set(state)
-    other = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), generator(8))
+    other = small_backbone(seeded(8))
     fresh = Miro(MiroConfig(), BuildContext(other, 3)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fresh.load_state_dict(state)
     with torch.no_grad():

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,9 @@ from torch import Tensor
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
-from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.model.backbones import mixstyle
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import ResNet
-from parse_dg.runs.run import execute
-from parse_dg.training.optimizer import OptimizerConfig
-from parse_dg.training.trainer import Trainer, TrainingConfig
-from tests.conftest import Tiny, slow_but
-from tests.runs.helpers import REPEATED, checks
+from tests.parts import seeded, small_backbone, trainer_of
 
 CLASSES = 4
 DOMAINS = 2
@@ -32,37 +24,19 @@ UPDATES = 3
 every_method = pytest.mark.parametrize("name", ALGORITHMS)
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def build(name: str, stages: tuple[int, ...]) -> Algorithm:
-    start = generator()
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=stages, probability=1.0), start)
+    start = seeded()
+    backbone = small_backbone(start, stages)
     config = ALGORITHMS[name]()
     if isinstance(config, ErmPlusPlusConfig):
         config = replace(config, linear_steps=1)
     return config.build(BuildContext(backbone, CLASSES, generator=start, domains=DOMAINS))
 
 
-def trainer_of(algorithm: Algorithm, draws: torch.Generator) -> Trainer:
-    return Trainer(
-        algorithm.train(),
-        iter(()),
-        [],
-        steps=UPDATES,
-        training=TrainingConfig(),
-        optimizer=OptimizerConfig(),
-        augment=AugmentConfig(),
-        generator=draws,
-        device=torch.device("cpu"),
-    )
-
-
 @pytest.fixture(scope="module")
 def example() -> Minibatch:
     """Images that differ in brightness and contrast, so that there are styles to be mixed."""
-    draws = generator(9)
+    draws = seeded(9)
     strength = torch.rand(2 * CLASSES, 3, 1, 1, generator=draws)
     images = strength * torch.randn(2 * CLASSES, 3, 32, 32, generator=draws) + 2 * strength
     captions = torch.tensor([[1, 3, 3, 2]]).repeat(2 * CLASSES, 1)  # begin, two unknown words, end
@@ -92,7 +66,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def after_updates(name: str, example: Minibatch, seed: int = 5) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
     """The terms of some updates with styles mixed, and the state that they end in."""
     algorithm = build(name, STAGES)
-    trainer = trainer_of(algorithm, generator(seed))
+    trainer = trainer_of(algorithm.train(), steps=UPDATES, generator=seeded(seed))
     found = [trainer.update(step, example) for step in range(1, UPDATES + 1)]
     return [{key: value.item() for key, value in terms.items()} for terms in found], algorithm.state_dict()
 
@@ -101,7 +75,7 @@ def after_updates(name: str, example: Minibatch, seed: int = 5) -> tuple[list[di
 def test_every_training_pass_is_mixed_after_every_stage(
     name: str, example: Minibatch, counted: dict[str, int]
 ) -> None:
-    algorithm, draws = build(name, STAGES).train(), generator()
+    algorithm, draws = build(name, STAGES).train(), seeded()
     for _ in range(UPDATES):
         before = dict(counted)
         turns: Iterator[object] = algorithm.turns(example, draws)
@@ -130,7 +104,7 @@ def test_what_is_mixed_is_what_is_learned_from(
 @every_method
 def test_draws_are_the_generators_alone(name: str, example: Minibatch) -> None:
     """Whatever state PyTorch's own is in, which is left as it is."""
-    algorithm, draws = build(name, STAGES).train(), generator()
+    algorithm, draws = build(name, STAGES).train(), seeded()
     before, around = draws.get_state(), torch.get_rng_state()
     list(algorithm.turns(example, draws))
     assert not torch.equal(draws.get_state(), before)
@@ -153,26 +127,3 @@ def test_evaluation_is_never_mixed(name: str, example: Minibatch, counted: dict[
     with torch.no_grad():
         assert torch.equal(on.eval()(example.images), off.eval()(example.images))
     assert counted["mixed"] == 0
-
-
-@pytest.mark.parametrize("name", slow_but("erm"))
-def test_runs_with_the_switch_on_repeat_and_differ_from_those_without(
-    name: str, tiny: Tiny, tmp_path: Path
-) -> None:
-    quick = {"training__steps": 2, "training__check_every": 1, "data__blueprints__images_per_class": 5}
-    on, off = tiny(name, mixstyle__stages="1,2", mixstyle__probability=1, **quick), tiny(name, **quick)
-    off = replace(off, mixstyle=replace(off.mixstyle, stages=()))
-    for folder, config in (("on", on), ("again", on), ("off", off)):
-        execute(config, tmp_path / folder, lambda step, check: None)
-    for file in REPEATED:
-        assert (tmp_path / "on" / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
-    one, other = checks(tmp_path / "on")[0], checks(tmp_path / "off")[0]
-    assert one["training_loss"]["cross_entropy"] != other["training_loss"]["cross_entropy"]
-
-
-def test_averaged_weights_and_their_statistics_go_with_it(tiny: Tiny, tmp_path: Path) -> None:
-    """BatchNorm statistics of an average are found in passes of their own, which nothing may mix."""
-    settings = {"averaging__kind": "swad", "averaging__statistics_batches": 2, "mixstyle__stages": "1,2"}
-    result = execute(tiny("erm", mixstyle__probability=1, **settings), tmp_path, lambda step, check: None)
-    assert result.averaging is not None
-    assert result.averaging.kind == "swad"

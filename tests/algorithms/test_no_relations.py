@@ -7,37 +7,36 @@ from torch.nn import functional as F
 from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.second_view import EquivarianceConfig, lag
+from tests.parts import seeded, small_backbone
 
 
 def build(count: int, extents: bool = True) -> NoRelations:
-    start = torch.Generator().manual_seed(0)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded(0)
+    backbone = small_backbone(start)
     config = NoRelationsConfig(primitives=PrimitivesConfig(count=count), extents=extents)
     return NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
 
 
 @pytest.mark.parametrize("extents", [True, False])
-def test_logits_are_linear_in_centre_presence_and_extent(extents: bool) -> None:
+def test_logits_are_sums_over_primitives_of_centre_presence_and_extent(extents: bool) -> None:
     model = build(6, extents)
-    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(5, 3, 32, 32, generator=seeded(1))
     with torch.no_grad():
-        z = model.bottleneck(model.backbone(images))
-        expected = []
-        for b in range(5):
-            numbers = [float(v) for k in range(6) for v in z.centre[b, k]]
-            numbers += [float(v) for v in z.presence[b]]
-            numbers += [float(v) for k in range(6 if extents else 0) for v in z.extent[b, k]]
-            expected.append(model.classifier.weight @ torch.tensor(numbers) + model.classifier.bias)
-        assert torch.allclose(model(images), torch.stack(expected), atol=1e-5)
+        z, found = model.bottleneck(model.backbone(images)), model.logit_parts(images)
+        of_centre, of_presence, of_extent = model.classifier.weight.tensor_split((12, 18), 1)
+        for k in range(6):
+            part = z.centre[:, k] @ of_centre[:, 2 * k : 2 * k + 2].T + z.presence[:, k, None] * of_presence[:, k]
+            part += z.extent[:, k] @ of_extent[:, 2 * k : 2 * k + 2].T if extents else 0
+            assert torch.allclose(found.parts[..., k], part, atol=1e-6)
+        assert torch.allclose(model(images), found.parts.sum(2) + found.bias, atol=1e-5)
+        assert torch.equal(found.logits, model(images))
 
 
 def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
-    start = torch.Generator().manual_seed(0)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded(0)
+    backbone = small_backbone(start)
     parse = Parse(ParseConfig(primitives=PrimitivesConfig(count=6)), BuildContext(backbone, 3, generator=start))
     expected = parse.network.state_dict()
     shared = {k: v for k, v in build(6).state_dict().items() if not k.startswith("classifier.")}
@@ -46,10 +45,10 @@ def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:
 
 
 def test_it_can_be_guided_as_parse_is() -> None:
-    start = torch.Generator().manual_seed(0)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded(0)
+    backbone = small_backbone(start)
     model = NoRelations(NoRelationsConfig(guidance=2.0), BuildContext(backbone, 3, generator=start))
-    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(4, 3, 32, 32, generator=seeded(1))
     labels = torch.tensor([0, 1, 2, 0])
     terms = model.losses(Minibatch(images, labels, torch.zeros(4, dtype=torch.long)), start)
     assert model.guide is not None
@@ -59,15 +58,15 @@ def test_it_can_be_guided_as_parse_is() -> None:
 
 
 def test_it_can_be_asked_to_follow_as_parse_is() -> None:
-    start = torch.Generator().manual_seed(0)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded(0)
+    backbone = small_backbone(start)
     config = NoRelationsConfig(equivariance=EquivarianceConfig(weight=2.0))
     model = NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
-    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(4, 3, 32, 32, generator=seeded(1))
     example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
-    terms = model.losses(example, torch.Generator().manual_seed(2))
+    terms = model.losses(example, seeded(2))
     assert model.second_view is not None
-    views, move = model.second_view(images, 4, torch.Generator().manual_seed(2))
+    views, move = model.second_view(images, 4, seeded(2))
     first, second = (model.bottleneck(model.backbone(each)) for each in (images, views))
     assert terms["equivariance"].item() == pytest.approx(2 * lag(first, second, move).item(), rel=1e-4)
     expected = F.cross_entropy(model(images), example.labels).item()

@@ -10,8 +10,9 @@ from torch import Tensor
 from parse_dg.algorithms.base import BuildContext, Turn
 from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
-from tests.algorithms.golden import constant, trainer_of
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, generator, moved, step
+from tests.algorithms.golden import constant
+from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, moved, step
+from tests.parts import seeded, trainer_of
 
 GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 
@@ -20,14 +21,14 @@ def build(*, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> SagNet:
     config = SagNetConfig(**settings)
     return SagNet(
         config,
-        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=generator(seed)),
+        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=seeded(seed)),
     )
 
 
 def features_and_exchange() -> tuple[Tensor, Exchange]:
-    features = torch.randn(5, 7, generator=generator(1), dtype=torch.float64) * 3 + 1
+    features = torch.randn(5, 7, generator=seeded(1), dtype=torch.float64) * 3 + 1
     return features, Exchange(
-        torch.rand((5, 1), generator=generator(2), dtype=torch.float64), torch.tensor([3, 2, 0, 4, 1])
+        torch.rand((5, 1), generator=seeded(2), dtype=torch.float64), torch.tensor([3, 2, 0, 4, 1])
     )
 
 
@@ -69,7 +70,7 @@ def test_content_is_swapped_with_that_of_the_partner() -> None:
 def test_the_gradient_of_swapped_content_flows_through_the_style_alone() -> None:
     features, exchange = features_and_exchange()
     leaf = features.clone().requires_grad_()
-    weights = torch.randn(5, 7, generator=generator(3), dtype=torch.float64)
+    weights = torch.randn(5, 7, generator=seeded(3), dtype=torch.float64)
     (found,) = torch.autograd.grad((weights * swap_content(leaf, exchange)).sum(), leaf)
 
     def with_content_fixed(x: Tensor) -> Tensor:
@@ -105,11 +106,11 @@ def test_every_turn_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each from a pass of its own through the network as the turn before left it."""
     sagnet, example = build(weight=0.3), batch()
-    drawn = [sagnet.draw(len(example.images), generator(seed)) for seed in range(3)]
+    drawn = [sagnet.draw(len(example.images), seeded(seed)) for seed in range(3)]
     left = list(drawn)
     monkeypatch.setattr(sagnet, "draw", lambda size, generator: left.pop(0))
     optimizer = trainer_of(sagnet, constant(0.05))
-    for number, turn in enumerate(sagnet.turns(example, generator())):
+    for number, turn in enumerate(sagnet.turns(example, seeded())):
         features = sagnet.backbone(example.images).mean((2, 3))
         if number == 0:
             logits = sagnet.classifier(mix_style(features, drawn[0]))
@@ -125,7 +126,7 @@ def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
-    sagnet, draws = build(), generator(3)
+    sagnet, draws = build(), seeded(3)
     one, other = sagnet.draw(200, draws), sagnet.draw(200, draws)
     assert one.share.shape == (200, 1)
     assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1

@@ -4,21 +4,18 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
-from tests.algorithms.golden import FlatBackbone, as_images, constant, trainer_of
+from tests.algorithms.golden import FlatBackbone, as_images, constant
+from tests.parts import seeded, trainer_of
 
 CLASSES = 4
 DOMAINS = 3
 CHANNELS = 6
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def backbone(seed: int = 0) -> FlatBackbone:
     """Started from the seed alone."""
     network = FlatBackbone(12, 10, 3, CHANNELS)
-    draws = generator(seed)
+    draws = seeded(seed)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.copy_(0.5 * torch.randn(parameter.shape, generator=draws))
@@ -27,7 +24,7 @@ def backbone(seed: int = 0) -> FlatBackbone:
 
 def batch(domains: int = DOMAINS, per_domain: int = 5, *, seed: int = 0) -> Minibatch:
     """Domains that differ by their means, one after another; labels by chance."""
-    draws = generator(seed)
+    draws = seeded(seed)
     numbers = torch.arange(domains).repeat_interleave(per_domain)
     inputs = torch.randn(len(numbers), 12, generator=draws) + 0.5 * numbers[:, None]
     return Minibatch(as_images(inputs), torch.randint(CLASSES, numbers.shape, generator=draws), numbers)

@@ -1,7 +1,6 @@
 """What the tests of the command line share: commands to run, and what they leave behind."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,12 +44,6 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return said
 
     return call
-
-
-@pytest.fixture
-def parse_copy(parse_run: Path, tmp_path: Path) -> Path:
-    """A finished run of PARSE that may be changed."""
-    return Path(shutil.copytree(parse_run, tmp_path / "parse_copy"))
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

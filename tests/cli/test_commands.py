@@ -35,6 +35,7 @@ COMMANDS = (
         "describe",
         "predict",
         "explain",
+        "name",
         "figure",
         "measure",
         "report",

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.runs import compact as module
+from parse_dg.deploy.model_file import load_model
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 from tests.runs.helpers import without_digests
 
@@ -93,24 +90,3 @@ def test_several_runs_give_one_table(run: Run, two_runs: list[Path]) -> None:
     for folder in two_runs:
         assert f"written to {folder / 'compact.safetensors'}\n" in said.out
         assert load_model(folder / "compact.safetensors").compact
-
-
-def test_a_compaction_that_is_not_lossless_is_said_and_not_written(
-    run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def damaged(model: Model, threshold: float) -> Any:
-        small, report = compact(model, threshold)
-        with torch.no_grad():
-            small.parse_network().structure.composition.weight[0, 0] += 5
-        return small, report
-
-    before = snapshot(parse_copy)
-    monkeypatch.setattr(module, "compact", damaged)
-    said = run("compact", parse_copy)
-    assert said.code == 1
-    assert said.out == ""
-    assert said.err.startswith(
-        f"parse-dg: {parse_copy}: compaction at threshold 0 must change nothing, but on photo"
-    )
-    assert said.err.count("\n") == 1
-    assert snapshot(parse_copy) == before

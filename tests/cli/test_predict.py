@@ -14,6 +14,7 @@ from PIL import Image
 
 from parse_dg.cli import main
 from parse_dg.cli.show.predictions import RELATIONS
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
@@ -101,7 +102,7 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
         shown = ascii(str(each.file)) if "\n" in str(each.file) else str(each.file)
         others = ", ".join(f"{name} {100 * p:.1f}%" for name, p in each.top[1:])
         assert row == [shown, each.predicted, f"{100 * each.probability:.1f}%", others]
-    assert "probability: softmax of the model's logits (erm, 8 classes; images resized to 64 × 64)" in said.out
+    assert "probability: softmax of the model's logits (erm, 8 classes; images squashed to 64 × 64)" in said.out
 
 
 def test_files_folders_and_a_list_in_the_order_given(
@@ -117,7 +118,7 @@ def test_files_folders_and_a_list_in_the_order_given(
 def test_relations_are_those_of_explain(run: Run, parse_run: Path, photos: Path) -> None:
     file = photos / "b.png"
     model = load_model(parse_run)
-    explanation = explain(model, decode(file, 64))
+    explanation = explain(model, decode(file, Framing(size=64)))
     strongest = [each for each in explanation.relations[:RELATIONS] if each.contribution > 0]
     assert strongest
     (line,) = lines(run("predict", parse_run, file, "--explain", "--format", "jsonl", "--device", "cpu").out)

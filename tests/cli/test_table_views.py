@@ -55,15 +55,6 @@ def test_a_folder_of_runs_is_as_good_as_all_of_them(run: Run, runs: Path) -> Non
     assert_refused(run("table", runs.parent / "nothing"), "is not a run")
 
 
-def test_an_unfinished_run_below_a_folder_is_named(run: Run, runs: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = Path("runs/blueprints/no_relations/photo/seed0")
-    (runs.parent / folder / "result.json").unlink()
-    said = run("table", "runs")
-    assert said.code == 0
-    assert caplog.messages == [f"{folder} is not finished: left out"]
-    assert any(words[-2:] == ["--out", str(folder)] for words in commands(said.out))
-
-
 def test_the_commands_fill_the_cells(run: Run, runs: Path) -> None:
     said = run("table", "runs", "--view", "ablation")
     rows = table(said.out)[1:]
@@ -82,16 +73,6 @@ def test_the_commands_fill_the_cells(run: Run, runs: Path) -> None:
     for before, after in zip(rows, table(full.out)[1:], strict=True):
         assert after[:4] == before[:4]
         assert "±" not in after[4]  # of one trial
-
-
-def test_every_form_has_the_commands(run: Run, runs: Path) -> None:
-    expected = commands(run("table", "runs", "--view", "ablation").out)
-    assert len(expected) == 3
-    assert commands(run("table", "runs", "--view", "ablation", "--format", "markdown").out) == expected
-    latex = run("table", "runs", "--view", "ablation", "--format", "latex").out
-    assert commands(latex.replace("% parse-dg", "parse-dg")) == expected
-    rows = list(csv.DictReader(io.StringIO(run("table", "runs", "--view", "ablation", "--format", "csv").out)))
-    assert [shlex.split(row["to_fill"]) for row in rows if row["target"] == "paint"] == expected
 
 
 def test_rows_by_any_field(run: Run, runs: Path) -> None:

@@ -14,6 +14,7 @@ from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.blueprints import benchmark as blueprints
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.domain import Benchmark, DecodedFiles
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import decode
 from parse_dg.errors import InputError
 from tests.conftest import Numbered, Tiny
@@ -76,8 +77,8 @@ def test_a_folder_opens_by_its_path(folder: str, kept: str) -> None:
         for index, path in enumerate(domain.files.paths):
             file = domain.files.root / path
             assert file.parts[-3:-1] == (domain.name, benchmark.classes[domain.labels[index]])
-            assert np.array_equal(domain.images[index], decode(file, 16))
-            assert np.array_equal(domain.larger[index], decode(file, 20))
+            assert np.array_equal(domain.images[index], decode(file, Framing(size=16)))
+            assert np.array_equal(domain.larger[index], decode(file, Framing(size=20)))
             assert domain.digests[index] == hashlib.sha256(file.read_bytes()).hexdigest()
         assert isinstance(domain.images, DecodedFiles if kept == "never" else np.memmap)
         assert isinstance(domain.larger, DecodedFiles if kept == "never" else np.memmap)
@@ -89,10 +90,11 @@ def test_the_middle_of_larger_images_is_evaluated(folder: str, kept: str) -> Non
     assert (benchmark.image_size, benchmark.resize_to) == (16, 20)
     for domain in benchmark.domains:
         assert domain.files is not None
-        larger = np.stack([decode(domain.files.root / path, 20) for path in domain.files.paths])
+        larger = np.stack([decode(domain.files.root / path, Framing(size=20)) for path in domain.files.paths])
         assert np.array_equal(domain.images[:], larger[:, 2:18, 2:18])
         assert np.array_equal(domain.images[np.array([3, 1])], larger[[3, 1], 2:18, 2:18])
-        again = decode(domain.files.root / domain.files.paths[0], 16, resize_to=20)  # as in a prediction
+        as_predicted = Framing(size=16, resize_to=20)
+        again = decode(domain.files.root / domain.files.paths[0], as_predicted)
         assert np.array_equal(again, domain.images[0])
 
 

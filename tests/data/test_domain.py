@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from parse_dg.data.domain import DecodedFiles, ImageFiles
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode, open_bytes, read_file
 from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
@@ -35,13 +36,13 @@ def decoded(files: ImageFiles) -> Iterator[DecodedFiles]:
 @pytest.fixture
 def array(files: ImageFiles) -> np.ndarray:
     """What a store of them would hold."""
-    return np.stack([decode(files.root / path, SIZE) for path in files.paths])
+    return np.stack([decode(files.root / path, Framing(size=SIZE)) for path in files.paths])
 
 
 def test_files_are_opened_and_decoded_by_number(files: ImageFiles) -> None:
     for number, path in enumerate(files.paths):
         assert files.open(number) == open_bytes(read_file(files.root / path), Path(path))
-        assert np.array_equal(files.decode(number, SIZE), decode(files.root / path, SIZE))
+        assert np.array_equal(files.decode(number, SIZE), decode(files.root / path, Framing(size=SIZE)))
     assert files.open(6).size == (8, 12)
 
 
@@ -51,7 +52,8 @@ def test_a_file_that_is_cut_short_is_used_only_if_that_is_wanted(tmp_path: Path)
     with pytest.raises(ImageError, match=r"cannot read .*cut.png: it is cut short"):
         ImageFiles(tmp_path, ("cut.png",)).decode(0, SIZE)
     kept = ImageFiles(tmp_path, ("cut.png",), keep_truncated=True)
-    assert np.array_equal(kept.decode(0, SIZE), decode(tmp_path / "cut.png", SIZE, keep_truncated=True))
+    expected = decode(tmp_path / "cut.png", Framing(size=SIZE), keep_truncated=True)
+    assert np.array_equal(kept.decode(0, SIZE), expected)
     assert kept.open(0).size == (64, 64)
 
 

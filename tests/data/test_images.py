@@ -13,6 +13,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from parse_dg.data import images
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import (
     FORMATS,
     MAX_BYTES,
@@ -132,7 +133,7 @@ def triangle(values: np.ndarray, size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [7, 24, 30, 50])
 def test_resizing_is_bilinear_and_antialiased(size: int, file: Any) -> None:
-    found = decode(file(encoded(picture(), "PNG")), size)
+    found = decode(file(encoded(picture(), "PNG")), Framing(size=size))
     across = triangle(np.asarray(picture(), dtype=float).swapaxes(0, 1), size).swapaxes(0, 1)
     assert found.shape == (size, size, 3)
     assert np.abs(found - triangle(across, size)).max() <= 1.01  # each pass rounds
@@ -169,6 +170,19 @@ def test_nothing_that_would_start_a_program_is_tried(file: Any) -> None:
     for data in (eps, b"%PDF-1.4\n", b"<svg/>", b"just text"):
         refused(file(data), "it is no JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF image")
     assert not {"EPS", "WMF", "PDF"} & set(FORMATS)
+
+
+def test_heic_is_read_where_it_can_be(file: Any) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    saved = BytesIO()
+    pillow_heif.from_pillow(picture(size=(64, 48))).save(saved, quality=-1)
+    assert pixels(file(saved.getvalue(), "a.heic")).shape == (48, 64, 3)
+
+
+def test_without_its_package_heic_says_what_to_install(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "formats", lambda: FORMATS)
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(400)
+    refused(file(heic, "IMG_1.HEIC"), r"it is a HEIC image: pip install 'parse-dg\[heic\]' to read those")
 
 
 def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path, file: Any) -> None:

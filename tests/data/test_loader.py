@@ -20,6 +20,7 @@ from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode
 from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
 from parse_dg.data.sampling import Sampler, SamplingConfig
@@ -28,6 +29,7 @@ from tests.conftest import Numbered
 from tests.data.test_parallel import threads, time_limit
 from tests.data.test_sampling import MODES, same_state
 from tests.data.test_store import make_images
+from tests.parts import seeded
 
 AUGMENTS = {
     "plain": AugmentConfig(),
@@ -36,15 +38,11 @@ AUGMENTS = {
 }
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def training(
     sources: list[Subset], per_domain: int, order: torch.Generator, sampling: SamplingConfig | None = None
 ) -> TrainingBatches:
     config = sampling or SamplingConfig()
-    sampler = Sampler(sources, per_domain, config, AugmentConfig(), order=order, draws=generator(1))
+    sampler = Sampler(sources, per_domain, config, AugmentConfig(), order=order, draws=seeded(1))
     return TrainingBatches(sampler, image_size=4)
 
 
@@ -53,7 +51,7 @@ def on_photos(
 ) -> TrainingBatches:
     """Batches of every image of every domain."""
     sources = [whole(domain) for domain in benchmark.domains]
-    order, draws = generator(seed), generator(seed + 1)
+    order, draws = seeded(seed), seeded(seed + 1)
     sampler = Sampler(sources, per_domain, sampling, augment, order=order, draws=draws)
     return TrainingBatches(sampler, benchmark.image_size)
 
@@ -113,13 +111,13 @@ def of_domain(batches: list[Batch], number: int) -> list[int]:
 
 
 def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
-    for batch in islice(training(sources, 5, generator()), 10):
+    for batch in islice(training(sources, 5, seeded()), 10):
         assert (batch.images == batch.labels[:, None, None, None]).all()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 def test_reading_starts_no_threads_of_openmp(sources: list[Subset]) -> None:
-    batches, started = training(sources, 5, generator()), []
+    batches, started = training(sources, 5, seeded()), []
     plan = batches.sampler.plan()
 
     def count() -> None:
@@ -138,7 +136,7 @@ def test_reading_starts_no_threads_of_openmp(sources: list[Subset]) -> None:
 
 def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
     def joined(share: slice) -> Batch:
-        draws = {"order": generator(), "draws": generator(1)}
+        draws = {"order": seeded(), "draws": seeded(1)}
         sampler = Sampler(sources, 8, SamplingConfig(), AugmentConfig(), joined=True, **draws)
         return next(TrainingBatches(sampler, 8, share=share))
 
@@ -155,7 +153,7 @@ def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
 
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
-    order = of_domain(list(islice(training([subset], 2, generator()), 9)), 0)
+    order = of_domain(list(islice(training([subset], 2, seeded()), 9)), 0)
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
 
 
@@ -179,9 +177,9 @@ class Slow:
 
 def slow_training(domain: Domain, per_domain: int) -> tuple[TrainingBatches, Slow]:
     """Batches of which only the first can be read before all may."""
-    first = next(training([whole(domain)], per_domain, generator()))
+    first = next(training([whole(domain)], per_domain, seeded()))
     slow = Slow(np.asarray(domain.images), first.labels.tolist())
-    return training([whole(replace(domain, images=slow))], per_domain, generator()), slow
+    return training([whole(replace(domain, images=slow))], per_domain, seeded()), slow
 
 
 @pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
@@ -220,7 +218,7 @@ def test_a_file_that_vanished_is_named_at_its_batch(augment: AugmentConfig, unde
 def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     """As when the user stops a run while it waits for the disk: the state is that of the last batch it had."""
     domain = numbered("photo", 12)
-    expected = list(islice(training([whole(domain)], 3, generator()), 3))
+    expected = list(islice(training([whole(domain)], 3, seeded()), 3))
     batches, slow = slow_training(domain, 3)
     assert same(next(batches), expected[0])
     main = threading.main_thread().ident
@@ -235,7 +233,7 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     state = batches.state()
     slow.may_read.set()
     assert same(next(batches), expected[1])
-    other = training([whole(domain)], 3, generator(9))
+    other = training([whole(domain)], 3, seeded(9))
     other.restore(state)
     assert all(same(next(other), batch) for batch in expected[1:])
 
@@ -296,7 +294,7 @@ def test_training_reads_the_images_crops_are_cut_from(photos: Benchmark) -> None
     sampler = on_photos(photos, SamplingConfig(), AugmentConfig()).sampler
     for batch in islice(batches, 6):
         expected = [
-            decode(file_of(domain, index), 20)
+            decode(file_of(domain, index), Framing(size=20))
             for domain, positions in zip(photos.domains, sampler.plan().positions, strict=True)
             for index in positions.tolist()
         ]
@@ -334,7 +332,8 @@ def test_evaluation_reads_small_images_or_those_crops_are_cut_from(
     for domain in benchmark.domains:
         subset = Subset(domain, np.arange(len(domain.labels))[::-2].copy())
         batches = list(evaluation_batches(subset, 2, crops))
-        expected = [decode(file_of(domain, index), 20 if crops else 16) for index in subset.indices.tolist()]
+        framing = Framing(size=20 if crops else 16)
+        expected = [decode(file_of(domain, index), framing) for index in subset.indices.tolist()]
         images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
         assert np.array_equal(images.permute(0, 2, 3, 1).numpy(), np.stack(expected))
         assert labels.tolist() == domain.labels[subset.indices].tolist()

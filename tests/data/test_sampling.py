@@ -15,6 +15,7 @@ from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
+from tests.parts import seeded
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -24,10 +25,6 @@ MODES = [
 ROUNDS = SamplingConfig(balance="classes")
 CLASSES = {"photo": (7, 1, 3), "cartoon": (2, 2, 2), "paint": (0, 5, 1)}
 """How many images of every class each domain has."""
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def domain(name: str, counts: tuple[int, ...]) -> Domain:
@@ -43,14 +40,14 @@ def build(
     """A sampler over three domains; of the first only a part is used, in an order of its own."""
     first, *others = (domain(name, counts) for name, counts in CLASSES.items())
     sources = [Subset(first, np.array([9, 0, 10, 3, 4, 6, 5, 2])), *(whole(other) for other in others)]
-    order, draws = generator(seed), generator(seed + 1)
+    order, draws = seeded(seed), seeded(seed + 1)
     return Sampler(sources, per_domain, sampling, augment or AugmentConfig(), order=order, draws=draws)
 
 
 def single(counts: tuple[int, ...], sampling: SamplingConfig, per_domain: int, seed: int = 0) -> Sampler:
     """A sampler over one whole domain."""
     sources = [whole(domain("photo", counts))]
-    return Sampler(sources, per_domain, sampling, AugmentConfig(), order=generator(seed), draws=generator(1))
+    return Sampler(sources, per_domain, sampling, AugmentConfig(), order=seeded(seed), draws=seeded(1))
 
 
 def stream(sampler: Sampler, plans: int, number: int = 0) -> Tensor:
@@ -175,7 +172,7 @@ def test_classes_are_those_of_the_subset() -> None:
     """A class that the hold-out took away altogether is not waited for, and positions are those of the subset."""
     source = domain("photo", (3, 3, 3))
     kept = np.flatnonzero(source.labels != 1)[::-1].copy()
-    sampler = Sampler([Subset(source, kept)], 6, ROUNDS, AugmentConfig(), order=generator(), draws=generator())
+    sampler = Sampler([Subset(source, kept)], 6, ROUNDS, AugmentConfig(), order=seeded(), draws=seeded())
     positions = sampler.plan().positions[0]
     assert sorted(positions.tolist()) == list(range(6))
     assert all(sorted(pair) == [0, 2] for pair in np.array(labels(sampler, positions)).reshape(3, 2).tolist())
@@ -202,14 +199,14 @@ def test_joined_domains_are_one(balance: Any) -> None:
     sources = [whole(domain(name, counts)) for name, counts in (("photo", (5, 3)), ("sketch", (2, 12)))]
 
     def joined() -> Sampler:
-        draws = {"order": generator(4), "draws": generator(5)}
+        draws = {"order": seeded(4), "draws": seeded(5)}
         return Sampler(sources, 7, sampling, AugmentConfig(), joined=True, **draws)
 
     one = Subset(
         Domain("all", np.zeros((22, 2, 2, 3), np.uint8), np.concatenate([s.domain.labels for s in sources])),
         np.arange(22),
     )
-    alone = Sampler([one], 7, sampling, AugmentConfig(), order=generator(4), draws=generator(5))
+    alone = Sampler([one], 7, sampling, AugmentConfig(), order=seeded(4), draws=seeded(5))
     sampler, sizes = joined(), set()
     for _ in range(9):
         plan, (expected,) = sampler.plan(), alone.plan().positions

@@ -180,7 +180,7 @@ def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None
     assert f"reads format {FORMAT}" in message
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "[" * 10**5, f'{{"format": {"9" * 5000}}}'])
 def test_a_damaged_description(text: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
     _, state = written
     save_file(state, tmp_path / "m.safetensors", {METADATA: text})
@@ -191,12 +191,23 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name != key}
 
 
+def changed(data: dict[str, Any], section: str, **fields: object) -> dict[str, Any]:
+    algorithm = data["algorithm"]
+    return {**data, "algorithm": {**algorithm, section: {**algorithm[section], **fields}}}
+
+
 DESCRIPTIONS: dict[str, Any] = {
     "another algorithm": lambda d: {**d, "algorithm": {"name": "emr"}},
     "an unknown field": lambda d: {**d, "colour": "red"},
     "an unknown backbone": lambda d: {**d, "backbone": {"name": "tiny"}},
     "no section at all": lambda d: None,
     "no classes": lambda d: without(d, "classes"),
+    "no pixels": lambda d: {**d, "image_size": 0},
+    "too many pixels": lambda d: {**d, "image_size": 2**31},
+    "an infinite mean": lambda d: {**d, "mean": [1e308] * 3},
+    "lists in lists": lambda d: {**d, "classes": json.loads("[" * 900 + "]" * 900)},
+    "too many primitives": lambda d: changed(d, "primitives", count=1000),
+    "too many angles": lambda d: changed(d, "vocabulary", orientation_angles=2**31),
 }
 
 
@@ -207,8 +218,11 @@ def test_a_description_of_something_else(case: str, written: tuple[Metadata, Sta
     path = tmp_path / "m.safetensors"
     save_file(state, path, {METADATA: json.dumps({**data, "model": DESCRIPTIONS[case](data["model"])})})
     message = refusal(path)
+    assert len(message) < 700 + len(str(path))
     if case == "another algorithm":
         assert "'emr': valid are erm, dann, cdann," in message
+    if case == "too many primitives":  # before their memory is taken
+        assert "algorithm.primitives.count asks for at least" in message
 
 
 STATES: dict[str, Any] = {
@@ -224,15 +238,18 @@ def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp
     damage, named = STATES[case]
     path = tmp_path / "m.safetensors"
     save_file(damage(state), path, metadata)
+    assert "its weights are not those that were written" in refusal(path)
+    description = without(json.loads(metadata[METADATA]), "sha256")  # as in files of earlier versions
+    save_file(damage(state), path, {METADATA: json.dumps(description)})
     message = refusal(path)
     assert "does not fit its own description" in message
     assert named in message
+    save_file(state, path, {METADATA: json.dumps(description)})
+    load_model(path)
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()],
-    ids=["too large", "descending"],
+    "damage", [lambda c: c + 10**6, lambda c: c.flip(0).contiguous()], ids=["too large", "descending"]
 )
 def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path, tmp_path: Path) -> None:
     small, _ = compact(load_model(parse_run))

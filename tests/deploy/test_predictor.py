@@ -75,7 +75,7 @@ def test_it_is_what_evaluation_finds(
 
 
 def test_files_of_any_size_are_resized_as_a_store_does(model: Predictor, odd: Path) -> None:
-    image = decode(odd, model.image_size)
+    image = decode(odd, model.model.spec.framing)
     assert image.shape == (64, 64, 3)
     assert torch.equal(logits_of(model.predict(odd)), logits_of(model.predict(image)))
 
@@ -159,7 +159,7 @@ def test_what_is_no_image_is_refused_even_when_skipping(
     model: Predictor, image: object, fragments: list[str]
 ) -> None:
     with pytest.raises(InputError) as refused:
-        list(load_batches(image, model.image_size, 4, lambda error: None))  # type: ignore[arg-type]
+        list(load_batches(image, model.model.spec.framing, 4, lambda error: None))  # type: ignore[arg-type]
     assert not isinstance(refused.value, ImageError)
     for fragment in fragments:
         assert fragment in str(refused.value)
@@ -232,3 +232,16 @@ def test_the_images_of_a_folder_are_sorted_and_others_passed_over(tmp_path: Path
 def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="the folder has no image"):
         list(find_images(tmp_path, refuse))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
+def test_recorded_work_gives_the_same_bits_and_follows_the_weights(parse_run: Path, pixels: np.ndarray) -> None:
+    predictor = load(parse_run, "cuda")
+    launched, _, replayed = (logits_of(predictor.predict(pixels[:5])) for _ in range(3))
+    assert torch.equal(replayed, launched)
+    assert 5 in predictor._logits._recordings
+    with torch.no_grad():
+        predictor.model.parse_network().structure.composition.weight.neg_()
+    changed, _, again = (logits_of(predictor.predict(pixels[:5])) for _ in range(3))
+    assert not torch.equal(changed, launched)
+    assert torch.equal(again, changed)

@@ -69,6 +69,16 @@ def cub(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_cub(tmp_path_factory.mktemp("cub") / "CUB_200_2011", birds, PARTS)
 
 
+def test_a_part_that_a_primitive_follows_is_proposed_as_its_name(run: Run, trained: Path, cub: Path) -> None:
+    said = run("name", trained, "--propose", "--parts", cub)
+    assert said.code == 0
+    assert f"p{FOLLOWING} follows left eye in 100.0% of 9 images (by chance" in said.out
+    assert f"nothing is named yet; to give these names: parse-dg name {trained} " in said.out
+    assert said.out.count("=left eye") == 3  # of the hundreds that are near it, the best
+    assert "=left eye 2'" in said.out
+    assert not (trained / "names.json").exists()
+
+
 def test_a_primitive_that_is_on_a_part_in_every_photograph(run: Run, trained: Path, cub: Path) -> None:
     said = run("measure", trained, "--device", "cpu", "--parts", cub, "--format", "json")
     assert (said.code, said.err) == (0, "")

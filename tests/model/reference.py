@@ -315,19 +315,6 @@ def sparsemax_exact(z: list[float]) -> list[float]:
     return [float(max(value - tau, Fraction(0))) for value in values]
 
 
-def sparsemax_by_bisection(z: list[float]) -> list[float]:
-    """The projection onto the simplex as the τ at which Σ max(z - τ, 0) = 1."""
-    highest = max(z)
-    low, high = -1.0, 0.0  # of τ - highest
-    for _ in range(200):
-        middle = (low + high) / 2
-        if math.fsum(max(value - highest - middle, 0.0) for value in z) > 1:
-            low = middle
-        else:
-            high = middle
-    return [max(value - highest - high, 0.0) for value in z]
-
-
 def sparsemax_by_sorting(z: Tensor) -> Tensor:
     """Algorithm 1 on every row of a matrix, differentiated by autograd."""
     ordered = z.sort(-1, descending=True).values

@@ -8,25 +8,15 @@ import torch
 from torch import Tensor
 
 from parse_dg.model.composition import Composition, CompositionConfig, initial_lambda
-from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
+from parse_dg.model.vocabulary import SWITCHES, Vocabulary, VocabularyConfig
 from tests.model.reference import Application, mean_l1, read_name, sparsemax_by_sorting, sparsemax_exact
+from tests.parts import seeded
 
 SHARES = {"presence": 0.3, "binary": 0.3, "ternary": 0.2, "quaternary": 0.2}
-SWITCHED_ON = {
-    "none": ["presence"],
-    "binary": ["presence", "binary"],
-    "binary+ternary": ["presence", "binary", "ternary"],
-    "binary+quaternary": ["presence", "binary", "quaternary"],
-    "all": list(SHARES),
-}
 
 
 def vocabulary_of(K: int = 6, families: str = "all", enumeration: str = "distinct") -> Vocabulary:
     return Vocabulary(K, VocabularyConfig(families=families, enumeration=enumeration))  # type: ignore[arg-type]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def applications(vocabulary: Vocabulary) -> list[Application]:
@@ -41,15 +31,15 @@ def by_family(vocabulary: Vocabulary, row: Tensor) -> dict[str, float]:
     return mass
 
 
-@pytest.mark.parametrize("families", SWITCHED_ON)
+@pytest.mark.parametrize("families", SWITCHES)
 @pytest.mark.parametrize("enumeration", ["distinct", "paper"])
 def test_simplex_rows_are_their_own_sparsemax_with_the_shares_of_their_families(
     families: str, enumeration: str
 ) -> None:
     vocabulary = vocabulary_of(6, families, enumeration)
     start = initial_lambda(3, vocabulary, CompositionConfig(), seeded())
-    total = sum(SHARES[family] for family in SWITCHED_ON[families])
-    expected = {family: SHARES[family] / total for family in SWITCHED_ON[families]}
+    total = sum(SHARES[family] for family in SWITCHES[families])
+    expected = {family: SHARES[family] / total for family in SWITCHES[families]}
     for row in start.double():
         assert row.clamp_min(0).sum().item() == pytest.approx(1, abs=1e-6)
         assert row[row <= 0].tolist() == pytest.approx([-0.02] * int((row <= 0).sum()))

@@ -9,13 +9,10 @@ from torch import Tensor
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model.reference import sparsemax_by_sorting
+from tests.parts import seeded
 
 VOCABULARY = Vocabulary(5, VocabularyConfig())
 NORMAL = CompositionConfig(start="normal", start_std=0.1)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def composition_of(seed: int = 0) -> Composition:

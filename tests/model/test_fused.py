@@ -25,7 +25,8 @@ from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model.reference import random_descriptors, shake
-from tests.model.test_sparsemax_adversarial import INF, KINDS, NAN, TOLERANCE, definition, rows_of
+from tests.model.test_sparsemax import INF, KINDS, NAN, TOLERANCE, definition, rows_of
+from tests.parts import seeded
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
@@ -72,10 +73,6 @@ def switch(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool]
         monkeypatch.setattr(fused, "usable", lambda tensor: on and tensor.dtype == torch.float32)
 
     return put
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

@@ -12,14 +12,11 @@ from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.mutual_information import MutualInformation, divergence, variance
 from parse_dg.training.recording import Recording, find_backbone
 from tests.algorithms import golden
+from tests.parts import seeded
 
 ALIKE = 5 * 0.5 * math.log(0.1)
 """Of five taps at which student and teacher agree, at the start: -5.75646."""
 MIXED = MixStyleConfig(stages=(1, 2), probability=1.0)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def backbone(name: str = "small", mixstyle: MixStyleConfig = MixStyleConfig(stages=())) -> Backbone:  # noqa: B008

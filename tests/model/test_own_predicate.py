@@ -15,6 +15,7 @@ from torch import Tensor
 
 from parse_dg import BoundPrimitives, Predicate, load_model, plugins, register_predicate
 from parse_dg.cli import main
+from parse_dg.data.framing import Picture
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.export import SUFFIXES, Format, export_model
 from parse_dg.deploy.model_file import Model
@@ -22,7 +23,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.explanation import explain, in_words, read_images
 from parse_dg.explain.figures.explanation import explanation_figure
-from parse_dg.explain.viewer_data import parse_case
+from parse_dg.explain.viewer_data import case_of
 from parse_dg.model import fused, structure
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import Primitives
@@ -112,7 +113,7 @@ def test_it_is_explained_said_and_drawn(model: Model) -> None:
         assert relation.words == f"p{j} half-way between p{i} and p{k}"
     assert mine
     assert describe_classes(model)[0].families["ternary"] > 0.5
-    case = parse_case(reading, images()[0].permute(1, 2, 0).numpy(), title="one")
+    case = case_of(reading, Picture(images()[0].permute(1, 2, 0).numpy()), title="one")
     drawn = [
         each for each in case["explanations"][reading.predicted]["relations"] if each["predicate"] == "between"
     ]
@@ -132,7 +133,8 @@ def test_it_is_in_the_terminal_the_report_and_figures(
     image = images()[0]
     explanation = explain(load_model(run), image)
     mine = tuple(each for each in explanation.relations if each.predicate == "between")
-    explanation_figure(image, replace(explanation, relations=mine), tmp_path / "why.png")
+    picture = Picture(image.permute(1, 2, 0).numpy())
+    explanation_figure(picture, replace(explanation, relations=mine), tmp_path / "why.png")
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 

@@ -22,10 +22,7 @@ from parse_dg.model.second_view import (
     restyle,
     with_views,
 )
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.parts import seeded
 
 
 def bump(x: float, y: float, size: int = 65) -> Tensor:

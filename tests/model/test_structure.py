@@ -12,6 +12,7 @@ from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import VocabularyConfig
 from tests.model import reference
 from tests.model.reference import random_descriptors, read_name, shake, shape_of, sparsemax_by_sorting
+from tests.parts import seeded
 
 STARTS = {
     "simplex": CompositionConfig(),
@@ -43,10 +44,6 @@ def build(
     layer.composition.penalised = True
     shake(layer.predicates, seed=31)
     return layer
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def with_gradients(z: PrimitiveDescriptors) -> PrimitiveDescriptors:

@@ -67,11 +67,7 @@ def accuracy_of(fraction: float, images: int = 1000) -> Accuracy:
 
 
 def result_of(
-    algorithm: str = "erm",
-    held_out: str = "sketch",
-    seed: int = 0,
-    accuracy: float = 0.5,
-    **changes: Any,
+    algorithm: str = "erm", held_out: str = "sketch", seed: int = 0, accuracy: float = 0.5, **changes: Any
 ) -> RunResult:
     """A result that no run found."""
     fields: dict[str, Any] = {

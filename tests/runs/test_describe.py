@@ -11,6 +11,7 @@ from parse_dg.algorithms.gvrt.method import Gvrt
 from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.blueprints.benchmark import CLASSES
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
@@ -64,7 +65,7 @@ def test_files_of_any_size(gvrt_run: Path, tmp_path: Path) -> None:
     found = describe_files(open_run(gvrt_run, device="cpu"), files)
     assert [each.file for each in found] == [str(file) for file in files]
     for each, file in zip(found, files, strict=True):
-        assert (each.predicted, each.sentence) == words_of(gvrt_run, decode(file, 64))
+        assert (each.predicted, each.sentence) == words_of(gvrt_run, decode(file, Framing(size=64)))
         assert (each.domain, each.index, each.truth, each.captions) == (None, None, None, ())
 
 

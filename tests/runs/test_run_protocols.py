@@ -127,10 +127,7 @@ def test_the_result_is_of_the_targets_images_that_it_says(name: str, part: str, 
         ("domainbed", {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")}),
         ("swad", {"sketch/in", "sketch/out"}),
         ("oracle", set()),
-        (
-            "beside",
-            {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")} - {"cartoon/out"},
-        ),
+        ("beside", {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")} - {"cartoon/out"}),
     ],
 )
 def test_every_check_scores_what_the_protocol_looks_at(name: str, scored: set[str], made: Made) -> None:

@@ -15,12 +15,7 @@ from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.runs import run as run_module
 from parse_dg.runs.run import execute
-from parse_dg.runs.two_stage import (
-    Steering,
-    all_of_sources,
-    describe_stages,
-    name_whole,
-)
+from parse_dg.runs.two_stage import Steering, all_of_sources, describe_stages, name_whole
 from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.training.check import Best, Check, Observer
 from parse_dg.training.trainer import Trainer, TrainingConfig

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from parse_dg.data.images import open_bytes, to_square
+from parse_dg.data.framing import Framing
+from parse_dg.data.images import open_bytes
 from parse_dg.deploy.predictor import Predictor, load
 from parse_dg.serve.limits import ServiceLimits
 from parse_dg.serve.server import Server, bind, build_server, model_name
@@ -113,7 +114,7 @@ def png(seed: int = 0, size: tuple[int, int] = (90, 70)) -> bytes:
 
 def squares(data: list[bytes], size: int) -> np.ndarray:
     """The files as the network sees them."""
-    return np.stack([to_square(open_bytes(each, Path("upload")), size) for each in data])
+    return np.stack([Framing(size=size).square(open_bytes(each, Path("upload"))) for each in data])
 
 
 def error_of(answer: httpx.Response) -> str:

@@ -76,10 +76,7 @@ def test_everything_that_can_be_said() -> None:
                 "training.batch_per_domain": Range(kind="uniform", values=(8, 32), whole=True),
             },
         ),
-        variants=(
-            Variant(name="a b", methods=("erm",), settings={"algorithm.dropout": 0.5}),
-            Variant(name="c"),
-        ),
+        variants=(Variant(name="a b", methods=("erm",), settings={"algorithm.dropout": 0.5}), Variant(name="c")),
     )
 
 

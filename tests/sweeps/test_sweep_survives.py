@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from parse_dg.files import is_locked
 from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
 from tests.conftest import Tiny
+from tests.parts import wait_until
 from tests.runs.helpers import result_of
 
 pytestmark = pytest.mark.slow
@@ -107,13 +107,6 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def wait_for(happens: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def attempts(job: Job) -> list[str]:
     log = job.folder.with_name(f"{job.folder.name}.log")
     return log.read_text().split() if log.exists() else []
@@ -132,7 +125,7 @@ def test_a_sweep_that_was_killed_goes_on(
     end: signal.Signals, jobs: list[Job], start: Start, tmp_path: Path
 ) -> None:
     first = start("first")
-    wait_for(lambda: results(jobs) >= 1 and any(is_locked(job.folder / LOCK) for job in jobs))
+    wait_until(lambda: results(jobs) >= 1 and any(is_locked(job.folder / LOCK) for job in jobs))
     os.kill(first.pid, end)
     assert first.wait(SECONDS) == (130 if end == signal.SIGINT else -end)
     assert results(jobs) < len(jobs)

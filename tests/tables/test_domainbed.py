@@ -1,9 +1,7 @@
 """DomainBed's output: its own sweep gives its own tables, and what is malformed is named with file and line."""
 
 import json
-import random
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -109,62 +107,6 @@ def test_the_share_of_the_target_that_is_scored(args: Mapping[str, float], share
     written["args"] |= args
     write(tmp_path / "run.jsonl", [written])
     assert read_sweep(tmp_path)[0].share == pytest.approx(share)
-
-
-def slow_table(folder: Path, name: str) -> dict[int, list[float]]:
-    """By target, the selected accuracies over trials, straight from the files of a sweep of three environments."""
-    lines = [json.loads(text) for path in folder.glob("*/results.jsonl") for text in path.read_text().splitlines()]
-    table: dict[int, list[float]] = {}
-    for target in range(3):
-        others = [number for number in range(3) if number != target]
-        for trial in range(3):
-            best = None
-            for draw in range(15):
-                mine = [x for x in lines if (x["args"]["trial_seed"], x["args"]["hparams_seed"]) == (trial, draw)]
-                run = {x["step"]: x for x in mine if x["args"]["test_envs"] == [target]}
-                scores = {}
-                for step, x in run.items():
-                    if name == "training-domain":
-                        scores[step] = sum(x[f"env{o}_out_acc"] for o in others)
-                    elif name == "oracle":
-                        scores[step] = x[f"env{target}_out_acc"] if step == max(run) else -1
-                    else:
-                        beside = {
-                            o: [
-                                y
-                                for y in mine
-                                if y["args"]["test_envs"] == sorted([target, o]) and y["step"] == step
-                            ]
-                            for o in others
-                        }
-                        if all(beside.values()):
-                            scores[step] = sum(beside[o][0][f"env{o}_in_acc"] for o in others)
-                for step in sorted(scores, key=lambda step: (-scores[step], step))[:1]:
-                    if best is None or scores[step] >= best[0]:
-                        best = (scores[step], run[step][f"env{target}_in_acc"])
-            if best:
-                table.setdefault(target, []).append(best[1])
-    return table
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_sweeps_agree_with_a_slow_reading(seed: int, tmp_path: Path) -> None:
-    draw = random.Random(seed)
-    for trial in range(3):
-        for number in draw.sample(range(15), 4):
-            for envs in (*combinations(range(3), 1), *combinations(range(3), 2)):
-                if draw.random() < 0.9:
-                    lines = [
-                        line(list(envs), step, trial_seed=trial, hparams_seed=number) for step in (0, 300, 600)
-                    ]
-                    for written in lines:
-                        written |= {key: draw.randint(0, 8) / 8 for key in written if key.endswith("_acc")}
-                    write(tmp_path / f"{draw.random()}" / "results.jsonl", lines)
-    records = read_sweep(tmp_path)
-    for name in SELECTIONS:
-        (table,) = domainbed_tables(records, name).tables
-        found = {int(target[3:]): list(cell.values.values()) for target, cell in table.cells["ERM"].items()}
-        assert {target: values for target, values in found.items() if values} == slow_table(tmp_path, name)
 
 
 def args(**changes: Any) -> Callable[[Line], None]:

@@ -4,14 +4,7 @@ import pytest
 
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.tables.published import (
-    AVERAGE,
-    ERRORS,
-    SUITE,
-    PublishedRow,
-    find_domain,
-    published,
-)
+from parse_dg.tables.published import AVERAGE, ERRORS, SUITE, PublishedRow, find_domain, published
 from parse_dg.tables.selection import SELECTIONS
 
 

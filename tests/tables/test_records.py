@@ -219,12 +219,7 @@ def test_repetitions_and_machines_are_not_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimizer__head_rate": 0.01},
-        {"algorithm__dropout": 0.5},
-        {"training__steps": 9},
-    ],
+    "settings", [{"optimizer__head_rate": 0.01}, {"algorithm__dropout": 0.5}, {"training__steps": 9}]
 )
 def test_what_could_have_been_tuned_is_told_apart(settings: dict[str, Any], tmp_path: Path) -> None:
     one, other = draws(tmp_path, configured(), configured(**settings))
@@ -281,7 +276,9 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         assert len(read_runs(folders, "oracle")) == 1
     assert caplog.messages == [f"{tmp_path / 'broken_off'} is not finished: left out"]
-    with pytest.raises(InputError, match="none of the 1 runs is finished: nothing to put into a table"):
+    with pytest.raises(
+        InputError, match="none of the 1 runs is finished with a target: nothing to put into a table"
+    ):
         read_runs(folders[1:], "oracle")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.tables.selection import SELECTIONS, Case, Record, select, standard_error
+from parse_dg.tables.selection import SELECTIONS, Case, Record, select
 
 DOMAINS = ("art", "photo", "sketch")
 HERE = Case("PACS", "ERM", "art", 0)
@@ -129,15 +129,6 @@ def test_an_unknown_selection_is_refused_with_those_there_are() -> None:
 def test_a_record_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         record(**fields)
-
-
-@pytest.mark.parametrize(
-    ("values", "error"), [((0.5,), 0.0), ((0.2, 0.4), 0.1 / 2**0.5), ((0.1, 0.1, 0.4), 0.02**0.5 / 3**0.5)]
-)
-def test_the_standard_error_is_the_populations_deviation_over_the_root_of_n(
-    values: Sequence[float], error: float
-) -> None:
-    assert standard_error(values) == pytest.approx(error)
 
 
 def brute_force(records: Sequence[Record], name: str, case: Case) -> tuple[str, int, float] | None:

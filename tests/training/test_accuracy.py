@@ -7,17 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
+from parse_dg.algorithms.base import Algorithm, LossTerms, Minibatch
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment, prepare_images
 from parse_dg.data.domain import Domain
 from parse_dg.data.splits import Subset, whole
-from parse_dg.training.accuracy import (
-    EVALUATION_BATCH,
-    Augmentation,
-    Predictions,
-    accuracy,
-    score,
-)
+from parse_dg.training.accuracy import EVALUATION_BATCH, Augmentation, Predictions, accuracy, score
 from tests.conftest import Numbered
 
 CPU = torch.device("cpu")
@@ -46,9 +40,6 @@ class Reader(Algorithm):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         raise AssertionError("evaluation does not train")
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return {"backbone": [], "head": [], "composition": []}
 
 
 def domain_of(labels: list[int]) -> Domain:

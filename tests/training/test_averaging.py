@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, BuildContext, Group, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import Algorithm, BuildContext, LossTerms, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -27,9 +27,9 @@ from parse_dg.training.check import Best, Check
 from parse_dg.training.loss_valley import LossValley
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import trainer_of
 from tests.training.test_trainer import PLAIN, RATE, zeros
 
-CPU = torch.device("cpu")
 State = dict[str, Tensor]
 
 
@@ -50,9 +50,6 @@ class Small(Algorithm):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"cross_entropy": self.cross_entropy(self(example.images), example.labels)}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)
 
     def wander(self, step: int) -> Tensor:
         """Move everything a little, and give the images that did it."""
@@ -198,9 +195,6 @@ class Valley(Algorithm):
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"distance": -self.place}
 
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return {"backbone": [], "head": [self.place], "composition": []}
-
 
 LOSSES = [1.0, 0.8, 0.6, 0.5, 0.45, 0.44, 0.46, 0.47, 0.45, 0.46, 0.48, 0.5, 0.55, 0.6, 0.7, 0.8, *[0.9] * 4]
 EVERY = 3
@@ -221,18 +215,10 @@ def numbered() -> Iterator[Batch]:
         )
 
 
-def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **settings: Any) -> Trainer:
-    given: dict[str, Any] = {
-        "optimizer": OptimizerConfig(head_rate=RATE),
-        "augment": PLAIN,
-        "generator": torch.Generator().manual_seed(0),
-        "device": CPU,
-        "batches": batches(),
-        "validation": [zeros("photo", 4)],
-    } | settings
-    stream, validation = given.pop("batches"), given.pop("validation")
-    training = TrainingConfig(check_every=check_every)
-    return Trainer(algorithm, stream, validation, steps=steps, training=training, **given)
+def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **changes: Any) -> Trainer:
+    given = {"batches": batches(), "validation": [zeros("photo", 4)], "augment": PLAIN} | changes
+    rates, training = OptimizerConfig(head_rate=RATE), TrainingConfig(check_every=check_every)
+    return trainer_of(algorithm, rates, steps=steps, training=training, **given)
 
 
 def swad(losses: list[float], **settings: Any) -> tuple[Trainer, Best, list[Check]]:

@@ -125,11 +125,7 @@ def test_missing_and_damaged_files(tmp_path: Path, suffix: str) -> None:
 def test_other_content_and_suffix(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in one of .safetensors, .pth, .pt"):
         build(weights=str(tmp_path / "a.onnx"))
-    for content, found in (
-        ([1], "list"),
-        ({}, "an empty one"),
-        ({"conv1.weight": 3}, "int at 'conv1.weight'"),
-    ):
+    for content, found in (([1], "list"), ({}, "an empty one"), ({"conv1.weight": 3}, "int at 'conv1.weight'")):
         torch.save(content, tmp_path / "a.pth")
         with pytest.raises(InputError, match=f"must hold a dictionary of tensors, found {found}"):
             build(weights=str(tmp_path / "a.pth"))

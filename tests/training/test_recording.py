@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from parse_dg.algorithms import BuildContext
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch, grouped, linear
+from parse_dg.algorithms.base import Algorithm, LossTerms, Minibatch, linear
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.augment.batches import AugmentConfig
@@ -25,6 +25,7 @@ from parse_dg.training import recording
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.recording import Recording
 from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import seeded
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
 # PyTorch says so, once, when a graph is recorded; what is recorded is compared below.
@@ -33,10 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream
 PLAIN = MixStyleConfig(stages=())
 MIXED = MixStyleConfig(stages=(1, 2))
 SHAPE = torch.Size((4, 3, 32, 32))
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def backbone_of(mixstyle: MixStyleConfig = PLAIN) -> Backbone:
@@ -70,9 +67,6 @@ class Twice(Algorithm):
             "two": self.cross_entropy(two, example.labels),
             "apart": (one - two).float().square().mean(),
         }
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self)
 
 
 class Recorder:

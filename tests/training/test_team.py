@@ -4,8 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from parse_dg.training.averaging import build_averaging
 from parse_dg.training.check import Check, StateDict
 from parse_dg.training.team import ALONE, Team, WholeBatchNorm, form_team
 from tests.conftest import Tiny
+from tests.parts import wait_until
 from tests.runs.helpers import CPU, checks, quiet, read, repeated
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -257,7 +257,8 @@ def test_the_command_line_trains_in_a_team(how: str, command: list[str], tmp_pat
     )
     assert wrong.returncode != 0
     assert [line for line in wrong.stderr.splitlines() if line.startswith("parse-dg:")] == [
-        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration: choose another folder with --out"
+        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration (training.batch_per_domain=4, now 3): "
+        "replace it with --overwrite, or choose another folder with --out"
     ]
 
 
@@ -270,14 +271,7 @@ def test_no_process_outlives_a_team_that_is_killed_while_it_starts(command: list
 
     with subprocess.Popen([sys.executable, *command, "--processes", "2", "--force"]) as first:
         children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
-        wait_for(lambda: bool(children.read_text()), 60)
+        wait_until(lambda: bool(children.read_text()), 60)
         second = int(children.read_text().split()[0])
         first.kill()
-    wait_for(lambda: not running(second), 30)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not running(second), 30)

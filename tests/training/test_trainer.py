@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
+from parse_dg.algorithms.base import Algorithm, LossTerms, Minibatch
 from parse_dg.data.augment.batches import AugmentConfig, draw_augment
 from parse_dg.data.domain import Domain
 from parse_dg.data.loader import Batch
@@ -56,9 +56,6 @@ class Scripted(Algorithm):
         self.examples.append(example)
         self.autocast.add(torch.is_autocast_enabled("cpu"))
         return {"distance": -self.place, "constant": torch.tensor(self.value(self.step))}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return {"backbone": [], "head": [self.place], "composition": []}
 
 
 def zeros(name: str, count: int) -> Subset:
@@ -322,9 +319,6 @@ class Slope(Scripted):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         return {"slope": (self.pair * torch.tensor([3.0, 4.0])).sum()}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return {"backbone": [], "head": [self.pair], "composition": []}
 
 
 @pytest.mark.parametrize(("clip", "expected"), [(None, [3.0, 4.0]), (1.0, [0.6, 0.8]), (10.0, [3.0, 4.0])])

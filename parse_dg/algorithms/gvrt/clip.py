@@ -18,27 +18,19 @@ from parse_dg.errors import InputError
 EncoderName = Literal["trained", "clip-vit-b-32", "clip-vit-b-16", "clip-vit-l-14"]
 
 
-class HubFolder(NamedTuple):
-    """Where weights are found, in the names of the Hugging Face hub."""
-
-    repository: str
-    folder: str = ""
-
-
 class ClipText(NamedTuple):
-    """A text encoder of CLIP: how long its vectors are, and where its weights may be."""
+    """A text encoder of CLIP: how long its vectors are, and the repositories of Hugging Face that have it."""
 
     width: int
-    places: tuple[HubFolder, ...]
+    openai: str
+    sentence_transformers: str
+    """It is in the folder 0_CLIPModel there."""
 
 
-CLIP: dict[str, ClipText] = {
-    name: ClipText(width, (HubFolder(repository), HubFolder(f"sentence-transformers/{other}", "0_CLIPModel")))
-    for name, width, repository, other in (
-        ("clip-vit-b-32", 512, "openai/clip-vit-base-patch32", "clip-ViT-B-32"),
-        ("clip-vit-b-16", 512, "openai/clip-vit-base-patch16", "clip-ViT-B-16"),
-        ("clip-vit-l-14", 768, "openai/clip-vit-large-patch14", "clip-ViT-L-14"),
-    )
+CLIP = {
+    "clip-vit-b-32": ClipText(512, "openai/clip-vit-base-patch32", "sentence-transformers/clip-ViT-B-32"),
+    "clip-vit-b-16": ClipText(512, "openai/clip-vit-base-patch16", "sentence-transformers/clip-ViT-B-16"),
+    "clip-vit-l-14": ClipText(768, "openai/clip-vit-large-patch14", "sentence-transformers/clip-ViT-L-14"),
 }
 """The published encoder of GVRT is the first."""
 
@@ -75,11 +67,11 @@ def load_clip(name: str) -> tuple[Any, Any]:
     try:
         transformers = importlib.import_module("transformers")
     except ImportError as error:
-        raise InputError(
-            f"the sentence encoder {name} needs transformers or sentence-transformers, which cannot be imported "
-            f"({error}): install one of them, or set algorithm.encoder=trained"
-        ) from error
-    for repository, folder in CLIP[name].places:
+        advice = "install one of them, or set algorithm.encoder=trained"
+        needs = f"the sentence encoder {name} needs transformers or sentence-transformers"
+        raise InputError(f"{needs}, which cannot be imported ({error}): {advice}") from error
+    _, *repositories = CLIP[name]
+    for repository, folder in zip(repositories, ("", "0_CLIPModel"), strict=True):
         here = {"subfolder": folder, "local_files_only": True}
         try:
             words = transformers.CLIPTokenizerFast.from_pretrained(repository, **here)
@@ -89,8 +81,6 @@ def load_clip(name: str) -> tuple[Any, Any]:
         except (OSError, ValueError):  # what transformers raises for files that are not there
             continue
         return words, network.eval().requires_grad_(False)
-    places = " or ".join(place.repository for place in CLIP[name].places)
-    raise InputError(
-        f"the weights of the sentence encoder {name} are not on this machine: expected {places} as .safetensors in "
-        "the cache of Hugging Face; fetch them there, or set algorithm.encoder=trained"
-    )
+    expected = f"expected {' or '.join(repositories)} as .safetensors in the cache of Hugging Face"
+    advice = "fetch them there, or set algorithm.encoder=trained"
+    raise InputError(f"the weights of the sentence encoder {name} are not on this machine: {expected}; {advice}")

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, linear
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Width, linear
 from parse_dg.algorithms.gvrt.clip import ClipEncoder, EncoderName, load_clip
 from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods, at_last
 from parse_dg.algorithms.gvrt.text import END, PAD, Tokenizer, learn_tokenizer
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
-from parse_dg.config import Count, NotNegative, at_least
+from parse_dg.config import Count, NotNegative, at_least, at_most
 from parse_dg.data.sampling import captions_of
 from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
@@ -37,7 +37,7 @@ class GvrtConfig(PooledConfig):
     encoder: EncoderName = "trained"
     """What an image is aligned with: `trained`, the state of the explainer's reader after the sentence it made up
     about the image (the authors' self-trained encoder), or the vector a CLIP text encoder gives of the caption."""
-    width: Count = 128
+    width: Width = 128
     """Of the joint space, the word embeddings and the LSTMs."""
     align: NotNegative = 1.0
     """On the distance between image and sentence in the joint space, and on the class read from the image there."""
@@ -49,13 +49,16 @@ class GvrtConfig(PooledConfig):
     """On the discriminator's cross-entropy."""
     word_count: Count = 1
     """How often a word must occur in the training captions to be known."""
-    caption_length: Annotated[int, at_least(3)] = 64
+    caption_length: Annotated[int, at_least(3), at_most(2**16)] = 64
     """How many words of a caption are read, its beginning and end included."""
     repeat_end: bool = False
     """Every caption is filled up with ends to `caption_length`, which are written and read like words, as in the
     authors' program; false: a caption ends once."""
     sample_length: Count = 80
     """How many words a made-up sentence has at most."""
+
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        return {"width": 8 * self.width**2}  # of an LSTM
 
     def learn_vocabulary(self, sources: Sequence[Subset]) -> Tokenizer:
         """Raises if images have no captions, or if the sentence encoder is not on this machine."""

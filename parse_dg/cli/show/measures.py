@@ -19,7 +19,7 @@ def measure_tables(found: RunMeasures) -> tuple[TextTable, ...]:
     tables = (_structure(found), _selected(found), _collapse(found), _evidence(found), _consistency(found))
     if found.domains[0].localisation:
         tables = (*tables, _localisation(found), _followed_parts(found))
-    return (*tables, *_annotated(found.annotated_parts, found.target)) if found.annotated_parts else tables
+    return (*tables, *_annotated(found.annotated_parts, found)) if found.annotated_parts else tables
 
 
 def measures_csv(found: RunMeasures) -> str:
@@ -192,7 +192,10 @@ def _localisation(found: RunMeasures) -> TextTable:
 
 def _followed_parts(found: RunMeasures) -> TextTable:
     of = [each.followed_parts for each in found.domains if each.followed_parts]
-    names = (part.part if part.primitive is None else f"{part.part}, p{part.primitive}" for part in of[0].parts)
+    names = (
+        part.part if part.primitive is None else f"{part.part}, {_label(part.primitive, found)}"
+        for part in of[0].parts
+    )
     rows = [
         (
             *(percent(part.share) for part in each.parts),
@@ -214,19 +217,24 @@ def _followed_parts(found: RunMeasures) -> TextTable:
     )
 
 
-def _annotated(found: AnnotatedParts, target: str) -> tuple[TextTable, TextTable]:
+def _label(primitive: int, found: RunMeasures) -> str:
+    return f"p{primitive} {found.names.get(f'p{primitive}', '')}".rstrip()
+
+
+def _annotated(found: AnnotatedParts, run: RunMeasures) -> tuple[TextTable, TextTable]:
     """A row a primitive, and a row a part; a column a domain."""
+    target = run.target
     near = f"within {100 * found.within:g}% of the diagonal of the bird's bounding box"
     columns = (found.sources, *found.domains)
     names = (f"{each.domain} (target)" if each.domain == target else each.domain for each in columns)
     headings = [f"{name}, {plural(each.images, 'image')}" for name, each in zip(names, columns, strict=True)]
     primitives = [
-        (f"p{row[0].primitive}", row[0].part, *(_beside(each.share, each.by_chance, _share) for each in row))
+        (_label(row[0].primitive, run), row[0].part, *(_beside(each.share, each.by_chance, _share) for each in row))
         for row in zip(*(each.primitives for each in columns), strict=True)
     ]
     parts = []
     for row in zip(*(each.parts for each in columns), strict=True):
-        nearest = (f"p{each.primitive} {_beside(each.share, each.by_chance, _share)}" for each in row)
+        nearest = (f"{_label(each.primitive, run)} {_beside(each.share, each.by_chance, _share)}" for each in row)
         known = (UNKNOWN if each.share is None else words for each, words in zip(row, nearest, strict=True))
         parts.append((row[0].part, *known))
     followed = (f"{each.followed} of {len(parts)} ({each.followed_by_chance})" for each in columns)
@@ -240,6 +248,7 @@ def _annotated(found: AnnotatedParts, target: str) -> tuple[TextTable, TextTable
                 "pixels of the original photograph.",
                 "Below the domains: of the photographs in which the part is visible, the share in which the "
                 "primitive is near it; in brackets what is chance, with the places of another image's primitives.",
+                "`parse-dg name RUN --propose --parts FOLDER` proposes these parts as names of the primitives.",
             ),
             names=2,
         ),

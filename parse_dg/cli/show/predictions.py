@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -24,7 +23,7 @@ from rich.text import Text
 
 from parse_dg.cli.options import opened
 from parse_dg.config import require
-from parse_dg.data.images import ImageError
+from parse_dg.data.images import ImageError, open_file
 from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Prediction, Predictor
@@ -36,6 +35,8 @@ from parse_dg.wording import percent, plural, printable
 
 RELATIONS = 5
 """How many of an image's relations are said."""
+PICTURE = 768
+"""The longer side, in pixels, of an image in its picture."""
 EXIT_UNREADABLE = 1
 TABLE_ROWS = 200
 """A longer table is printed in parts, each when it is full: nobody waits for the last image to see the first."""
@@ -123,8 +124,8 @@ def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Cons
 
 
 def _answers(options: Namespace, predictor: Predictor, tally: Tally) -> Iterator[PredictedImage]:
-    images, resize_to = _files(options.images, tally), predictor.model.spec.resize_to
-    for batch in load_batches(images, predictor.image_size, options.batch, tally.refuse, resize_to):
+    framing = predictor.model.spec.framing
+    for batch in load_batches(_files(options.images, tally), framing, options.batch, tally.refuse):
         for image, prediction in zip(batch, predictor.predict_batch(batch, options.top), strict=True):
             if options.explain or options.pictures:
                 yield _explained(predictor.model, image, prediction, options)
@@ -151,7 +152,8 @@ def _explained(model: Model, image: LoadedImage, prediction: Prediction, options
     if options.pictures:
         stem = re.sub(r"[^\w.-]+", "_", Path(str(image.file)).stem, flags=re.ASCII)[:80]
         picture = options.pictures / f"{image.position + 1:06d}-{stem}.png"
-        explanation_figure(torch.from_numpy(image.pixels).permute(2, 0, 1), explanation, picture)
+        drawn = model.spec.framing.picture(open_file(Path(str(image.file))), PICTURE)
+        explanation_figure(drawn, explanation, picture)
     strongest = tuple(r for r in explanation.relations[:RELATIONS] if r.contribution > 0)
     return PredictedImage(prediction, strongest if options.explain else (), picture)
 
@@ -230,10 +232,9 @@ def write_tables(
             table.add_row(*map(Text, cells.values()))
         console.print(table)
     if some:
-        size, wider = predictor.image_size, predictor.model.spec.resize_to
-        whole = f"{size} × {size}" if wider is None else f"{wider} × {wider}, of which the middle {size} × {size}"
-        model = f"{predictor.model.spec.algorithm.name}, {plural(len(predictor.classes), 'class')}"
-        console.print(f"probability: softmax of the model's logits ({model}; images resized to {whole})")
+        spec = predictor.model.spec
+        model = f"{spec.algorithm.name}, {plural(len(spec.classes), 'class')}; images {spec.framing.words}"
+        console.print(f"probability: softmax of the model's logits ({model})")
     if some and shown.relations:
         console.print(
             "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from parse_dg.config import Config, Probability, Rule, Whole, require
+from parse_dg.config import Config, Probability, Rule, Whole, at_most, require
 from parse_dg.data.augment.randaugment import (
     MAGNITUDE_BINS,
     ImageBatch,
@@ -72,7 +72,7 @@ class AugmentConfig(Config):
     """Strength of colour jitter; 0: none."""
     grayscale: Probability = 0.1
     """Probability of losing all colour."""
-    randaugment_ops: Whole = 0
+    randaugment_ops: Annotated[Whole, at_most(100)] = 0
     """RandAugment operations on each image; 0: none."""
     randaugment_magnitude: Annotated[int, MAGNITUDE] = 9
     """Of all RandAugment operations."""
@@ -137,7 +137,7 @@ def augment(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size
 def prepare_images(
     images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None = None
 ) -> FloatBatch:
-    """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in two launches."""
+    """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in a few launches."""
     if config.extra:
         return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
     images, config = _cut(images, config, draws, size)
@@ -185,13 +185,23 @@ def cut_out(images: ImageBatch, rows: Int[Tensor, "B h"], columns: Int[Tensor, "
 def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
     from parse_dg.data.augment.fused import augment_normalised
 
-    if draws.randaugment is not None:
-        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
+    images = randaugmented(images, config, draws)
     return augment_normalised(
         images, draws.uniform.to(images.device), draws.order, shape,
         crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
         grayscale=config.grayscale, mean=IMAGENET_MEAN, std=IMAGENET_STD,
     )  # fmt: skip
+
+
+def randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
+    """After RandAugment, if it is on; on CUDA in three launches a round."""
+    if draws.randaugment is None:
+        return images
+    if images.is_cuda and find_spec("triton"):
+        from parse_dg.data.augment.fused_randaugment import randaugment_fused
+
+        return randaugment_fused(images, config.randaugment_magnitude, draws.randaugment)
+    return randaugment(images, config.randaugment_magnitude, draws.randaugment)
 
 
 def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
@@ -209,8 +219,7 @@ def _augmented(
     layout: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
     """The batch augmented and finished; on a CPU some rows at a time."""
-    if draws.randaugment is not None:
-        images = randaugment(images, config.randaugment_magnitude, draws.randaugment)
+    images = randaugmented(images, config, draws)
     uniform = draws.uniform.to(images.device)
     result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
     together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)

@@ -20,6 +20,9 @@ MAGNITUDE_BINS = 31
 
 ImageBatch = UInt8[Tensor, "B 3 H W"]
 Magnitudes = Float[Tensor, "B"]
+Matrix = Callable[[Tensor, int, int], Tensor]
+"""Magnitudes, height and width → B 2 3: maps an output position to the input position it is read from, in pixels
+from the upper left corner, the centre of the first pixel being (0.5, 0.5). Pillow's convention."""
 
 
 class Operation(NamedTuple):
@@ -31,6 +34,8 @@ class Operation(NamedTuple):
     """Of a step from 0 to 30 on images of this size."""
     signed: bool = False
     """Whether the magnitude is negated, with probability 1/2."""
+    matrix: "Matrix | None" = None
+    """Of a geometric operation."""
 
 
 class RandAugmentDraws(NamedTuple):
@@ -71,51 +76,59 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
     return result
 
 
-# Geometry. A matrix maps an output position to the input position it is read from, in pixels from the upper
-# left corner, the centre of the first pixel being (0.5, 0.5): Pillow's convention.
+# Geometry.
 
 
-def _warp(images: Tensor, matrix: Tensor) -> Tensor:
-    """Reads each output pixel from the input pixel that holds its mapped centre, or black outside.
+def fixed_point(matrix: Float[Tensor, "B 2 3"]) -> Int[Tensor, "B 6"]:
+    """The matrix for whole positions (x, y), counted from 0, in 1/65536 of a pixel.
 
-    Positions are whole numbers of 1/65536 of a pixel, as Pillow's are: which pixel a tie goes to is then the
-    same there, on a CPU and on a GPU.
+    Pillow's are such numbers: which pixel a tie goes to is then the same there, on a CPU and on a GPU.
     """
-    height, width = images.shape[-2:]
-    x = torch.arange(width, device=images.device)
-    y = torch.arange(height, device=images.device)[:, None]
     first = matrix[:, :, 2] + 0.5 * (matrix[:, :, 0] + matrix[:, :, 1])  # B 2, where the first centre is read
-    fixed = torch.cat([matrix[:, :, :2], first[:, :, None]], dim=2).mul_(65536).add_(0.5).floor_().long()
-    a, b, c, d, e, f = fixed.flatten(1)[:, :, None, None].unbind(1)  # each B 1 1
-    column = (a * x + b * y + c) >> 16  # B H W
-    row = (d * x + e * y + f) >> 16
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    source = (row * width + column).masked_fill_(~inside, 0).flatten(1)
-    moved = images.flatten(2).gather(2, source[:, None].expand(-1, 3, -1)).view_as(images)
-    return moved.mul_(inside[:, None])
+    whole = torch.cat([matrix[:, :, :2], first[:, :, None]], dim=2).mul_(65536).add_(0.5).floor_()
+    return whole.long().flatten(1)
 
 
-def _shift(row: int, column: int) -> Callable[[Tensor, Tensor], Tensor]:
+def _geometric(matrix: Matrix, magnitude: Callable[[int, int, int], float]) -> Operation:
+    """Reads each output pixel from the input pixel that holds its mapped centre, or black outside."""
+
+    def apply(images: ImageBatch, magnitudes: Magnitudes) -> ImageBatch:
+        height, width = images.shape[-2:]
+        x = torch.arange(width, device=images.device)
+        y = torch.arange(height, device=images.device)[:, None]
+        fixed = fixed_point(matrix(magnitudes, height, width))
+        a, b, c, d, e, f = fixed[:, :, None, None].unbind(1)  # each B 1 1
+        column = (a * x + b * y + c) >> 16  # B H W
+        row = (d * x + e * y + f) >> 16
+        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        source = (row * width + column).masked_fill_(~inside, 0).flatten(1)
+        moved = images.flatten(2).gather(2, source[:, None].expand(-1, 3, -1)).view_as(images)
+        return moved.mul_(inside[:, None])
+
+    return Operation(apply, magnitude, signed=True, matrix=matrix)
+
+
+def _shift(row: int, column: int) -> Matrix:
     """Puts the magnitude into one entry of the unit matrix: a shear to the left or upwards, or a shift to the right
     or down, by whole pixels, towards zero.
     """
 
-    def apply(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-        matrix = torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
-        matrix[:, row, column] = magnitude if column < 2 else -magnitude.trunc()
-        return _warp(images, matrix)
+    def matrix(magnitude: Magnitudes, height: int, width: int) -> Float[Tensor, "B 2 3"]:
+        result = torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
+        result[:, row, column] = magnitude if column < 2 else -magnitude.trunc()
+        return result
 
-    return apply
+    return matrix
 
 
-def rotate(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
-    """Rotates by magnitude degrees, counter-clockwise, about the centre."""
+def _rotation(magnitude: Magnitudes, height: int, width: int) -> Float[Tensor, "B 2 3"]:
+    """By magnitude degrees, counter-clockwise, about the centre."""
     angle = torch.deg2rad(magnitude)
     cos, sin = angle.cos(), angle.sin()
-    y, x = images.shape[-2] / 2, images.shape[-1] / 2
+    y, x = height / 2, width / 2
     first = torch.stack([cos, -sin, x - cos * x + sin * y], dim=1)
     second = torch.stack([sin, cos, y - sin * x - cos * y], dim=1)
-    return _warp(images, torch.stack([first, second], dim=1))
+    return torch.stack([first, second], dim=1)
 
 
 # Colour. An enhancement blends with what the image is without the property: black, gray, flat or smooth.
@@ -136,8 +149,8 @@ def _gray(images: Tensor) -> Tensor:
 
 def contrast(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     """Blends with the mean of the grayscale image, a whole number, by 1 + magnitude."""
-    mean = (_gray(images).mean((1, 2, 3), keepdim=True) + 0.5).floor()
-    return _blend(mean, images, magnitude)
+    total, pixels = _gray(images).long().sum((1, 2, 3), keepdim=True), images[0, 0].numel()
+    return _blend(((2 * total + pixels) // (2 * pixels)).float(), images, magnitude)
 
 
 def sharpness(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
@@ -190,11 +203,11 @@ def _linear(top: float) -> Callable[[int, int, int], float]:
 
 OPERATIONS: dict[str, Operation] = {
     "Identity": Operation(None),
-    "ShearX": Operation(_shift(0, 1), _linear(0.3), signed=True),
-    "ShearY": Operation(_shift(1, 0), _linear(0.3), signed=True),
-    "TranslateX": Operation(_shift(0, 2), lambda step, height, width: 150 / 331 * width * step / 30, signed=True),
-    "TranslateY": Operation(_shift(1, 2), lambda step, height, width: 150 / 331 * height * step / 30, signed=True),
-    "Rotate": Operation(rotate, _linear(30), signed=True),
+    "ShearX": _geometric(_shift(0, 1), _linear(0.3)),
+    "ShearY": _geometric(_shift(1, 0), _linear(0.3)),
+    "TranslateX": _geometric(_shift(0, 2), lambda step, height, width: 150 / 331 * width * step / 30),
+    "TranslateY": _geometric(_shift(1, 2), lambda step, height, width: 150 / 331 * height * step / 30),
+    "Rotate": _geometric(_rotation, _linear(30)),
     "Brightness": Operation(lambda images, m: _blend(0.0, images, m), _linear(0.9), signed=True),
     "Color": Operation(lambda images, m: _blend(_gray(images), images, m), _linear(0.9), signed=True),
     "Contrast": Operation(contrast, _linear(0.9), signed=True),

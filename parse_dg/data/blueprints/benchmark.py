@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from parse_dg.config import Config, Count, Rule, require
+from parse_dg.config import Config, Count, Rule, at_most, require
 from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
 from parse_dg.errors import InputError, unknown
 
@@ -106,7 +106,7 @@ class BlueprintsConfig(Config):
 
     seed: Annotated[int, Rule(f"from 0 to {2**32 - 1}", lambda value: 0 <= value < 2**32)] = 0
     """Of every draw: other layouts, sizes and colours."""
-    images_per_class: Count = 240
+    images_per_class: Annotated[Count, at_most(10**5)] = 240
     """For every class in every domain."""
 
 

@@ -1,11 +1,15 @@
 """The embedded benchmark, drawn once, kept in the cache folder and memory-mapped.
 
 It is a folder of `.npy` arrays (read without pickle) and one JSON file, made whole or not at all; of two processes
-that draw at once the faster one's stays.
+that draw at once the faster one's stays. What is no longer what was drawn is drawn again.
 """
 
 import hashlib
 import json
+import logging
+import secrets
+import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +18,10 @@ import numpy as np
 from parse_dg.data.blueprints import benchmark as blueprints, drawing
 from parse_dg.data.blueprints.benchmark import BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.listing import Progress
+from parse_dg.errors import InputError
 from parse_dg.files import cache_folder, cannot_write, make_folder, whole_folder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,14 +38,35 @@ def open_blueprints(config: BlueprintsConfig, progress: Progress | None = None) 
     folder = cache_folder() / f"blueprints-{_recipe(config)}"
     if not (folder / "index.json").exists():
         _build(folder, config, progress)
-    index = json.loads((folder / "index.json").read_text())
-    domains = {}
-    for name in blueprints.DOMAINS:
-        images = np.load(folder / f"{name}.images.npy", mmap_mode="r")
-        labels, centres = (np.load(folder / f"{name}.{kind}.npy") for kind in ("labels", "centres"))
-        captions = tuple(index["captions"][name])
-        domains[name] = BlueprintsDomain(images=images, labels=labels, centres=centres, captions=captions)
-    return StoredBlueprints(blueprints.CLASSES, domains, index["fingerprint"])
+    stored = _read(folder)
+    if stored is None:
+        log.warning("%s is damaged: it is drawn again", folder)
+        with suppress(FileNotFoundError):  # another process may be faster
+            folder.rename(damaged := folder.with_name(f"{folder.name}.{secrets.token_hex(4)}.damaged"))
+            shutil.rmtree(damaged, ignore_errors=True)
+        _build(folder, config, progress)
+        stored = _read(folder)
+    if stored is None:
+        raise InputError(f"{folder} is damaged: remove it")
+    return stored
+
+
+def _read(folder: Path) -> StoredBlueprints | None:
+    """What is stored; None where it is not what was written."""
+    domains, digest = {}, hashlib.sha256()
+    try:
+        index = json.loads((folder / "index.json").read_text())
+        for name in blueprints.DOMAINS:
+            images = np.load(folder / f"{name}.images.npy", mmap_mode="r")
+            labels, centres = (np.load(folder / f"{name}.{kind}.npy") for kind in ("labels", "centres"))
+            captions = tuple(index["captions"][name])
+            domains[name] = BlueprintsDomain(images=images, labels=labels, centres=centres, captions=captions)
+            digest.update(images)
+            digest.update(labels)
+        whole = digest.hexdigest() == index["fingerprint"]
+    except (OSError, ValueError, TypeError, KeyError, EOFError):
+        return None
+    return StoredBlueprints(blueprints.CLASSES, domains, index["fingerprint"]) if whole else None
 
 
 def _recipe(config: BlueprintsConfig) -> str:

@@ -8,7 +8,7 @@ ImageFolder's order.
 
 import gzip
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +18,11 @@ from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
 from parse_dg.errors import InputError
 from parse_dg.files import attempting
-from parse_dg.wording import UNPRINTABLE, some
+from parse_dg.wording import some
 
 _DEPTH = 3
 """How many levels below the folder that was given the domains may be."""
-_SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
+SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
 _ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
 """The folders of original archives in which the domains are."""
 _SHOWN = 5
@@ -30,7 +30,7 @@ LIST_NAME = "domain_net_duplicates.txt"
 """A list of duplicates: one `domain/class/file` a line."""
 
 
-class _Found(NamedTuple):
+class FoundImage(NamedTuple):
     """An image of a domain: its label, its path inside its class folder, its path from the root."""
 
     label: int
@@ -43,7 +43,7 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
 
     `duplicates` names a list of images to leave out; DomainNet has one that is published, and goes by that.
     """
-    _require_folder(folder)
+    require_folder(folder)
     try:
         base = _find_base(data_set, folder)
     except InputError:
@@ -61,15 +61,15 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
         parts, split_names = _class_folders(data_set, reader, place)
         splits |= split_names
         kept = []
-        for one in _in_order(reader, parts):
+        for one in in_order(reader, parts):
             name = f"{data_set.domains[number]}/{data_set.classes[one.label]}/{one.inside}"
             if name in left_out.names:
                 dropped.append(name)
                 reader.problems.append(Problem(one.path, "published duplicate"))
             else:
                 kept.append(one)
-        images += _listed(number, kept, data_set.classes if data_set.name == "cub-dg" else ())
-        notes += _missing_classes(data_set.domains[number], data_set.classes, kept)
+        images += listed(number, kept, data_set.classes if data_set.name == "cub-dg" else ())
+        notes += missing_classes(data_set.domains[number], data_set.classes, kept)
     if splits:
         notes.append(f"of each domain the images in {' and '.join(sorted(splits))} are taken, as if in one folder")
     if dropped:
@@ -79,32 +79,6 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
     layout = _layout(data_set, base, bool(splits))
     about = (layout, base, data_set.domains, data_set.classes)
     return _not_empty(Listing(*about, tuple(images), tuple(reader.problems), tuple(notes)))
-
-
-def list_own(folder: Path) -> Listing:
-    """Every image of anybody's folder/domain/class/image; domains and classes are the folders' names, sorted."""
-    _require_folder(folder)
-    reader = FolderReader(folder, folder)
-    found: dict[str, dict[str, list[_Found]]] = {}
-    for domain in reader.folders(reader.top):
-        classes = {place.name: _in_order(reader, [(0, place)]) for place in reader.folders(domain)}
-        classes = {name: images for name, images in classes.items() if images}
-        _require_names(domain, classes)
-        if classes:
-            found[domain.name] = classes
-        else:
-            reader.problems.append(Problem(domain.path, "holds no class folder with images"))
-    _require_domains(folder, tuple(found), reader)
-    names = tuple(sorted({name for classes in found.values() for name in classes}))
-    labels = {name: label for label, name in enumerate(names)}
-    images: list[ListedImage] = []
-    notes: list[str] = []
-    for number, (domain_name, by_class) in enumerate(found.items()):
-        kept = [one._replace(label=labels[name]) for name, several in by_class.items() for one in several]
-        images += _listed(number, kept)
-        notes += _missing_classes(domain_name, names, kept)
-    layout = "folders: domain/class/image"
-    return Listing(layout, folder, tuple(found), names, tuple(images), tuple(reader.problems), tuple(notes))
 
 
 def _find_base(data_set: DataSet, folder: Path) -> Path:
@@ -154,11 +128,11 @@ def _class_folders(
     """(label, folder) of every class folder of a domain, and the names of the splits it is divided into, if any."""
     labels = data_set.class_numbers()
     folders = reader.folders(domain)
-    while len(folders) == 1 and spelling(folders[0].name) not in labels and folders[0].name not in _SPLITS:
+    while len(folders) == 1 and spelling(folders[0].name) not in labels and folders[0].name not in SPLITS:
         folders = reader.folders(folders[0])  # an archive unpacked into a folder of its own name
     splits: frozenset[str] = frozenset()
     # DomainNet has a class called train, among 344 others
-    if folders and all(one.name.lower() in _SPLITS for one in folders):
+    if folders and all(one.name.lower() in SPLITS for one in folders):
         whole = [one for one in folders if one.name.lower() == "full"]
         splits = frozenset(one.name for one in whole or folders)
         folders = [below for one in whole or folders for below in reader.folders(one)]
@@ -173,19 +147,21 @@ def _class_folders(
     return parts, splits
 
 
-def _in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[_Found]:
+def in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[FoundImage]:
     """The images of class folders, class after class; folders of one class are merged as if they were one."""
     inside = ((label, place, file) for label, place in parts for file in reader.images(place))
-    return sorted((_Found(label, file, f"{place.path}/{file}") for label, place, file in inside), key=_walk_order)
+    return sorted(
+        (FoundImage(label, file, f"{place.path}/{file}") for label, place, file in inside), key=_walk_order
+    )
 
 
-def _walk_order(one: _Found) -> tuple[int, str, str]:
+def _walk_order(one: FoundImage) -> tuple[int, str, str]:
     """sorted(os.walk(…)) sorts by the folder's whole path first, so its slash takes part."""
     folder, slash, file = one.inside.rpartition("/")
     return one.label, slash + folder, file
 
 
-def _listed(number: int, found: list[_Found], classes: Sequence[str] = ()) -> list[ListedImage]:
+def listed(number: int, found: list[FoundImage], classes: Sequence[str] = ()) -> list[ListedImage]:
     """Images of domain `number`; two files that differ only in their extension keep it in their ids.
 
     `classes` are given where all domains show the same photographs: then those have the same id in each.
@@ -199,7 +175,8 @@ def _listed(number: int, found: list[_Found], classes: Sequence[str] = ()) -> li
     ]
 
 
-def _missing_classes(domain: str, classes: tuple[str, ...], found: list[_Found]) -> list[str]:
+def missing_classes(domain: str, classes: tuple[str, ...], found: list[FoundImage]) -> list[str]:
+    """What a domain lacks, as a note."""
     present = {one.label for one in found}
     missing = [name for label, name in enumerate(classes) if label not in present]
     return [f"{domain} has no image of {some(missing)}"] if missing else []
@@ -216,27 +193,11 @@ def _layout(data_set: DataSet, base: Path, split: bool) -> str:
     return f"{whose}: domain/split/class/image" if split else f"{whose}: domain/class/image"
 
 
-def _require_folder(folder: Path) -> None:
+def require_folder(folder: Path) -> None:
+    """Raise unless this is a folder."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
         raise InputError(f"expected a folder of images at {folder}, found {found}")
-
-
-def _require_names(domain: Folder, classes: Mapping[str, list[_Found]]) -> None:
-    """Names of domains and classes go into tables, file names and JSON; those of images need not be readable."""
-    for name in (domain.name, *classes) if classes else ():
-        if UNPRINTABLE.search(name):
-            path = domain.path if name == domain.name else f"{domain.path}/{name}"
-            raise InputError(f"the folder {path!a} names a domain or class in characters that cannot be shown")
-
-
-def _require_domains(folder: Path, domains: tuple[str, ...], reader: FolderReader) -> None:
-    if not domains:
-        names = [problem.path for problem in reader.problems]
-        raise InputError(f"expected domain/class/image in {folder}; found {some(names) or 'no folder'}, no images")
-    if len(domains) == 1:
-        found = f"found only {domains[0]}; if the domains are inside it, give that folder"
-        raise InputError(f"expected at least two domain folders in {folder}, {found}")
 
 
 def _not_empty(listing: Listing) -> Listing:

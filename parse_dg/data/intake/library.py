@@ -17,9 +17,10 @@ from pathlib import Path
 
 from parse_dg.data.intake.archives import extract, is_archive
 from parse_dg.data.intake.download import download as fetch, free_name
-from parse_dg.data.intake.layouts import list_images, list_own
+from parse_dg.data.intake.layouts import list_images
 from parse_dg.data.intake.lists import READERS, read_list
 from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
+from parse_dg.data.intake.own import list_own
 from parse_dg.data.intake.report import describe_data
 from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parse_dg.data.images import read_file
+from parse_dg.data.intake.own import require_one_spelling
 from parse_dg.data.listing import ListedImage, Listing
 from parse_dg.errors import InputError, unknown
 from parse_dg.wording import UNPRINTABLE, printable
@@ -46,6 +47,7 @@ def read_list(path: Path) -> Listing:
     root, files = _relative(path, rows)
     domains = tuple(sorted({row.domain for row in rows}))
     classes = tuple(sorted({row.label for row in rows}))
+    require_one_spelling(printable(str(path)), classes)
     domain_of, label_of = ({name: i for i, name in enumerate(names)} for names in (domains, classes))
     images = [
         ListedImage(file, domain_of[row.domain], label_of[row.label], file if row.id is None else row.id)

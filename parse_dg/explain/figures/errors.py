@@ -5,7 +5,7 @@ coincide, with their number. Below it are the heat maps of the primitives that t
 most; one that coincides with others says with which.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from parse_dg.deploy.names import called
 from parse_dg.explain.figures.marks import mark_primitive, pixels_of, show, show_heat
-from parse_dg.explain.figures.page import BLUE, INK, NORMAL, SMALL, VERMILION, WIDTHS, Sheet
+from parse_dg.explain.figures.page import BLUE, INK, NORMAL, SMALL, VERMILION, WIDTHS, Sheet, shorten
 from parse_dg.explain.figures.primitives import ReadImage
 from parse_dg.wording import plural
 
@@ -66,7 +67,14 @@ class ErrorBlock:
     """Whose heat maps are shown."""
 
 
-def errors_figure(path: Path, blocks: Sequence[ErrorBlock], *, domain: str, width: str = "page") -> None:
+def errors_figure(
+    path: Path,
+    blocks: Sequence[ErrorBlock],
+    *,
+    domain: str,
+    width: str = "page",
+    names: Mapping[int, str] | None = None,
+) -> None:
     """Draw the blocks beside each other; all have as many images and primitives."""
     each = len(blocks[0].right.images) + len(blocks[0].wrong.images)
     room = WIDTHS[width] - LEFT * len(blocks) - BETWEEN * (2 * len(blocks) - 1)
@@ -76,18 +84,25 @@ def errors_figure(path: Path, blocks: Sequence[ErrorBlock], *, domain: str, widt
     with Sheet.file(path, width, height) as sheet:
         step = LEFT + each * (side + GAP) + 2 * BETWEEN
         for number, block in enumerate(blocks):
-            _draw_block(sheet, block, domain, number * step, side)
+            _draw_block(sheet, block, domain, number * step, side, names or {})
         sheet.notes(LEFT, height - FOOT + 0.1, *(NOTES if width == "column" else ("   ".join(NOTES),)))
 
 
-def _draw_block(sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float) -> None:
+def _draw_block(
+    sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float, names: Mapping[int, str]
+) -> None:
     step = side + GAP
     columns = len(block.right.images) + len(block.wrong.images)
     wide = columns * step + BETWEEN
     title = f"true class: {block.name} ({domain}, never seen)"
     sheet.text(left + LEFT, 0.08, title, NORMAL, within=wide, weight="bold")
     for row, k in enumerate(block.primitives, 1):
-        sheet.text(left + LEFT - 0.04, HEADER + row * step + side / 2, f"p{k}", SMALL, ha="right")
+        middle = HEADER + row * step + side / 2
+        if k in names:
+            words = shorten(called(k, names), side, SMALL)
+            sheet.text(left + LEFT - 0.1, middle, words, SMALL, ha="center", rotation=90)
+        else:
+            sheet.text(left + LEFT - 0.04, middle, f"p{k}", SMALL, ha="right")
     x = left + LEFT
     for group, word, colour in ((block.right, "right", BLUE), (block.wrong, "wrong", VERMILION)):
         span = len(group.images) * step - GAP

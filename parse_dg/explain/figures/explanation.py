@@ -11,9 +11,10 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from parse_dg.data.framing import Picture, pixels_in
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
-from parse_dg.explain.figures.marks import mark_primitives, mark_relation, pixels_of, show, show_heat
+from parse_dg.explain.figures.marks import mark_primitives, mark_relation, show, show_heat, show_picture
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
 
 if TYPE_CHECKING:
@@ -51,26 +52,29 @@ def primitive_sheet(
 
 
 def explanation_figure(
-    image: UInt8[Tensor, "3 H W"],
+    picture: Picture,
     explanation: Explanation,
     path: Path,
     *,
     truth: str | None = None,
     names: Mapping[int, str] | None = None,
 ) -> None:
-    """The image with the strongest relations drawn over it, and the same relations in words with their share."""
+    """The image with the strongest relations drawn over it, and the same relations in words with their share.
+
+    What the network did not see of it is pale.
+    """
     shown = [r for r in explanation.relations if r.contribution > 0][:SHOWN_RELATIONS]
-    places = pixels_of(explanation.descriptors.centre[0], image)
+    places = pixels_in(picture.seen, explanation.descriptors.centre[0].cpu().numpy())
     used = sorted({i for relation in shown for i in relation.primitives})
     right = "" if truth is None else (" (right)" if truth == explanation.predicted else f" (wrong: {truth})")
     probability = explanation.probabilities[explanation.predicted]
     with figure_file(path, 11.0, 4.6, dpi=SCREEN, bbox_inches="tight") as figure:
-        picture, words = figure.subplots(1, 2, gridspec_kw={"width_ratios": (1, 1.35), "wspace": 0.04})
-        show(picture, image, smooth=True)
+        drawing, words = figure.subplots(1, 2, gridspec_kw={"width_ratios": (1, 1.35), "wspace": 0.04})
+        show_picture(drawing, picture)
         for relation, colour in zip(shown, COLOURS, strict=False):
-            mark_relation(picture, relation, places, colour)
-        mark_primitives(picture, places[used], used, inches=4.0, size=11, text=7)
-        picture.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
+            mark_relation(drawing, relation, places, colour)
+        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7)
+        drawing.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
         _write_relations(words, explanation, shown, used, names or {})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from jaxtyping import UInt8
 from torch import Tensor
 
+from parse_dg.deploy.names import called
 from parse_dg.errors import InputError
 from parse_dg.explain.figures.marks import show, show_heat
 from parse_dg.explain.figures.page import FAINT, NORMAL, SMALL, TALLEST, VERMILION, WIDTHS, Sheet, in_lines, shorten
@@ -54,7 +55,7 @@ def primitives_figure(
     width: str = "page",
     names: Mapping[int, str] | None = None,
 ) -> None:
-    """Draw the blocks, as many beside each other as fit; `names` says what primitives sit on, where it is known."""
+    """Draw the blocks, as many beside each other as fit; `names` are what primitives are called, or sit on."""
     columns = len(primitives) + 1
     beside, side = _fit(columns, len(blocks), WIDTHS[width])
     bands = [blocks[start : start + beside] for start in range(0, len(blocks), beside)]
@@ -114,10 +115,8 @@ def _draw_block(
     sheet.text(left, top + 0.08, block.name, NORMAL + 1, within=wide, weight="bold")
     sheet.line(left, top + 0.16, left + wide, top + 0.16, linewidth=0.5)
     for column, k in enumerate(primitives, 1):
-        label = f"p{k} {names[k]}" if k in names else f"p{k}"
-        if shorten(label, step, SMALL) != label:  # no room for the name
-            label = f"p{k}"
-        sheet.text(left + column * step + side / 2, top + 0.26, label, SMALL, ha="center")
+        words = shorten(called(k, names), step, SMALL)  # of a long name its beginning
+        sheet.text(left + column * step + side / 2, top + 0.26, words, SMALL, ha="center")
     sheet.text(left + side / 2, top + 0.26, "image", SMALL, ha="center")
     for row, read in enumerate(block.images):
         y = top + HEADER + row * (side + NUMBER)

@@ -11,6 +11,7 @@ from parse_dg.data.domain import Benchmark
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.names import called
 from parse_dg.explain.figures.marks import show_heat
 from parse_dg.explain.figures.page import figure_file, require_matplotlib, shorten
 from parse_dg.explain.primitive_images import PrimitiveImages, find_primitives
@@ -49,7 +50,7 @@ def strongest_sheet(model: Model, found: Sequence[PrimitiveImages], benchmark: B
     primitive, columns = found[0].primitive, max(len(each.images) for each in found)
     with figure_file(path, CELL * columns + 0.6, 1.15 * CELL * len(found) + 0.5) as figure:
         figure.set_layout_engine("constrained")
-        figure.suptitle(f"p{primitive}: where it is strongest", fontsize=10)
+        figure.suptitle(f"{called(primitive, model.names)}: where it is strongest", fontsize=10)
         figure.supxlabel(f"above an image: its class, and the evidence for p{primitive} in it", fontsize=7)
         for axes, each in zip(figure.subplots(len(found), columns, squeeze=False), found, strict=True):
             for unused in axes[len(each.images) :]:

@@ -1,7 +1,7 @@
 """Annotated parts of photographs: which primitives follow the parts that people have marked?
 
 A primitive is near a part in a photograph if the two are within `WITHIN` of the diagonal of the box around the
-bird, in pixels of the original photograph; the network saw it resized to a square. A part is followed if some
+bird, in pixels of the original photograph; the network saw a square of it (`Framing`). A part is followed if some
 primitive is near it in at least `FOLLOWS` of the photographs in which it is visible. Which part a primitive follows
 best is decided on the sources together. Chance is the same with the places of another image's primitives.
 Letters: N photographs, K primitives, P parts.
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from parse_dg.data.framing import Framing, SeenPart, pixels_in
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
@@ -86,10 +87,13 @@ class _Counts(NamedTuple):
 
 
 def annotated_parts(
-    located: Sequence[SubsetPrimitives], annotations: Sequence[PartAnnotations], generator: torch.Generator
+    located: Sequence[SubsetPrimitives],
+    annotations: Sequence[PartAnnotations],
+    framing: Framing,
+    generator: torch.Generator,
 ) -> AnnotatedParts:
     """Of domains, the target last, each with the parts of its images in their order."""
-    counts = [_count(*pair, generator) for pair in zip(located, annotations, strict=True)]
+    counts = [_count(*pair, framing, generator) for pair in zip(located, annotations, strict=True)]
     together = _Counts._make(map(sum, zip(*counts[:-1], strict=True)))
     parts = annotations[0].parts
     followed = _shares(together.near, together.visible).argmax(1)
@@ -103,21 +107,25 @@ def annotated_parts(
     )
 
 
-def _count(located: SubsetPrimitives, annotations: PartAnnotations, generator: torch.Generator) -> _Counts:
+def _count(
+    located: SubsetPrimitives, annotations: PartAnnotations, framing: Framing, generator: torch.Generator
+) -> _Counts:
     centre = located.centre.double().cpu().numpy()
     order = torch.randperm(len(centre), generator=generator).numpy()
+    seen = [framing.seen(*map(int, size)) for size in annotations.sizes]
     return _Counts(
         images=len(centre),
-        near=_near(centre, annotations),
-        by_chance=_near(centre[order], annotations),
+        near=_near(centre, seen, annotations),
+        by_chance=_near(centre[order], seen, annotations),
         visible=annotations.visible.sum(0),
     )
 
 
-def _near(centre: Float[np.ndarray, "N K 2"], annotations: PartAnnotations) -> Int[np.ndarray, "K P"]:
+def _near(
+    centre: Float[np.ndarray, "N K 2"], seen: Sequence[SeenPart], annotations: PartAnnotations
+) -> Int[np.ndarray, "K P"]:
     """In how many photographs each primitive is near each part that is visible."""
-    # As marks are drawn on an image of any size: from the centre of its first pixel to that of its last.
-    pixels = (centre + 1) / 2 * (annotations.sizes[:, None] - 1)
+    pixels = np.stack([pixels_in(part, each) for part, each in zip(seen, centre, strict=True)])
     limit = WITHIN * annotations.diagonals[:, None]
     near = []
     for part in range(len(annotations.parts)):

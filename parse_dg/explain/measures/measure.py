@@ -1,6 +1,7 @@
 """What can be measured of a run of PARSE beyond accuracy: do its primitives mean something, and are they used?"""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from parse_dg.config import require
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.splits import Subset
+from parse_dg.deploy.names import to_text
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, Evidence, collapse, evidence
 from parse_dg.explain.measures.consistency import Consistency, consistency
@@ -76,6 +78,8 @@ class RunMeasures(Jsonable):
     """Of the model, whatever the images."""
     annotated_parts: AnnotatedParts | None
     """None unless a folder of them is given."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names: {"p3": "beak"}."""
 
 
 def measure_run(
@@ -88,6 +92,7 @@ def measure_run(
     require(within > 0, "--within", within, "a positive number of cells")
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     require_primitives(run)
+    run.target  # noqa: B018 - what is measured there is compared with the sources
     marked = part_annotations(run, parts) if parts else None
     located = [locate(run.model, subset, run.progress) for subset in run.held_out]
     places, followed = _localisations(run, located)
@@ -107,6 +112,7 @@ def measure_run(
         for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
     )
     weights = primitive_weights(run.model)
+    chance = torch.Generator().manual_seed(SEED)
     *sources, target = located
     pairs = [*combinations(sources, 2), *((source, target) for source in sources)]
     return RunMeasures(
@@ -117,7 +123,8 @@ def measure_run(
         domains=domains,
         consistency=tuple(consistency(*pair, weights) for pair in pairs),
         selected=_selected(run),
-        annotated_parts=annotated_parts(located, marked, torch.Generator().manual_seed(SEED)) if marked else None,
+        annotated_parts=annotated_parts(located, marked, run.model.spec.framing, chance) if marked else None,
+        names=to_text(run.model.names),
     )
 
 

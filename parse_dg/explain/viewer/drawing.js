@@ -1,6 +1,7 @@
 /* What is drawn over an image: relations as SVG, a primitive's heat map on a canvas.
 
-   Places are in the grid's units: -1 and 1 are the centres of the image's outer pixels. The drawing is 1000 wide. */
+   Places are in the grid's units: -1 and 1 are the centres of the outer pixels of the part of the image that the
+   network saw, `seen` = [left, top, right, bottom] in pixels. The drawing is 1000 wide. */
 "use strict";
 
 window.ParseDrawing = (() => {
@@ -15,6 +16,8 @@ window.ParseDrawing = (() => {
     [0, 0, 4], [40, 11, 84], [101, 21, 110], [159, 42, 99], [212, 72, 66], [245, 125, 21], [250, 193, 39],
     [252, 255, 164],
   ];
+
+  const [ADDS, TAKES] = [[230, 97, 1], [33, 102, 172]];
 
   function overlay() {
     const svg = document.createElementNS(SVG, "svg");
@@ -35,13 +38,16 @@ window.ParseDrawing = (() => {
     return (Math.acos(Math.max(-1, Math.min(1, cosine))) * 180) / Math.PI;
   };
 
-  /* The grid's units as the drawing's: pixel n of N has its centre at (n + ½) / N of the side. */
-  function frameOf(size) {
-    const height = (WIDTH * size[1]) / size[0];
-    const side = [WIDTH, height];
-    const at = (value, axis) => ((((value + 1) / 2) * (size[axis] - 1) + 0.5) / size[axis]) * side[axis];
+  /* The grid's units as the drawing's: pixel n has its centre at n + ½. */
+  function frameOf(size, seen) {
+    const side = [WIDTH, (WIDTH * size[1]) / size[0]];
+    const at = (value, axis) => {
+      const [start, end] = [seen[axis] + 0.5, seen[axis + 2] - 0.5];
+      return ((start + ((value + 1) / 2) * (end - start)) / size[axis]) * side[axis];
+    };
     return {
       side,
+      seen: seen.map((edge, n) => (edge / size[n % 2]) * side[n % 2]),
       point: (place) => [at(place.x, 0), at(place.y, 1)],
       corners: (place) => [
         [at(place.x - place.width, 0), at(place.y - place.height, 1)],
@@ -94,6 +100,14 @@ window.ParseDrawing = (() => {
       for (const [key, value] of Object.entries(attributes)) shape.setAttribute(key, value);
       this.svg.append(shape);
       return shape;
+    }
+
+    /* Over what the network did not see. */
+    veil([left, top, right, bottom]) {
+      if (left < 1 && top < 1 && right > this.side[0] - 1 && bottom > this.side[1] - 1) return;
+      const hole = `M${left} ${top} H${right} V${bottom} H${left} Z`;
+      const d = `M0 0 H${this.side[0]} V${this.side[1]} H0 Z ${hole}`;
+      this.element("path", "pv-unseen", { d, "fill-rule": "evenodd" });
     }
 
     /* A stroke with a pale edge, so that it is seen on any image. */
@@ -235,9 +249,10 @@ window.ParseDrawing = (() => {
   }
 
   /* Relations with the numbers of what they bind, or the extent of one primitive. */
-  function draw(svg, { relations, place, places, size }) {
-    const frame = frameOf(size);
+  function draw(svg, { relations, place, places, size, seen }) {
+    const frame = frameOf(size, seen);
     const sketch = new Sketch(svg, frame.side);
+    sketch.veil(frame.seen);
     let measured = [];
     const bound = new Set();
     for (const relation of relations) {
@@ -269,42 +284,56 @@ window.ParseDrawing = (() => {
     return INFERNO[low].map((value, c) => value + (at - low) * (INFERNO[low + 1][c] - value));
   }
 
-  /* For each of `count` canvas pixels: the cells left and right of it, and how far it is between them.
-     The outer cells are centred on the outer pixels of the image, as the model's grid has it. */
-  function cellsAlong(count, pixels, cells) {
+  /* For each of `count` canvas pixels: the cells left and right of it, how far it is between them, and whether it
+     was seen. The outer cells are centred on the outer pixels of what was seen, as the model's grid has it. */
+  function cellsAlong(count, pixels, start, end, cells) {
     return Array.from({ length: count }, (_, n) => {
-      const pixel = ((n + 0.5) / count) * pixels - 0.5;
-      const at = Math.max(0, Math.min(1, pixel / Math.max(1, pixels - 1))) * (cells - 1);
+      const pixel = ((n + 0.5) / count) * pixels;
+      const at = Math.max(0, Math.min(1, (pixel - start - 0.5) / Math.max(1, end - start - 1))) * (cells - 1);
       const low = Math.min(Math.max(0, cells - 2), Math.floor(at));
-      return [low, Math.min(cells - 1, low + 1), at - low];
+      return [low, Math.min(cells - 1, low + 1), at - low, pixel >= start && pixel <= end];
     });
   }
 
   /* The heat map of a primitive, as strong as it is present; none: an empty canvas. */
-  function paintHeat(canvas, heatmaps, place, size) {
+  function paintHeat(canvas, heatmaps, place, size, seen) {
+    if (!heatmaps || !place) return paint(canvas, null, size, seen);
+    const [, rows, columns] = heatmaps.shape;
+    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    const strength = 0.25 + 0.65 * place.presence;
+    paint(canvas, { map, rows, columns }, size, seen, (value) => [...colour(value / 255), value * strength]);
+  }
+
+  /* What each cell adds to a logit: orange where it adds, blue where it takes away; the largest is the strongest. */
+  function paintCells(canvas, cells, size, seen) {
+    const map = cells.flat();
+    const largest = Math.max(...map.map(Math.abs), 1e-9);
+    const tint = (value) => [...(value > 0 ? ADDS : TAKES), 205 * Math.abs(value / largest)];
+    paint(canvas, { map, rows: cells.length, columns: cells[0].length }, size, seen, tint);
+  }
+
+  /* A map over the canvas, blended between the centres of its cells; `tint` gives the colour of a value. */
+  function paint(canvas, grid, size, seen, tint) {
     const scale = Math.max(1, Math.ceil(SMALLEST / Math.min(...size)));
     const context = canvas.getContext("2d", { willReadFrequently: true }); // it is written pixel by pixel
     canvas.width = size[0] * scale; // which also clears it
     canvas.height = size[1] * scale;
-    if (!heatmaps || !place) return;
-    const [, rows, columns] = heatmaps.shape;
-    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    if (!grid) return;
+    const { map, rows, columns } = grid;
     const picture = context.createImageData(canvas.width, canvas.height);
-    const across = cellsAlong(canvas.width, size[0], columns);
-    const down = cellsAlong(canvas.height, size[1], rows);
-    const strength = 0.25 + 0.65 * place.presence;
+    const across = cellsAlong(canvas.width, size[0], seen[0], seen[2], columns);
+    const down = cellsAlong(canvas.height, size[1], seen[1], seen[3], rows);
     let at = 0;
-    for (const [top, bottom, v] of down) {
-      for (const [left, right, u] of across) {
+    for (const [top, bottom, v, inRows] of down) {
+      for (const [left, right, u, inColumns] of across) {
         const above = map[top * columns + left] * (1 - u) + map[top * columns + right] * u;
         const below = map[bottom * columns + left] * (1 - u) + map[bottom * columns + right] * u;
-        const heat = (above * (1 - v) + below * v) / 255;
-        picture.data.set([...colour(heat), 255 * heat * strength], at);
+        if (inRows && inColumns) picture.data.set(tint(above * (1 - v) + below * v), at);
         at += 4;
       }
     }
     context.putImageData(picture, 0, 0);
   }
 
-  return { overlay, draw, paintHeat };
+  return { overlay, draw, paintHeat, paintCells };
 })();

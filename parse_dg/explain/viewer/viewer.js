@@ -29,6 +29,8 @@ window.ParseViewer = (() => {
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   const number = (value) => (Math.abs(value) >= 0.001 || value === 0 ? value.toFixed(3) : value.toPrecision(2));
 
+  const signed = (value) => `${value < 0 ? "−" : "+"}${number(Math.abs(value))}`;
+
   function bar(name, share) {
     const element = make("span", name);
     element.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
@@ -55,7 +57,10 @@ window.ParseViewer = (() => {
     buildPicture() {
       this.image = make("img", "pv-image");
       this.image.alt = this.describe();
-      this.image.addEventListener("load", () => this.show());
+      this.image.addEventListener("load", () => {
+        frame.style.setProperty("--shape", this.image.naturalWidth / this.image.naturalHeight);
+        this.show();
+      });
       this.image.src = this.data.image;
       const frame = make("div", "pv-frame", this.image);
       const figure = make("figure", "pv-figure", frame);
@@ -102,7 +107,7 @@ window.ParseViewer = (() => {
       }
       this.why = make("section", "pv-why");
       if (this.explained === null) {
-        const text = "This method gives no reasons: only a prediction of PARSE is a sum of relations.";
+        const text = "This method gives no reasons: its logits are no sum over places in the image.";
         this.why.append(make("p", "pv-quiet", text));
       }
       return make("div", "pv-words", make("h3", "pv-title", title), verdict, this.buildClasses(top), this.why);
@@ -136,12 +141,60 @@ window.ParseViewer = (() => {
       this.chosen = this.hovered = null;
       for (const row of this.classes) row.setAttribute("aria-pressed", String(row.dataset.class === name));
       const explanation = this.explanations.get(name);
-      const asked = name === this.data.predicted ? "Why " : "What speaks for ";
-      const heading = make("h4", "pv-heading", asked, make("strong", "", name), "?");
-      const hint = make("p", "pv-quiet", "Its score is a sum: weight × satisfaction of each relation. " +
-        "A pale bar is the weight, the full part of it what holds here.");
-      this.why.replaceChildren(heading, hint, this.buildRelations(explanation), this.buildSum(explanation));
+      const [asked, end] = explanation.cells ? ["Where does the score of ", " come from?"]
+        : [name === this.data.predicted ? "Why " : "What speaks for ", "?"];
+      const heading = make("h4", "pv-heading", asked, make("strong", "", name), end);
+      this.relations = this.parts = [];
+      const built = explanation.cells ? this.buildCells(explanation)
+        : explanation.primitives ? this.buildPresences(explanation)
+        : [this.hint("Its score is a sum: weight × satisfaction of each relation. " +
+          "A pale bar is the weight, the full part of it what holds here."),
+          this.buildRelations(explanation), this.buildSum(explanation)];
+      this.why.replaceChildren(heading, ...built);
       this.show();
+    }
+
+    hint(words) {
+      return make("p", "pv-quiet", words);
+    }
+
+    /* A class activation map: what each cell adds to the logit. */
+    buildCells({ logit, bias, cells }) {
+      const sum = (keep) => cells.flat().filter(keep).reduce((total, part) => total + part, 0);
+      const hint = `A class activation map of ${cells.length} × ${cells[0].length} cells: what each cell adds to ` +
+        "this class's logit. It says where, exactly, and not what is seen there: relations are PARSE's alone.";
+      return [this.hint(hint), this.buildParts([
+        ["cells that add to it (orange)", sum((part) => part > 0)],
+        ["cells that take away (blue)", sum((part) => part < 0)],
+      ], bias, logit)];
+    }
+
+    /* Primitives without relations: what presence, place and extent of each add to the logit. */
+    buildPresences({ logit, bias, primitives }) {
+      const order = [...primitives.keys()].sort((one, other) => primitives[other] - primitives[one]);
+      const widest = Math.max(...primitives.map(Math.abs), 1e-9);
+      const list = group("pv-relations", "Primitives, what adds most first", "ol");
+      this.parts = order.map((k) => {
+        const button = make("button", `pv-relation pv-${primitives[k] < 0 ? "takes" : "adds"}`,
+          make("span", "pv-said", `p${k}`), make("span", "pv-formula", make("strong", "", signed(primitives[k]))),
+          make("span", "pv-room", bar("pv-weight", Math.abs(primitives[k]) / widest)));
+        button.querySelector(".pv-weight").append(bar("pv-fill", 1));
+        button.dataset.primitive = k;
+        this.listen(button, { primitive: k });
+        return button;
+      });
+      list.append(...this.parts.map((button) => make("li", "", button)));
+      const hint = "What presence, place and extent of each primitive add to this class's logit: orange adds, blue " +
+        "takes away. This method has no relations between them.";
+      const total = primitives.reduce((sum, part) => sum + part, 0);
+      return [this.hint(hint), list, this.buildParts([[`the ${primitives.length} primitives`, total]], bias, logit)];
+    }
+
+    /* A logit as a sum. */
+    buildParts(parts, bias, logit) {
+      const row = (name, words, value) => make("div", name, make("dt", "", words), make("dd", "", signed(value)));
+      return make("dl", "pv-sum", ...parts.map((each) => row("", ...each)),
+        row("", "bias, the same for every image", bias), row("pv-total", "logit, of which softmax is taken", logit));
     }
 
     buildRelations({ relations }) {
@@ -205,8 +258,8 @@ window.ParseViewer = (() => {
         this.choose(null);
         return;
       }
-      for (const row of [this.relations, this.primitives]) {
-        const at = (row || []).indexOf(document.activeElement);
+      for (const row of [this.relations, this.parts, this.primitives || []]) {
+        const at = row.indexOf(document.activeElement);
         if (at < 0) continue;
         const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0,
           End: row.length - 1 }[event.key];
@@ -220,29 +273,32 @@ window.ParseViewer = (() => {
 
     show() {
       if (this.explained === null) return;
-      const { relations } = this.explanations.get(this.explained);
-      const item = this.hovered || this.chosen;
+      const { relations = [], cells, primitives } = this.explanations.get(this.explained);
+      const strongest = primitives ? { primitive: primitives.indexOf(Math.max(...primitives)) } : null;
+      const item = this.hovered || this.chosen || strongest;
       const relation = item && "relation" in item ? relations[item.relation] : null;
       const place = item && "primitive" in item ? this.places.get(item.primitive) : null;
       const drawn = relation ? [relation] : place ? [] : relations.slice(0, AT_REST);
       const size = [this.image.naturalWidth || 224, this.image.naturalHeight || 224];
       this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
-      this.root.classList.toggle("pv-heated", place !== null);
-      ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size });
-      this.say(relation, place, drawn.length, measured);
+      this.root.classList.toggle("pv-heated", place !== null || Boolean(cells));
+      const { seen } = this.data;
+      if (cells) ParseDrawing.paintCells(this.heat, cells, size, seen);
+      else ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size, seen);
+      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, seen });
+      this.say(relation, place, drawn.length, measured, cells);
     }
 
     mark(item, used) {
       this.relations.forEach((button, index) => current(button, item !== null && item.relation === index));
-      for (const button of this.primitives) {
+      for (const button of [...(this.primitives || []), ...this.parts]) {
         const primitive = to_primitive(button);
         current(button, item !== null && item.primitive === primitive);
         button.classList.toggle("pv-used", used.includes(primitive));
       }
     }
 
-    say(relation, place, drawn, measured) {
+    say(relation, place, drawn, measured, cells) {
       let words = drawn === 1 ? "The strongest relation" : `The ${drawn} strongest relations`;
       let numbers = "Point at a relation or a primitive, or tap it, to see it alone.";
       if (relation) {
@@ -252,6 +308,10 @@ window.ParseViewer = (() => {
       } else if (place) {
         words = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
         numbers = "its heat map; the box is its extent, twice the map's deviation to each side";
+      } else if (cells) {
+        const strongest = cells.flat().reduce((most, part) => (Math.abs(part) > Math.abs(most) ? part : most), 0);
+        words = `Where the score of ${this.explained} comes from`;
+        numbers = `orange adds, blue takes away; the strongest cell: ${signed(strongest)}`;
       }
       this.caption.replaceChildren(make("span", "pv-said", words), make("span", "pv-quiet", numbers));
     }

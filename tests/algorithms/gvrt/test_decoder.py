@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms.gvrt.decoder import WRITABLE, Discriminator, Explainer
 from parse_dg.algorithms.gvrt.text import BEGIN, END, PAD
+from tests.parts import seeded
 
 VOCABULARY, CLASSES, WIDTH = 9, 3, 5
 TOKENS = torch.tensor(
@@ -19,18 +20,14 @@ TOKENS = torch.tensor(
 LABELS = torch.tensor([2, 0, 1, 0])
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 @pytest.fixture
 def explainer() -> Explainer:
-    return Explainer(VOCABULARY, CLASSES, WIDTH, generator()).double()
+    return Explainer(VOCABULARY, CLASSES, WIDTH, seeded()).double()
 
 
 @pytest.fixture
 def about(explainer: Explainer) -> Tensor:
-    image = torch.randn(4, WIDTH, generator=generator(1), dtype=torch.float64)
+    image = torch.randn(4, WIDTH, generator=seeded(1), dtype=torch.float64)
     return explainer.about(image, LABELS)
 
 
@@ -69,7 +66,7 @@ def test_teacher_forcing_is_word_by_word(explainer: Explainer, about: Tensor) ->
 
 
 def test_a_sentence_is_about_its_image_and_its_class(explainer: Explainer) -> None:
-    image = torch.randn(4, WIDTH, dtype=torch.float64, generator=generator(2))
+    image = torch.randn(4, WIDTH, dtype=torch.float64, generator=seeded(2))
     about = explainer.about(image, LABELS)
     assert torch.equal(about[:, :WIDTH], image)
     assert about[:, WIDTH:].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 0, 0]]
@@ -112,7 +109,7 @@ def test_sentences_are_drawn_with_their_probability(explainer: Explainer, about:
     with torch.no_grad():
         explainer.output.weight *= 4
     count = 20_000
-    found = explainer.sample(about[:1].expand(count, -1), 2, generator(3))
+    found = explainer.sample(about[:1].expand(count, -1), 2, seeded(3))
     kinds = VOCABULARY - WRITABLE
     first = slow_log_softmax(explainer, [BEGIN], about[0])[0].exp()
     statistic, cells = 0.0, 0
@@ -136,17 +133,17 @@ def test_sentences_are_drawn_with_their_probability(explainer: Explainer, about:
 
 def test_draws_come_from_the_generator_alone(explainer: Explainer, about: Tensor) -> None:
     torch.manual_seed(1)
-    one, draws = explainer.sample(about, 30, generator(5)), generator(5)
+    one, draws = explainer.sample(about, 30, seeded(5)), seeded(5)
     torch.manual_seed(2)
     assert torch.equal(explainer.sample(about, 30, draws), one)
     assert not torch.equal(explainer.sample(about, 30, draws), one)
-    after = generator(5)
+    after = seeded(5)
     torch.rand(2, 4, 30, generator=after)
     assert torch.equal(draws.get_state(), after.get_state())  # as many draws, however long the sentences were
 
 
 def test_sampled_sentences_begin_end_once_and_stop_at_the_limit(explainer: Explainer, about: Tensor) -> None:
-    found = explainer.sample(about.repeat(50, 1), 12, generator(6))
+    found = explainer.sample(about.repeat(50, 1), 12, seeded(6))
     assert found.shape[1] <= 13
     assert (found[:, 0] == BEGIN).all()
     for tokens in found[:, 1:].tolist():
@@ -156,7 +153,7 @@ def test_sampled_sentences_begin_end_once_and_stop_at_the_limit(explainer: Expla
 
 
 def test_the_discriminator_reads_from_the_first_word_to_the_last() -> None:
-    discriminator = Discriminator(VOCABULARY, CLASSES, WIDTH, generator()).double()
+    discriminator = Discriminator(VOCABULARY, CLASSES, WIDTH, seeded()).double()
     logits = discriminator(TOKENS)
     for row, tokens in enumerate(TOKENS.tolist()):
         words = [token for token in tokens if token not in (PAD, BEGIN)]

@@ -26,20 +26,14 @@ from parse_dg.data.loader import TrainingBatches, load_images
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import leave_one_out, whole
 from parse_dg.errors import InputError
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.runs.recipes import build_config
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
-from tests.algorithms.golden import trainer_of
 from tests.conftest import Numbered
+from tests.parts import seeded, small_backbone, trainer_of
 
 SMALL = GvrtConfig(width=8, sample_length=6)
 SENTENCES = ["a red bird", "a blue fish, swimming", "a bird", "red", "a fish is a fish", "a blue bird"]
 LABELS = torch.tensor([0, 1, 0, 2, 1, 2])
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +43,14 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def example(tokenizer: Tokenizer) -> Minibatch:
-    images = torch.randn(6, 3, 32, 32, generator=generator(1), dtype=torch.float64)
+    images = torch.randn(6, 3, 32, 32, generator=seeded(1), dtype=torch.float64)
     domains = torch.tensor([0, 0, 1, 1, 2, 2])
     return Minibatch(images, LABELS, domains, tokenizer.encode(SENTENCES))
 
 
 def build(vocabulary: Tokenizer, config: GvrtConfig = SMALL, classes: int = 3, smoothing: float = 0.0) -> Gvrt:
-    start = generator()
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
+    start = seeded()
+    backbone = small_backbone(start)
     return Gvrt(
         config,
         BuildContext(
@@ -125,11 +119,11 @@ def test_steps_are_those_of_the_literal_program(tokenizer: Tokenizer, example: M
     config = replace(SMALL, repeat_end=repeat_end, caption_length=9)
     gvrt, literal = (build(tokenizer, config).double().eval() for _ in range(2))
     rates = build_config("domainbed", "gvrt").optimizer
-    run = trainer_of(gvrt, rates, 4)
-    run.generator = generator(7)
+    run = trainer_of(gvrt, rates, steps=4)
+    run.generator = seeded(7)
     others = [p for name, p in literal.named_parameters() if not name.startswith("backbone")]
     groups = [{"params": literal.backbone.parameters(), "lr": 5e-5}, {"params": others, "lr": 5e-4}]
-    adam, draws = torch.optim.Adam(groups), generator(7)
+    adam, draws = torch.optim.Adam(groups), seeded(7)
     for step in range(1, 5):
         expected = literal_losses(literal, example, draws)
         found = run.update(step, example)
@@ -145,12 +139,12 @@ def test_steps_are_those_of_the_literal_program(tokenizer: Tokenizer, example: M
 
 def test_every_weight_is_a_setting(tokenizer: Tokenizer, example: Minibatch) -> None:
     weights = {"align": 0.5, "tokens": 0.25, "reinforce": 3.0, "discriminator": 2.0}
-    plain = build(tokenizer).double().losses(example, generator(7))
-    weighted = build(tokenizer, replace(SMALL, **weights)).double().losses(example, generator(7))
+    plain = build(tokenizer).double().losses(example, seeded(7))
+    weighted = build(tokenizer, replace(SMALL, **weights)).double().losses(example, seeded(7))
     for name, value in plain.items():
         factor = weights.get("align" if name == "align_class" else name, 1.0)
         assert weighted[name].item() == pytest.approx(factor * value.item(), rel=1e-9), name
-    assert "reinforce" not in build(tokenizer, replace(SMALL, reinforce=0.0)).double().losses(example, generator())
+    assert "reinforce" not in build(tokenizer, replace(SMALL, reinforce=0.0)).double().losses(example, seeded())
 
 
 def test_the_published_weights_are_the_defaults() -> None:
@@ -175,7 +169,7 @@ def test_each_term_trains_what_it_is_about(
     tokenizer: Tokenizer, example: Minibatch, term: str, untouched: tuple[str, ...]
 ) -> None:
     gvrt = build(tokenizer).double()
-    gvrt.losses(example, generator())[term].backward()
+    gvrt.losses(example, seeded())[term].backward()
     for name, parameter in gvrt.named_parameters():
         moved = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
         assert moved == (not name.startswith(tuple(f"{part}." for part in untouched))), name
@@ -190,7 +184,7 @@ def test_a_batch_by_domain_keeps_its_captions(example: Minibatch) -> None:
 
 def test_a_batch_without_captions_is_one_clear_line(tokenizer: Tokenizer, example: Minibatch) -> None:
     with pytest.raises(InputError, match="gvrt needs a sentence about every image"):
-        build(tokenizer).losses(example._replace(captions=None), generator())
+        build(tokenizer).losses(example._replace(captions=None), seeded())
 
 
 def test_a_benchmark_without_captions_is_one_clear_line(numbered: Numbered) -> None:
@@ -252,13 +246,7 @@ def examples(benchmark: Benchmark, vocabulary: Tokenizer) -> Iterator[Minibatch]
     """Endless batches of four images a domain, at half their size."""
     split = leave_one_out(benchmark, "sketch", 0)
     sampler = Sampler(
-        split.training,
-        4,
-        SamplingConfig(),
-        AugmentConfig(),
-        order=generator(),
-        draws=generator(1),
-        captions=True,
+        split.training, 4, SamplingConfig(), AugmentConfig(), order=seeded(), draws=seeded(1), captions=True
     )
     for batch in TrainingBatches(sampler, benchmark.image_size, captions=vocabulary):
         images = normalise(to_unit(batch.images[..., ::2, ::2]))
@@ -273,7 +261,7 @@ def test_it_learns_to_put_blueprints_in_words(blueprints: Benchmark) -> None:
     assert {"photo", "strider", "beak", ":", ","} <= set(vocabulary.words)
     gvrt = build(vocabulary, config, classes=8)
     optimizer = build_optimizer(gvrt, OptimizerConfig(backbone_rate=1e-3, head_rate=1e-2))
-    draws, tokens = generator(2), []
+    draws, tokens = seeded(2), []
     for _, example in zip(range(60), examples(blueprints, vocabulary), strict=False):
         terms = gvrt.losses(example, draws)
         optimizer.zero_grad()

@@ -31,11 +31,7 @@ def test_sentences_are_padded_to_the_longest() -> None:
     tokenizer = Tokenizer(("a", "bird", "red"))
     tokens = tokenizer.encode(["a red bird", "BIRD", "a purple bird"])
     assert tokens.dtype == torch.int64
-    assert tokens.tolist() == [
-        [BEGIN, 4, 6, 5, END],
-        [BEGIN, 5, END, PAD, PAD],
-        [BEGIN, 4, UNKNOWN, 5, END],
-    ]
+    assert tokens.tolist() == [[BEGIN, 4, 6, 5, END], [BEGIN, 5, END, PAD, PAD], [BEGIN, 4, UNKNOWN, 5, END]]
     assert tokenizer.encode([""]).tolist() == [[BEGIN, END]]
     assert tokenizer.encode([]).shape == (0, 0)
 

@@ -20,12 +20,9 @@ from parse_dg.data.augment.batches import (
 )
 from parse_dg.data.augment.randaugment import randaugment
 from parse_dg.errors import InputError
+from tests.parts import seeded
 
 OFF: dict[str, Any] = {"crop_scale": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0}
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def augmented(images: Tensor, config: AugmentConfig, generator: torch.Generator, size: int | None = None) -> Tensor:

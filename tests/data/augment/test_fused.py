@@ -24,6 +24,7 @@ from parse_dg.data.augment.batches import (
     normalise,
     prepare_images,
 )
+from parse_dg.data.augment.randaugment import OPERATIONS, RandAugmentDraws, randaugment
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
@@ -100,6 +101,27 @@ def test_every_switch(settings: dict[str, Any], shape: tuple[int, int], kernels:
     for seed in range(2):
         draws = draw_augment(config, 4, torch.Generator().manual_seed(seed))
         assert_same(fused(kernels, images, config, draws, 18), normalise(augment(images, config, draws, 18)))
+
+
+@pytest.mark.parametrize("magnitude", [0, 9, 30])
+@pytest.mark.parametrize("shape", [(PIXELS, PIXELS + 13), (2, 1)])
+def test_randaugment_of_every_operation_and_sign(shape: tuple[int, int], magnitude: int) -> None:
+    """Exactly what the plain code gives, for smooth images, a flat one, noise and few levels; then once more."""
+    fused_randaugment = import_module("parse_dg.data.augment.fused_randaugment").randaugment_fused
+    noise = torch.randint(256, (2, 3, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    noise[1] = noise[1] // 100 * 90 + 7
+    images = torch.cat([smooth(2, *shape), noise.to(DEVICE)])
+    choices = torch.arange(len(OPERATIONS)).repeat_interleave(2 * len(images))
+    signs = torch.tensor([1.0, -1.0]).repeat_interleave(len(images)).repeat(len(OPERATIONS))
+    mixed = torch.randperm(len(choices), generator=torch.Generator().manual_seed(1))
+    draws = RandAugmentDraws(torch.stack([choices, choices[mixed]]), torch.stack([signs, signs[mixed]]))
+    every = images.repeat(len(choices) // len(images), 1, 1, 1)
+    before = every.clone()
+    found, expected = fused_randaugment(every, magnitude, draws), randaugment(every, magnitude, draws)
+    wrong = (found != expected).flatten(1).any(1).nonzero().flatten()
+    names = [*OPERATIONS]
+    assert not [(names[choices[i]], names[choices[mixed][i]], signs[i].item()) for i in wrong.tolist()]
+    assert torch.equal(every, before)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -10,10 +10,7 @@ from torch import Tensor
 
 from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, OPERATIONS, draw_randaugment, randaugment
 from parse_dg.errors import InputError
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.parts import seeded
 
 
 def drawn(images: Tensor, ops: int, magnitude: int, generator: torch.Generator) -> Tensor:

@@ -59,6 +59,20 @@ def test_what_is_stored_is_what_is_drawn() -> None:
         assert part.captions == drawn.captions
 
 
+@pytest.mark.parametrize("damage", ["a bit", "a file", "the index"])
+def test_what_is_damaged_is_drawn_again(damage: str, own: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = open_blueprints(SMALL)
+    (folder,) = own.iterdir()
+    path = folder / {"a bit": "photo.images.npy", "a file": "sketch.labels.npy", "the index": "index.json"}[damage]
+    whole = path.read_bytes()
+    path.unlink()
+    if damage != "a file":
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert_same(open_blueprints(SMALL), before)
+    assert caplog.messages == [f"{folder} is damaged: it is drawn again"]
+    assert list(own.iterdir()) == [folder]
+
+
 def test_the_second_time_nothing_is_drawn(draw_with: Patch) -> None:
     first = open_blueprints(SMALL)
     draw_with(never)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from parse_dg.data.framing import Framing
 from parse_dg.data.images import ImageError, decode
 from parse_dg.data.intake.lists import read_list
 from parse_dg.data.intake.manifest_file import read_manifest, write_manifest
@@ -66,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def attempt(case: Case, folder: Path, keep_truncated: bool) -> str | None:
     """Why an image cannot be used; None where it was decoded."""
     try:
-        found = decode(folder / case.name, 16, keep_truncated)
+        found = decode(folder / case.name, Framing(size=16), keep_truncated)
     except ImageError as error:
         message, reason = str(error), error.reason
     else:

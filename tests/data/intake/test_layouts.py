@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.data.intake.layouts import find_duplicates, list_images, list_own
+from parse_dg.data.intake.layouts import find_duplicates, list_images
+from parse_dg.data.intake.own import list_own
 from parse_dg.data.listing import Listing
 from parse_dg.data.public.catalogue import DATA_SETS, DataSet
 from parse_dg.errors import InputError
@@ -345,11 +346,27 @@ def test_own_folders(tmp_path: Path) -> None:
     assert listing.notes == ("Night has no image of owl",)
 
 
-def test_own_folders_without_domains_are_explained(tmp_path: Path) -> None:
-    touch(tmp_path / "cat" / "1.jpg", tmp_path / "owl" / "2.jpg")
-    with pytest.raises(InputError, match=r"expected domain/class/image in .*; found cat, owl, no images"):
+def test_own_folders_without_domains_are_one_domain(tmp_path: Path) -> None:
+    touch(tmp_path / "cat" / "1.jpg", tmp_path / "owl" / "2.jpg", tmp_path / "owl" / "more" / "3.jpg")
+    listing = list_own(tmp_path)
+    assert (listing.domains, listing.classes) == ((tmp_path.name,), ("cat", "owl"))
+    assert listing.layout == "folders: class/image, one domain"
+    assert [image.path for image in listing.images] == ["cat/1.jpg", "owl/2.jpg", "owl/more/3.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["1.jpg"], "found images without a class folder"),
+        (["notes/a.txt"], "found notes/a.txt|found notes, no images"),
+        (["wrap/day/cat/1.jpg", "wrap/fog/cat/1.jpg"], "found only wrap; if the domains are inside it, give that"),
+        (["cat/1.jpg", "owl/1.jpg", "dog/more/1.jpg"], "found cat, owl with images and dog with folders of images"),
+        (["train/cat/1.jpg", "Test/cat/1.jpg"], "Test and train look like parts of a data set, not domains: give"),
+        (["day/train/cat/1.jpg", "fog/test/cat/1.jpg"], "test and train look like parts of a data set, not class"),
+        (["day/Owl/1.jpg", "fog/owl/1.jpg"], "the classes 'Owl' and 'owl' differ only in capitals or blanks"),
+    ],
+)
+def test_own_folders_that_would_be_misread_are_refused(tmp_path: Path, files: list[str], expected: str) -> None:
+    touch(*(tmp_path / file for file in files))
+    with pytest.raises(InputError, match=expected):
         list_own(tmp_path)
-    touch(tmp_path / "wrap" / "day" / "cat" / "1.jpg", tmp_path / "wrap" / "night" / "cat" / "1.jpg")
-    with pytest.raises(InputError, match="found only wrap; if the domains are inside it, give that folder"):
-        list_own(tmp_path)
-    assert list_own(tmp_path / "wrap").domains == ("day", "night")

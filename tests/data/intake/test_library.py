@@ -224,7 +224,7 @@ MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
     broken: ("broken.tar.gz", "damaged or cut off"),
     a_link: ("link.tar", "day/cat/out' is a link to"),
     climbing: ("climbing.zip", "leads out of the folder"),
-    no_domains: ("expected domain/class/image", "no images"),
+    no_domains: ("expected domain/class/image", "found images without a class folder"),
     an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
     an_empty_folder: ("empty", "found no folder"),
     a_web_page: ("page.zip", "is not an archive"),

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from parse_dg.data.framing import Picture
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Explanation, Relation, explain
@@ -25,6 +26,10 @@ NAMES = {0: "head", 3: "tail"}
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+def whole(image: Tensor) -> Picture:
+    return Picture(image.permute(1, 2, 0).numpy())
 
 
 @pytest.fixture
@@ -94,7 +99,7 @@ def explanation_of(*relations: Relation, explained: str = "one") -> Explanation:
 def test_a_prediction_is_drawn(names: dict[int, str] | None, parse_run: Path, tmp_path: Path) -> None:
     image = noise(3, 64, 64)
     explanation = explain(load_model(parse_run), image)
-    explanation_figure(image, explanation, tmp_path / "why.png", truth=explanation.predicted, names=names)
+    explanation_figure(whole(image), explanation, tmp_path / "why.png", truth=explanation.predicted, names=names)
     height, width, _ = read_picture(tmp_path / "why.png").shape
     assert 1000 < width < 2000
     assert 400 < height < 1000
@@ -105,7 +110,7 @@ def test_the_words_and_numbers_are_those_of_the_explanation(
 ) -> None:
     image = noise(3, 64, 64)
     explanation = explain(load_model(parse_run), image)
-    explanation_figure(image, explanation, tmp_path / "why.png")
+    explanation_figure(whole(image), explanation, tmp_path / "why.png")
     written = texts(drawn[0].axes[1])
     shown = explanation.relations[:SHOWN_RELATIONS]
     for r in shown:
@@ -121,7 +126,7 @@ def test_the_words_and_numbers_are_those_of_the_explanation(
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind.predicate)
 def test_every_kind_of_relation_can_be_drawn(kind: Relation, tmp_path: Path, drawn: list[Any]) -> None:
-    explanation_figure(noise(3, 64, 64), explanation_of(kind), tmp_path / "why.png")
+    explanation_figure(whole(noise(3, 64, 64)), explanation_of(kind), tmp_path / "why.png")
     read_picture(tmp_path / "why.png")
     labels = [text.get_text() for text in drawn[0].axes[0].texts]
     assert [label for label in labels if label] == [str(i) for i in kind.primitives]
@@ -132,7 +137,7 @@ def test_every_kind_of_relation_can_be_drawn(kind: Relation, tmp_path: Path, dra
 @pytest.mark.parametrize("shape", [(64, 64), (32, 96)], ids=["square", "wide"])
 def test_a_centre_is_drawn_on_its_pixel(shape: tuple[int, int], tmp_path: Path, drawn: list[Any]) -> None:
     relations = [relation("has", i) for i in CORNERS]
-    explanation_figure(noise(3, *shape), explanation_of(*relations), tmp_path / "why.png")
+    explanation_figure(whole(noise(3, *shape)), explanation_of(*relations), tmp_path / "why.png")
     height, width = shape
     discs = [line for line in drawn[0].axes[0].lines if line.get_markersize() == 11]
     found = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in discs}
@@ -149,7 +154,7 @@ def test_a_mark_lands_on_what_it_marks(tmp_path: Path) -> None:
     image = torch.zeros(3, 64, 64, dtype=torch.uint8)
     row, column = (round(63 * index / 8) for index in CORNERS[5])
     image[0, row - 3 : row + 4, column - 3 : column + 4] = 255  # a red square
-    explanation_figure(image, explanation_of(relation("has", 5)), tmp_path / "why.png")
+    explanation_figure(whole(image), explanation_of(relation("has", 5)), tmp_path / "why.png")
     pixels = read_picture(tmp_path / "why.png")
     red = (pixels[..., 0] > 180) & (pixels[..., 1:].max(-1) < 60)
     black = pixels.max(-1) < 20
@@ -203,7 +208,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pictures need matplotlib: install parse-dg\[pictures\]"):
-        explanation_figure(noise(3, 64, 64), explanation_of(), tmp_path / "why.png")
+        explanation_figure(whole(noise(3, 64, 64)), explanation_of(), tmp_path / "why.png")
     with pytest.raises(InputError, match=r"pictures need matplotlib: install parse-dg\[pictures\]"):
         primitive_sheet(placed_model(peaks(CORNERS)), {"photo": noise(1, 3, 64, 64)}, tmp_path / "sheet.png")
     assert list(tmp_path.iterdir()) == []

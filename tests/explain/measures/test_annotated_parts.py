@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from parse_dg.data.framing import Framing, ImageFit
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.images import SubsetPrimitives
@@ -33,9 +34,9 @@ def marked(places: list[list[Place | None]], diagonal: float = 50.0) -> PartAnno
     )
 
 
-def measured(*domains: tuple[SubsetPrimitives, PartAnnotations]) -> AnnotatedParts:
+def measured(*domains: tuple[SubsetPrimitives, PartAnnotations], fit: ImageFit = "squash") -> AnnotatedParts:
     places, parts = zip(*domains, strict=True)
-    return annotated_parts(places, parts, torch.Generator().manual_seed(0))
+    return annotated_parts(places, parts, Framing(size=8, fit=fit), torch.Generator().manual_seed(0))
 
 
 SOURCE = grid([[(20, 20), (80, 40)]] * 4), marked([[(20, 20), (80, 40)]] * 4)
@@ -53,14 +54,17 @@ def test_primitives_on_their_parts() -> None:
     assert (found.sources.domain, found.sources.images, found.sources.followed) == ("sources together", 4, 2)
 
 
+def test_places_are_of_the_square_that_was_seen() -> None:
+    """The middle of a photograph is its middle whatever the fit; what lies at the edge of a crop is inside it."""
+    middle = ((WIDTH - 1) / 2, (HEIGHT - 1) / 2)
+    crop = (WIDTH - HEIGHT) / 2
+    found = grid([[middle, (0, 0)]] * 2), marked([[middle, (crop, 0)]] * 2)
+    assert shares(measured(found, found, fit="crop")) == [("beak", 1), ("tail", 1)]
+    assert shares(measured(found, found)) == [("beak", 1), ("beak", 0)]
+
+
 @pytest.mark.parametrize(
-    ("place", "near"),
-    [
-        ((24.9, 20.0), 1),
-        ((25.1, 20.0), 0),
-        ((20.0, 25.1), 0),
-        ((17.0, 16.1), 1),
-    ],
+    ("place", "near"), [((24.9, 20.0), 1), ((25.1, 20.0), 0), ((20.0, 25.1), 0), ((17.0, 16.1), 1)]
 )
 def test_near_is_a_tenth_of_the_diagonal_in_pixels_of_the_photograph(place: Place, near: int) -> None:
     """5 pixels, along x as along y, whatever they are of the square that the network sees."""

@@ -19,13 +19,10 @@ from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.explain.measures.test_collapse import APART, located
 from tests.explain.test_explanation import placed_model
+from tests.parts import seeded
 
 COUNT = 400
 K = 4
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(*compositions: dict[str, float]) -> Model:
@@ -62,7 +59,7 @@ LABELS = torch.arange(COUNT) % 2
 
 
 def random_places() -> Tensor:
-    return 2 * torch.rand(COUNT, K, 2, generator=generator(1)) - 1
+    return 2 * torch.rand(COUNT, K, 2, generator=seeded(1)) - 1
 
 
 def test_a_model_of_presence_alone() -> None:
@@ -70,7 +67,7 @@ def test_a_model_of_presence_alone() -> None:
     model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
     presence = torch.full((COUNT, K), 0.1)
     presence[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, images(LABELS, random_places(), presence), generator())
+    found = structure_use(model, images(LABELS, random_places(), presence), seeded())
     assert (found.domain, found.images, found.swaps) == ("sketch", COUNT, 5)
     assert found.whole == found.presence == found.swapped == 1
     assert found.swapped_deviation == 0
@@ -83,7 +80,7 @@ def test_a_model_of_relations_alone() -> None:
     centre = random_places()
     height = torch.where(LABELS == 0, -0.8, 0.8)
     centre[:, 0, 1], centre[:, 1, 1] = height, -height
-    found = structure_use(model, images(LABELS, centre, torch.full((COUNT, K), 0.9)), generator(), swaps=20)
+    found = structure_use(model, images(LABELS, centre, torch.full((COUNT, K), 0.9)), seeded(), swaps=20)
     assert found.whole == found.relations == 1
     assert found.presence == 0.5
     assert found.swapped == pytest.approx(0.5, abs=0.05)  # half get the geometry of the other class
@@ -97,7 +94,7 @@ def test_one_family_can_mislead_where_both_are_right() -> None:
     centre[:, 0, 1] = torch.where(LABELS == 0, 0.9, -0.9)
     presence = torch.full((COUNT, K), 0.1)
     presence[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, images(LABELS, centre, presence), generator())
+    found = structure_use(model, images(LABELS, centre, presence), seeded())
     assert (found.whole, found.presence, found.relations) == (1, 1, 0)
 
 
@@ -107,12 +104,12 @@ def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: 
     model = load_model(parse_run)
     logits, labels = predict(model.algorithm, subset, torch.device("cpu"))
     expected = float((logits.argmax(1) == labels).double().mean())
-    found = structure_use(model, locate(model, subset), generator())
+    found = structure_use(model, locate(model, subset), seeded())
     assert found.whole == expected
     smaller, _ = compact(model)
-    assert structure_use(smaller, locate(smaller, subset), generator()) == found
+    assert structure_use(smaller, locate(smaller, subset), seeded()) == found
     monkeypatch.setattr(sys.modules["parse_dg.explain.measures.structure_use"], "AT_ONCE", 1)
-    assert structure_use(model, locate(model, subset), generator()) == found
+    assert structure_use(model, locate(model, subset), seeded()) == found
 
 
 def test_weights_are_shared_by_what_is_bound() -> None:

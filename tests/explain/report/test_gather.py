@@ -150,10 +150,7 @@ def test_other_images_than_then_are_not_looked_at(copy: Path) -> None:
 def test_another_model_file_is_named(copy: Path) -> None:
     small, _ = compact(load_model(copy))
     save_model(copy / "compact.safetensors", small.spec, dict(small.algorithm.state_dict()))
-    report = gather_report(
-        open_run(copy, model=copy / "compact.safetensors", device="cpu"),
-        images=1,
-    )
+    report = gather_report(open_run(copy, model=copy / "compact.safetensors", device="cpu"), images=1)
     assert report.notes == (
         "The result is of the run's own weights; all that follows it is of compact.safetensors.",
     )

@@ -7,12 +7,9 @@ from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.backbones.resnet import ResNet
 from parse_dg.training.pretrained import load_pretrained
+from tests.parts import seeded
 
 OFF = MixStyleConfig(stages=())
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def build(mixstyle: MixStyleConfig = OFF, seed: int = 0, **options: object) -> ResNet:

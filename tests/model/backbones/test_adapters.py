@@ -12,7 +12,8 @@ from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, FeatureAdapter, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.pretrained import load_pretrained
-from tests.model.backbones.backbone_helpers import OFF, pictures, same, seeded
+from tests.model.backbones.backbone_helpers import OFF, pictures, same
+from tests.parts import seeded
 
 
 class FakeTimm(nn.Module):

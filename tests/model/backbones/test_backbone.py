@@ -9,7 +9,8 @@ from torch import nn
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
-from tests.model.backbones.backbone_helpers import OFF, build, pictures, same, seeded
+from tests.model.backbones.backbone_helpers import OFF, build, pictures, same
+from tests.parts import seeded
 
 ALWAYS = MixStyleConfig(probability=1.0)
 

@@ -8,12 +8,9 @@ from torch import Tensor
 
 from parse_dg.model.backbones.mixstyle import MixStyle, MixStyleConfig, draw_beta, draw_partners, mix_styles
 from tests.algorithms import golden
+from tests.parts import seeded
 
 GOLDEN = golden.arrays("MixStyle")
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def batch(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:

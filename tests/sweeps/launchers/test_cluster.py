@@ -5,9 +5,8 @@ import secrets
 import signal
 import socket
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection_tables import selection_tables
 from tests.conftest import Tiny
+from tests.parts import wait_until
 from tests.runs.helpers import quiet, read, repeated
 
 TARGETS = ("photo", "cartoon", "paint", "sketch")
-PATIENCE = 120.0
-"""Seconds after which something that should happen is taken not to: the machine may be busy."""
 needs_locks = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="Linux says who holds a lock")
 
 # what needs no cluster
@@ -117,15 +115,6 @@ def cluster(ray: Any) -> Iterator[Any]:
     found.wait_for_nodes()
     yield found
     found.shutdown()
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """What the condition is, once it is true of something."""
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-    return value
 
 
 def process_at(folder: Path) -> int | None:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
 from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
 from tests.conftest import Tiny
+from tests.parts import wait_until
 
 SECONDS = 120.0
 """Longer than any process takes to start, on however busy a machine."""
@@ -64,13 +64,6 @@ def run(launcher: LocalLauncher, job: Job) -> Outcome:
     launcher.start(job)
     (outcome,) = launcher.wait(SECONDS)
     return outcome
-
-
-def until(happens: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_gone(pid: int) -> bool:
@@ -153,7 +146,7 @@ time.sleep(600)
 
 
 def read_pid(folder: Path) -> int:
-    until(lambda: (folder / "pid").exists() and (folder / "pid").read_text() != "")
+    wait_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text() != "")
     return int((folder / "pid").read_text())
 
 
@@ -201,7 +194,7 @@ time.sleep(600)
     finally:
         parent.kill()
         parent.wait()
-    until(lambda: is_gone(pid))
+    wait_until(lambda: is_gone(pid))
     assert (job.folder.parent / "saved").exists()
 
 

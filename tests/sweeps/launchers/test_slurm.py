@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from parse_dg.sweeps.jobs import Job, read_progress
 from parse_dg.sweeps.launchers import slurm
 from parse_dg.sweeps.launchers.slurm import write_slurm
 from tests.conftest import Tiny
+from tests.parts import wait_until
 from tests.runs.helpers import checks, read, repeated
 
 ODD = 'it\'s "odd" $HOME `id` %A \\ ü'
@@ -122,10 +122,7 @@ def test_a_run_that_is_busy_is_tried_again(tiny: Tiny, tmp_path: Path, faked: Fa
     slept = tmp_path / "slept"
     with hold(job.folder):
         process = element(script, 0, faked("sleep", f"echo $1 >> '{slept}'"))
-        deadline = time.monotonic() + PATIENCE
-        while not slept.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(slept.exists)
     code, output = finish(process)
     assert code == 0, output
     assert (job.folder / "result.json").exists()
@@ -141,11 +138,8 @@ def test_a_run_that_is_out_of_time_saves_and_queues_again(tiny: Tiny, tmp_path: 
     def run_out_of_time() -> int:
         before = read_progress(job).step
         process = element(script, 0, environment)
-        deadline = time.monotonic() + PATIENCE
-        while read_progress(job).step <= before:
-            assert time.monotonic() < deadline
-            assert process.poll() is None, finish(process)
-            time.sleep(0.05)
+        wait_until(lambda: read_progress(job).step > before or process.poll() is not None)
+        assert process.poll() is None, finish(process)
         process.send_signal(signal.SIGUSR1)
         code, output = finish(process)
         assert code != 0
