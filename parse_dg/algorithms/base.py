@@ -121,6 +121,8 @@ class AlgorithmConfig(Config, ABC):
     as_domainbed: ClassVar[bool] = True
     """Whether its authors freeze BatchNorm statistics and draw batches with replacement, as DomainBed does."""
 
+    needs_domains: ClassVar[bool] = False
+    """Whether it compares source domains, so that with one alone it would be another method."""
     compares_domains: ClassVar[bool] = False
     """Whether it needs as many images of every source domain in a batch."""
 

@@ -28,6 +28,7 @@ class DannConfig(PooledConfig):
     """Settings of DANN."""
 
     name = "dann"
+    needs_domains = True
     summary = "features from which a discriminator cannot tell the source domain"
     reference = "Ganin et al. 2016, arXiv:1505.07818"
     weight: NotNegative = 1.0
