@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from parse_dg.algorithms.base import (
     Algorithm,
@@ -19,7 +19,6 @@ from parse_dg.algorithms.base import (
     GroupSettings,
     LossTerms,
     Minibatch,
-    grouped,
     linear,
 )
 from parse_dg.config import Config, NotNegative
@@ -144,6 +143,7 @@ class Parse(Algorithm):
 
     config: ParseConfig
     for_training = ("guide.", "probe.", "mutual_information.")
+    apart = (("composition", "network.structure.composition.weight"), ("encoders", "mutual_information."))
 
     def __init__(self, config: ParseConfig, context: BuildContext):
         super().__init__(config, context)
@@ -217,7 +217,3 @@ class Parse(Algorithm):
             factor = len(self.network.structure.composition.weight) / self.config.composition.scale_start
             settings["composition"] = GroupSettings(rate_factor=factor, momentum=SELECTION_MOMENTUM)
         return settings
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
-        return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)
