@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from parse_dg.algorithms.base import (
     Algorithm,
@@ -19,7 +19,6 @@ from parse_dg.algorithms.base import (
     GroupSettings,
     LossTerms,
     Minibatch,
-    grouped,
     linear,
 )
 from parse_dg.config import Config, NotNegative
@@ -125,6 +124,7 @@ class Parse(Algorithm):
 
     config: ParseConfig
     for_training = ("guide.", "probe.", "mutual_information.")
+    apart = (("composition", "network.structure.composition.weight"), ("encoders", "mutual_information."))
 
     def __init__(self, config: ParseConfig, context: BuildContext):
         super().__init__(config, context)
@@ -201,7 +201,3 @@ class Parse(Algorithm):
             factor = len(self.network.structure.composition.weight) / self.config.composition.scale_start
             settings["composition"] = GroupSettings(rate_factor=factor, momentum=SELECTION_MOMENTUM)
         return settings
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
-        return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)

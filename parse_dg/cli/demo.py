@@ -58,9 +58,9 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
 def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
     target = config.data.target
     header = ("method", "source validation accuracy", f"accuracy on {target} (never seen)")
-    accuracies = ((name, each.validation_mean_accuracy, each.target.accuracy) for name, each in results.items())
+    accuracies = ((name, each.validation_mean_accuracy, each.on_target.accuracy) for name, each in results.items())
     print_rows(console, header, [(name, percent(source), percent(unseen)) for name, source, unseen in accuracies])
-    images = next(iter(results.values())).target.images
+    images = next(iter(results.values())).on_target.images
     console.print(
         f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
         f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"

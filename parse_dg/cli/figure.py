@@ -36,6 +36,20 @@ def pipeline(options: Namespace, console: Console) -> None:
     _draw(options, console, lambda asked: draw_pipeline(asked, options.image, options.steps))
 
 
+def faces(options: Namespace, console: Console) -> None:
+    """Draw the faces of primitives: patches of source training images where each is strongest."""
+    from parse_dg.explain.figures.examples import draw_faces
+
+    _draw(options, console, draw_faces)
+
+
+def cards(options: Namespace, console: Console) -> None:
+    """Draw classes as cards: their strongest relations over a mean layout, with the primitives' faces."""
+    from parse_dg.explain.figures.examples import draw_cards
+
+    _draw(options, console, draw_cards)
+
+
 def against_k(options: Namespace, console: Console) -> None:
     """Draw accuracy against the number of primitives: the plot of `parse-dg table --view k`."""
     from parse_dg.cli.show.views import curve, view_tables
@@ -67,12 +81,14 @@ def add_commands(commands: Commands) -> None:
     figures = add_group(
         commands,
         "figure",
-        "the paper's figures of a run: primitives, errors, the pipeline, accuracy against K",
+        "figures of a run: primitives and their faces, class cards, errors, the pipeline, accuracy against K",
         "Draw a figure of a trained PARSE, as PNG, SVG or PDF, as wide as a paper's column or page.\n"
         "The same run gives the same file. What is shown is chosen by a rule that is said when it is done; all\n"
         "images are of the target, or held out of training.",
         "for example:\n"
         "  parse-dg figure primitives RUN --classes dog horse --primitives 0 3 --out primitives.svg\n"
+        "  parse-dg figure faces RUN\n"
+        "  parse-dg figure cards RUN --classes dog horse\n"
         "  parse-dg figure errors RUN --width column\n"
         "  parse-dg figure pipeline RUN photo.jpg --out pipeline.pdf\n"
         "  parse-dg figure k runs/k --out k.svg",
@@ -82,6 +98,14 @@ def add_commands(commands: Commands) -> None:
     _add_several(command, "--classes CLASS", "default: some, evenly spread")
     _add_several(command, "--primitives N", "default: those that the classes' compositions rest on most")
     _add_several(command, "--domains DOMAIN", "default: the sources and the target")
+    words = "patches of source training images where primitives are strongest"
+    command = add_command(figures, "faces", faces, words)
+    _add_common(command, "faces")
+    _add_several(command, "--primitives N", "default: all")
+    words = "classes as their strongest relations over a mean layout, with faces"
+    command = add_command(figures, "cards", cards, words)
+    _add_common(command, "cards")
+    _add_several(command, "--classes CLASS", "default: some, evenly spread")
     words = "target images classified right and wrong, and what collapsed in them"
     command = add_command(figures, "errors", errors, words)
     _add_common(command, "errors")

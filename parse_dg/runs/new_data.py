@@ -129,6 +129,7 @@ def _as_seen(spec: ModelSpec, name: str) -> DataConfig:
     return DataConfig(
         benchmark=name,
         image_size=spec.image_size,
+        fit=spec.fit,
         crop_from=spec.resize_to,
         evaluation="centre" if spec.resize_to else "resize",
         store="never",

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Annotated
 
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule
+from parse_dg.data.limits import MAX_PIXELS
 
 MEBIBYTE = 2**20
 CLIENTS = 4096
@@ -23,7 +24,7 @@ class ServiceLimits(Config):
 
     max_bytes: Count = 10 * MEBIBYTE
     """Of one upload, all of the request's body."""
-    max_pixels: Count = 25_000_000
+    max_pixels: Count = MAX_PIXELS
     """Of one image; what claims more is refused before any pixel is decoded."""
     rate: NotNegative = 0.0
     """Uploads a second from one address; 0 for any number."""
@@ -42,8 +43,6 @@ class ServiceLimits(Config):
     """Seconds in which the service finishes what it began when it is told to stop."""
 
     def check(self) -> None:
-        from parse_dg.data.images import MAX_PIXELS  # the defaults are shown by --help, which imports no numpy
-
         self.require(self.max_pixels <= MAX_PIXELS, "max_pixels", f"1 to {MAX_PIXELS:,}")
 
     @property

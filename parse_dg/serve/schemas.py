@@ -136,7 +136,7 @@ class CaseData(ResponseModel):
     )
     seen: list[float] = Field(
         description="the part of it that the network sees, and that places and heat maps are of: left, top, right, "
-        "bottom in pixels; beyond its edges where it was padded",
+        "bottom in pixels",
         examples=[[0, 0, 384, 288]],
     )
     truth: str | None
@@ -200,7 +200,8 @@ BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF; of an animation the first frame",
+        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF, and HEIC where "
+        "pillow-heif is installed; of an animation the first frame",
         "content": {
             "multipart/form-data": {
                 "schema": {"type": "object", "required": ["image"], "properties": {"image": BINARY}}

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from parse_dg.config import change
+from parse_dg.explain.faces import faces_of
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
@@ -33,8 +34,9 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", ["primitives", "errors", "pipeline"])
+@pytest.mark.parametrize("figure", ["primitives", "errors", "pipeline", "faces", "cards"])
 def test_each_figure(figure: str, run: Run, parse_run: Path, tmp_path: Path) -> None:
+    faces_of(open_run(parse_run, device="cpu"))  # are kept in the run's folder
     before = snapshot(parse_run)
     said = run("figure", figure, parse_run, "--out", "a figure.svg", "--device", "cpu", "--width", "column")
     assert (said.code, said.err) == (0, "")

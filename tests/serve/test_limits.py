@@ -168,6 +168,7 @@ def test_what_counts_as_a_client(address: str, client: str) -> None:
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(limits))):
         ServiceLimits(**limits)  # type: ignore[arg-type]
+    assert ServiceLimits().max_pixels == MAX_PIXELS  # what a data set may have can be asked about
 
 
 # --- forms ----------------------------------------------------------------------------------------
