@@ -67,7 +67,10 @@ class OpenedRun:
     def __repr__(self) -> str:
         if not (self.path / "config.json").is_file():
             return f"OpenedRun({str(self.path)!r})"
-        found = f"{percent(self.result.target.accuracy)} on {self.target}" if self.finished else "not finished"
+        found = "not finished"
+        if self.finished:
+            target = self.result.target
+            found = f"{percent(target.accuracy)} on {target.domain}" if target else "no domain held out"
         return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
 
     @cached_property
@@ -118,8 +121,18 @@ class OpenedRun:
 
     @property
     def target(self) -> str:
-        """The name of the domain that was held out."""
+        """The name of the domain that was held out; raises where all of them trained."""
+        if self.config.data.target is None:
+            instead = f"`parse-dg evaluate {self.path} --data FOLDER` scores it on new images"
+            raise InputError(f"{self.path} trained on all domains, so that it has no target for this: {instead}")
         return self.config.data.target
+
+    @property
+    def target_images(self) -> Subset:
+        """Those of its images that the result is of."""
+        self.target  # noqa: B018 - or says that there is none
+        assert self.split.target is not None
+        return self.split.target
 
     @cached_property
     def benchmark(self) -> Benchmark:
@@ -136,14 +149,14 @@ class OpenedRun:
     def split(self) -> LeaveOneOut:
         """Which images trained, which are held out, and which the result is of."""
         config = self.config
-        split = leave_one_out(self.benchmark, self.target, config.seed, config.split)
+        split = leave_one_out(self.benchmark, config.data.target, config.seed, config.split)
         return all_of_sources(split) if config.algorithm.trains_twice else split
 
     @property
     def held_out(self) -> tuple[Subset, ...]:
         """The images that it may be judged by, a domain each: the sources' in their order, the target's last."""
-        unseen = self.split.validation_domain
-        return (*self.split.validation, *((unseen,) if unseen else ()), self.split.target)
+        last = (self.split.validation_domain, self.split.target)
+        return (*self.split.validation, *(some for some in last if some))
 
     def _require_whole(self) -> None:
         """Raise if the run is finished and a file of it is not what was written."""
@@ -200,7 +213,7 @@ def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccurac
     subsets = scored_parts(run.config, run.split)
     if domain is not None:
         everything = whole(run.benchmark.domain(domain))
-        role = "target" if domain == run.target else "source"
+        role = "target" if domain == run.config.data.target else "source"
         subsets = [(everything, f"{role}: all images, {_seen(run.split, everything)}")]
     model = run.model.algorithm
     return [NamedAccuracy(s.domain.name, words, accuracy(model, s, run.device)) for s, words in subsets]
@@ -208,7 +221,9 @@ def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccurac
 
 def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
     """The images a run is scored and validated on, in words; none of them are augmented here."""
-    found = [(split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}")]
+    found = []
+    if split.target:
+        found.append((split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}"))
     if split.target_held_out:
         found.append((split.target_held_out, f"target: the others, {_seen(split, split.target_held_out)}"))
     if split.validation_domain:

@@ -22,7 +22,22 @@ __all__ = ["kept", "run"]
 def trained_run(run: Run, tmp_path: Path) -> Path:
     """ERM, trained for two steps on three classes of two domains."""
     own = plant(tmp_path / "own", classes=("cat", "dog", "owl"), images=10, side=(12, 9))
-    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL, "--out", "erm"))
+    trained(
+        run(
+            "train",
+            "--algorithm",
+            "erm",
+            "--data",
+            own,
+            "--target",
+            "fog",
+            *SMALL,
+            "--out",
+            "erm",
+            "--set",
+            "data.fit=crop",
+        )
+    )
     return tmp_path / "erm"
 
 

@@ -133,7 +133,7 @@ def draw_errors(asked: FigureRequest) -> str:
     The classes are those with most wrong images among those with enough right ones.
     """
     run = _open(asked)
-    subset = run.split.target
+    subset = run.target_images
     located = locate(run.model, subset, run.progress)
     found = find_coinciding(located)
     labels = _labels_with_errors(run, asked, located)
@@ -221,7 +221,7 @@ def draw_pipeline(asked: FigureRequest, image: Path | None = None, steps: Path |
 
 
 def _example(run: OpenedRun) -> PipelineImage:
-    subset = _candidates(run.split.target, spread(len(run.classes), 8))
+    subset = _candidates(run.target_images, spread(len(run.classes), 8))
     located = locate(run.model, subset, run.progress)
     row = int((located.probability * located.right).argmax())
     image, label = load_images(subset, np.array([row]))

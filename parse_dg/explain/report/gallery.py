@@ -50,17 +50,15 @@ class SubsetPredictions:
 
 def galleries(
     predictor: Predictor,
-    target: SubsetPredictions,
+    target: Sequence[SubsetPredictions],
     sources: Sequence[SubsetPredictions],
     count: int,
     progress: Progress,
 ) -> Iterator[Gallery]:
-    """Wrong and right images of the target, then held-out ones of the sources; empty galleries are left out."""
+    """Wrong and right images of the target, if there is one, then held-out ones of the sources; none is empty."""
     names = ", ".join(each.subset.domain.name for each in sources)
-    kinds = [
-        (target.subset.domain.name, f"{target.subset.domain.name}, the target", [target]),
-        ("sources", f"the held-out images of {names}", list(sources)),
-    ]
+    kinds = [(each.subset.domain.name, f"{each.subset.domain.name}, the target", [each]) for each in target]
+    kinds.append(("sources", f"the held-out images of {names}", list(sources)))
     done = 0
     for short, words, parts in kinds:
         for wrong in (True, False):
