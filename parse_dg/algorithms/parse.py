@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.algorithms.base import (
@@ -119,6 +119,25 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
         return Parse(self, context)
 
 
+def guide_terms(
+    method: Algorithm,
+    features: Float[Tensor, "B F H W"],
+    logits: Float[Tensor, "B C"],
+    labels: Int[Tensor, "B"],
+    *,
+    guidance: float,
+    distillation: float,
+) -> LossTerms:
+    """The cross-entropy of a method's guide, if it has one, and the divergence of the method's logits from it."""
+    if method.guide is None:
+        return {}
+    guided = method.guide(features.mean((2, 3)))
+    terms = {"guidance": guidance * method.cross_entropy(guided, labels)}
+    if distillation:
+        terms["distillation"] = distillation * divergence(logits, guided.detach())
+    return terms
+
+
 class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
@@ -173,11 +192,8 @@ class Parse(Algorithm):
                 output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
             ),
         }
-        if self.guide is not None:
-            guided = self.guide(output.features.mean((2, 3)))
-            terms["guidance"] = self.config.guidance * self.cross_entropy(guided, example.labels)
-            if self.config.distillation:
-                terms["distillation"] = self.config.distillation * divergence(output.logits, guided.detach())
+        weights = {"guidance": self.config.guidance, "distillation": self.config.distillation}
+        terms |= guide_terms(self, output.features, output.logits, example.labels, **weights)
         if move is not None and output.second is not None:
             terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)
         if self.probe is not None:
