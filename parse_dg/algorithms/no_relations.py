@@ -31,7 +31,7 @@ class NoRelationsConfig(AlgorithmConfig):
 
     name = "no_relations"
     summary = "PARSE's primitives with a linear classifier on their descriptors: the paper's ablation"
-    reference = "Nguyen & Nguyen 2026"
+    reference = "Nguyen & Nguyen 2026, arXiv:2605.06043"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     extents: bool = True

@@ -76,7 +76,7 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     name = "parse"
     explains = True
     summary = "sparse compositions of spatial relations over learned primitives (this paper)"
-    reference = "Nguyen & Nguyen 2026"
+    reference = "Nguyen & Nguyen 2026, arXiv:2605.06043"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     sparsity: NotNegative = 0.01
