@@ -25,6 +25,9 @@ those of a regulariser."""
 Width = Annotated[Count, at_most(2**14)]
 """Of a hidden layer."""
 
+BACKBONE: tuple[tuple[Group, str], ...] = (("backbone", "backbone."), ("backbone", "network.backbone."))
+"""How the names of a backbone's parameters begin."""
+
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
 
@@ -172,6 +175,8 @@ class Algorithm(nn.Module, ABC):
 
     for_training: ClassVar[tuple[str, ...]] = ()
     """How the names of parameters begin that only the loss uses: a compacted model goes without them."""
+    apart: ClassVar[tuple[tuple[Group, str], ...]] = ()
+    """The groups beside backbone and head, and how the names of their parameters begin."""
 
     def __init__(self, config: AlgorithmConfig, context: BuildContext):
         super().__init__()
@@ -219,8 +224,13 @@ class Algorithm(nn.Module, ABC):
         return {}
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
-        """Every trainable parameter, once, by group."""
-        return grouped(self)
+        """Every trainable parameter, once, by group: those set `apart`, those of the backbone, the rest as head."""
+        groups: dict[Group, list[nn.Parameter]] = {"backbone": [], "head": [], "composition": []}
+        starts = (*self.apart, *BACKBONE)
+        for name, parameter in self.named_parameters():
+            group: Group = next((group for group, start in starts if name.startswith(start)), "head")
+            groups.setdefault(group, []).append(parameter)
+        return groups
 
     def cross_entropy(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The mean cross-entropy, with the run's label smoothing, in float32 or wider."""
@@ -229,16 +239,6 @@ class Algorithm(nn.Module, ABC):
             labels,
             label_smoothing=self.label_smoothing,
         )
-
-
-def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group, list[nn.Parameter]]:
-    """The parameters of `module`: of its `backbone`, those set `apart` by group name, and the rest as head."""
-    groups: dict[Group, list[nn.Parameter]] = {"backbone": [], "head": [], "composition": []}
-    special = {id(parameter): name for name, parameters in apart.items() for parameter in parameters}
-    for name, parameter in module.named_parameters():
-        fallback = "backbone" if name.startswith(("backbone.", "network.backbone.")) else "head"
-        groups.setdefault(special.get(id(parameter), fallback), []).append(parameter)  # type: ignore[arg-type]
-    return groups
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator | None = None) -> nn.Linear:

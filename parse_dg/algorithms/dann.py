@@ -11,24 +11,14 @@ Letters: B batch, D features.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import (
-    BuildContext,
-    Group,
-    GroupSettings,
-    LossTerms,
-    Minibatch,
-    Turn,
-    Width,
-    grouped,
-    linear,
-)
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, Width, linear
 from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least, at_most
 
@@ -72,6 +62,7 @@ class Dann(Counted):
     """The network of the baselines, and a discriminator that plays against it."""
 
     config: DannConfig
+    apart: ClassVar[tuple[tuple[Group, str], ...]] = (("adversary", "discriminator."),)
 
     def __init__(self, config: DannConfig, context: BuildContext):
         super().__init__(config, context)
@@ -85,10 +76,6 @@ class Dann(Counted):
     def averaged(self, each: Float[Tensor, "B"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The discriminator's loss on a batch, of its cross-entropy on each image."""
         return each.mean()
-
-    def adversary(self) -> tuple[nn.Parameter, ...]:
-        """The parameters that move when it is the discriminator's turn."""
-        return tuple(self.discriminator.parameters())
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """What backbone and classifier minimise when it is their turn."""
@@ -137,9 +124,6 @@ class Dann(Counted):
         betas = (self.config.beta1, 0.9)
         theirs = GroupSettings(self.config.discriminator_rate, betas, self.config.discriminator_decay)
         return {"backbone": GroupSettings(betas=betas), "head": GroupSettings(betas=betas), "adversary": theirs}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self, adversary=self.adversary())
 
 
 def perceptron(

@@ -1,10 +1,8 @@
 """`parse-dg explain`: why a model says what it says, in words and numbers."""
 
-import re
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parse_dg.cli.options import Command, Commands, Console, add_command, add_group, opened, print_json, say
@@ -22,18 +20,16 @@ TOP = 10
 """How many relations a table lists."""
 IMAGES = 3
 """How many images of each domain are listed for a primitive."""
-NUMBERED = re.compile(r"(.+):(\d{1,9})")
-"""An image of the run's benchmark: `sketch:12`."""
 
 
 class ExplainedImage(NamedTuple):
     """An image that is explained."""
 
+    predictor: "Predictor"
     name: str
+    image: "ImageLike"
     truth: str | None
     """Its class, where that is known."""
-    predictor: "Predictor"
-    image: "ImageLike"
 
     @property
     def reading(self) -> "Reading":
@@ -157,17 +153,9 @@ def find_shown(options: Namespace, *, any_method: bool = False) -> ExplainedImag
     """The image and the model that are asked about; a model of PARSE unless `any_method` will do."""
     from parse_dg.cli.show.display import progress_display
 
-    given = NUMBERED.fullmatch(options.image)
     with progress_display() as progress:  # standard output has the explanation alone
         run = open_parse_run(options, progress, any_method=any_method)
-        if Path(options.image).exists() or given is None:
-            return ExplainedImage(options.image, None, run.predictor, options.image)
-        domain, number = run.benchmark.domain(given[1]), int(given[2])
-    if number >= len(domain.labels):
-        raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
-    pixels: ImageLike = domain.images[number]
-    truth = run.benchmark.classes[domain.labels[number]]
-    return ExplainedImage(options.image, truth, run.predictor, pixels)
+        return ExplainedImage(run.predictor, *run.find_image(options.image))
 
 
 def add_commands(commands: Commands) -> None:

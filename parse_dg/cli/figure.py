@@ -115,8 +115,8 @@ def add_commands(commands: Commands) -> None:
     words = "one image on its way through the network, in the model's numbers"
     command = add_command(figures, "pipeline", pipeline, words)
     _add_common(command, "pipeline")
-    words = "an image file (default: of some of the target's, the one classified right with most confidence)"
-    command.add("image FILE", words, nargs="?")
+    words = "a file, or DOMAIN:NUMBER (default: of some of the target's, the one right with most confidence)"
+    command.add("image IMAGE", words, nargs="?")
     command.add("--steps FOLDER", "also a picture of each step there, as in docs/how_parse_works.md")
     command = add_command(figures, "k", against_k, "accuracy against the number of primitives")
     command.add("runs RUN", "run folders, or folders that have runs below them", nargs="+")

@@ -25,7 +25,7 @@ from parse_dg.data.contact_sheets import spread
 from parse_dg.data.loader import evaluation_batches, load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
-from parse_dg.deploy.names import fingerprint
+from parse_dg.deploy.names import fingerprint, to_text
 from parse_dg.errors import InputError, about
 from parse_dg.explain.viewer_data import data_uri
 from parse_dg.files import parse_json, write_file
@@ -101,6 +101,14 @@ class PrimitiveFaces(Jsonable):
         """What they are."""
         total, domains = sum(self.images.values()), some(list(self.images))
         return f"patches where it is strongest among {total:,} training images of the source domains ({domains})"
+
+
+def known_primitives(names: Mapping[int, str], faces: PrimitiveFaces | None) -> dict[str, object]:
+    """What the viewer is told of the primitives: names, faces with where each is from, and what faces are."""
+    shown = [
+        [{"image": face.image, "words": face.words} for face in mine] for mine in (faces.faces if faces else ())
+    ]
+    return {"names": to_text(names), "faces": shown, "words": faces.words if faces else ""}
 
 
 class Seen(NamedTuple):

@@ -47,9 +47,9 @@ from parse_dg.training.checkpoint import CURRENT, PREVIOUS, remove_checkpoints
 from parse_dg.wording import some
 
 LOCK = ".lock"
-WEIGHTS = ("model.safetensors", "model_plain.safetensors")
-"""What a finished run may be kept without."""
-FILES = ("config.json", "split.json", "metrics.jsonl", *WEIGHTS)
+LARGE = ("split.json", "model.safetensors", "model_plain.safetensors")
+"""What a finished run may be kept without: its numbers are in the other files."""
+FILES = ("config.json", "metrics.jsonl", *LARGE)
 """What a result has digests of: all that is the same when a run is repeated."""
 MADE = (
     *("result.json", *FILES, "environment.json", CURRENT, PREVIOUS, "names.json", "report.html", "tensorboard"),
@@ -86,10 +86,10 @@ def writing_to(folder: Path) -> AbstractContextManager[None]:
     return attempting(f"write to {folder}", advice, also=SafetensorError)
 
 
-def read_finished(config: RunConfig, folder: Path, *, weights: bool = True) -> RunResult | None:
+def read_finished(config: RunConfig, folder: Path, *, large: bool = True) -> RunResult | None:
     """The result of a finished run of this configuration in `folder`, if it is there and whole.
 
-    `weights=False`: its weights may have been removed.
+    `large=False`: its weights and its split may have been removed.
     """
     found = folder / "config.json"
     if not found.exists():
@@ -101,7 +101,7 @@ def read_finished(config: RunConfig, folder: Path, *, weights: bool = True) -> R
     if (other := read_config(folder)) != config:
         raise OtherRunError(folder, other, config)
     try:
-        return read_whole(folder, weights=weights)
+        return read_whole(folder, large=large)
     except DamagedRunError as error:
         log.warning("%s", error)
         return None
@@ -151,11 +151,11 @@ def finish(folder: Path, result: RunResult) -> RunResult:
     return result
 
 
-def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
+def read_whole(folder: Path, *, large: bool = False) -> RunResult | None:
     """The result of the run in `folder`, None if it is not finished; raises if a file is not what was written.
 
-    Without `weights` these may have been removed. Of runs of earlier versions, without digests, nothing is known.
-    What a killed process has left beside a whole run is removed.
+    Without `large` the large ones may have been removed. Of runs of earlier versions, without digests, nothing is
+    known. What a killed process has left beside a whole run is removed.
     """
     try:
         result = read_result(folder)
@@ -164,7 +164,7 @@ def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
     digests = result.files if result else {}
     for name in FILES:
         path, digest = folder / name, digests.get(name)
-        if digest is None or (name in WEIGHTS and not weights and not path.exists()):
+        if digest is None or (name in LARGE and not large and not path.exists()):
             continue
         if not path.is_file():
             raise DamagedRunError(path, "is missing")

@@ -3,11 +3,12 @@
 What can be asked of it: its accuracy on named images, and the class weights that it began with.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -15,6 +16,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, whole
+from parse_dg.deploy.image_batches import ImageLike
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.devices import pick_device
@@ -30,6 +32,18 @@ from parse_dg.runs.scoring import target_part, validation_part
 from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.wording import percent
+
+NUMBERED = re.compile(r"(.+):(\d{1,9})")
+"""An image of the run's benchmark: `sketch:12`."""
+
+
+class GivenImage(NamedTuple):
+    """An image that a run is asked about."""
+
+    name: str
+    image: ImageLike
+    truth: str | None
+    """Its class, where that is known."""
 
 
 class OpenedRun:
@@ -158,6 +172,16 @@ class OpenedRun:
         last = (self.split.validation_domain, self.split.target)
         return (*self.split.validation, *(some for some in last if some))
 
+    def find_image(self, given: str) -> GivenImage:
+        """A file of any size, or DOMAIN:NUMBER, an image of the run's benchmark, from 0; a file comes first."""
+        numbered = NUMBERED.fullmatch(given)
+        if numbered is None or Path(given).exists():
+            return GivenImage(given, given, None)
+        domain, number = self.benchmark.domain(numbered[1]), int(numbered[2])
+        if number >= len(domain.labels):
+            raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
+        return GivenImage(given, domain.images[number], self.benchmark.classes[domain.labels[number]])
+
     def _require_whole(self) -> None:
         """Raise if the run is finished and a file of it is not what was written."""
         if self.finished:
@@ -211,6 +235,9 @@ class NamedAccuracy:
 def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
     """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
     subsets = scored_parts(run.config, run.split)
+    if domain is None and not subsets:
+        found = f"{run.path} trained on all images of all domains, so that none is left to score it on"
+        raise InputError(f"{found}: --data FOLDER scores new ones")
     if domain is not None:
         everything = whole(run.benchmark.domain(domain))
         role = "target" if domain == run.config.data.target else "source"

@@ -59,7 +59,7 @@ def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig, target: boo
     looked = "Checks look at validation images only; the target is read once, at the end."
     if not target:
         target_words = "No domain is held out: all of them are sources, and no number is of an unseen domain."
-        looked = "Checks look at validation images of all domains."
+        looked = "Checks look at validation images of all domains; what others they score is for the record."
     elif protocol.checks != "validation":
         looked = "Checks score the target too, for the record; what is chosen does not depend on it."
     return [

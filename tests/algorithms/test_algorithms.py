@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
-from parse_dg.algorithms.base import Group, Minibatch, grouped
+from parse_dg.algorithms.base import Group, Minibatch
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.pooled import Pooled
 from parse_dg.training.optimizer import OptimizerConfig
@@ -176,16 +176,6 @@ def test_only_parse_has_a_composition() -> None:
     size = (CLASSES, parse.network.structure.vocabulary.size)  # type: ignore[union-attr]
     assert sizes == {name: [size] if name == "parse" else [] for name in ALGORITHMS}
     assert parse.groups()["composition"][0] is parse.network.structure.composition.weight  # type: ignore[union-attr]
-
-
-def test_parameters_set_apart_leave_their_group() -> None:
-    module = nn.ModuleDict({"backbone": nn.Linear(2, 2), "rest": nn.Linear(2, 2)})
-    parts = dict(module.named_parameters())
-    groups = grouped(module, composition=(parts["backbone.weight"], parts["rest.bias"]))
-    assert groups["backbone"] == [parts["backbone.bias"]]
-    assert len(groups["head"]) == 1
-    assert groups["head"][0] is parts["rest.weight"]
-    assert [id(p) for p in groups["composition"]] == [id(parts["backbone.weight"]), id(parts["rest.bias"])]
 
 
 def gradients(algorithm: Algorithm, example: Minibatch, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:

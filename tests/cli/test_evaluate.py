@@ -61,7 +61,7 @@ def test_a_new_folder_is_scored_in_full(run: Run, trained_run: Path, tmp_path: P
     for line in (
         "none of the images is a file that the run trained on or validated by",
         "6 images of a class that the model does not know, not scored: yak",
-        "there is no image of dog: balanced accuracy and F1 are means over the 2 others",
+        "there is no image of dog: balanced accuracy and F1 are means over the 2 classes that have some",
         "scored by another spelling: Cat as the model's cat",
     ):
         assert line in said.out

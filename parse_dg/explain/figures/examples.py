@@ -14,13 +14,12 @@ from torch import Tensor
 
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.contact_sheets import spread
-from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError, unknown
 from parse_dg.explain.class_cards import RELATIONS, class_cards
-from parse_dg.explain.explanation import read_images
+from parse_dg.explain.explanation import as_batch, read_images
 from parse_dg.explain.faces import faces_of
 from parse_dg.explain.figures.cards import cards_figure, faces_figure, fitting
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
@@ -200,8 +199,9 @@ def _group(
 # --- the pipeline -------------------------------------------------------------------------------------------------
 
 
-def draw_pipeline(asked: FigureRequest, image: Path | None = None, steps: Path | None = None) -> str:
-    """The pipeline on an image file; without one, on the most confident right image among some of the target's.
+def draw_pipeline(asked: FigureRequest, image: str | None = None, steps: Path | None = None) -> str:
+    """The pipeline on an image file or DOMAIN:NUMBER; without one, on the most confident right image among some of
+    the target's.
 
     With a folder for `steps`, each step is drawn there by itself, too.
     """
@@ -211,8 +211,8 @@ def draw_pipeline(asked: FigureRequest, image: Path | None = None, steps: Path |
     if image is None:
         seen = _example(run)
     else:
-        pixels = torch.from_numpy(decode(image, run.model.spec.framing)).permute(2, 0, 1)
-        seen = read_pipeline(run.model, pixels, image.name)
+        given = run.find_image(image)
+        seen = read_pipeline(run.model, as_batch(run.model, given.image)[0], Path(image).name, given.truth)
     pipeline_figure(asked.path, seen, width=asked.width)
     if steps is not None:
         step_figures(steps, seen)

@@ -84,7 +84,7 @@ def step_figures(folder: Path, seen: PipelineImage) -> tuple[Path, ...]:
     steps: dict[str, tuple[DrawPanel, float, float]] = {
         "image": (_image, side, side),
         "features": (_features, side, side),
-        "heatmaps": (_heatmaps, 3.4, 3.4),
+        "heatmaps": (_heatmaps, 3.0, 3.0),
         "primitives": (_places, side, side),
         "relations": (_relations, 4.95, 1.55),
         "composition": (_composition, 4.95, 1.3),

@@ -13,7 +13,9 @@ from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
+from parse_dg.explain.class_cards import ClassCard, class_cards
 from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.faces import PrimitiveFaces, faces_of
 from parse_dg.explain.report.curve import training_curve
 from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
@@ -44,6 +46,8 @@ class ImageFindings(NamedTuple):
     galleries: tuple[Gallery, ...] = ()
     compared: tuple[Comparison, ...] = ()
     """The full and the compact model on the same images."""
+    cards: tuple[ClassCard, ...] = ()
+    faces: PrimitiveFaces | None = None
 
 
 def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
@@ -60,6 +64,8 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"Left out: images, and what is found by looking at them. {error}.")
     else:
         seen = _look(run, small[0] if small else None, images)
+        if small:
+            seen = seen._replace(cards=class_cards(run), faces=faces_of(run))
         if not run.split.validation:
             notes.append("Left out: images of the source domains, since all of them train and none is held out.")
     if run.model_file is None:
@@ -80,6 +86,9 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         scores=seen.scores or tuple(_recorded(result)),
         galleries=seen.galleries,
         compositions=describe_classes(model, TERMS) if small else (),
+        cards=seen.cards,
+        faces=seen.faces,
+        names=model.names,
         compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
         curve=curve,
         config={name: as_typed(value) for name, value in flatten(config).items()},
@@ -93,7 +102,8 @@ def _headline(result: RunResult) -> str:
     if target := result.target:
         found = f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images"
         return f"{found} ({target.part}). This number is the result of the run."
-    images = f"{result.validation_part} of {', '.join(result.validation)}"
+    mean = "mean over " if len(result.validation) > 1 else ""
+    images = f"{mean}{result.validation_part} of {', '.join(result.validation)}"
     return f"validation accuracy: {images}. All domains trained, so that no number is of an unseen one."
 
 

@@ -1,6 +1,7 @@
 /* The viewer: one image, what a model said of it and why.
 
-   ParseViewer.mount(element, data) replaces the element's content by a case (parse_dg/explain/viewer_data.py).
+   ParseViewer.mount(element, data, known) replaces the element's content by a case (parse_dg/explain/viewer_data.py);
+   `known` is what is known of the primitives: their names and faces, and `rename`, where they may be given names.
    Needs drawing.js before it, and viewer.css; in Python `parse_dg.explain.viewer` has them in order. Whatever is said of the image, names of classes and files above all, is set as text and never read as HTML. */
 "use strict";
 
@@ -37,11 +38,20 @@ window.ParseViewer = (() => {
     return element;
   }
 
+  function picture(name, face, alt = "") {
+    const image = make("img", name);
+    image.src = face.image;
+    image.alt = alt;
+    if (alt) image.title = alt;
+    return image;
+  }
+
   /* ---- one mounted case ------------------------------------------------------------------------------------- */
 
   class View {
-    constructor(data) {
+    constructor(data, known) {
       this.data = data;
+      this.known = { names: {}, faces: [], words: "", rename: null, ...known };
       this.places = new Map(data.places.map((place) => [place.primitive, place]));
       this.explanations = new Map(Object.entries(data.explanations));
       this.explained = this.explanations.has(data.predicted) ? data.predicted : null;
@@ -83,14 +93,53 @@ window.ParseViewer = (() => {
       const row = group("pv-primitives", "Primitives");
       this.primitives = this.data.places.map((place) => {
         const track = make("span", "pv-track", bar("pv-fill", place.presence));
-        const button = make("button", "pv-primitive", make("span", "pv-disc", place.primitive), track);
+        const [face] = this.facesOf(place.primitive);
+        const portrait = make("span", face ? "pv-portrait" : "", ...(face ? [picture("pv-face", face)] : []),
+          make("span", "pv-disc", place.primitive));
+        const button = make("button", "pv-primitive", portrait, track);
+        const name = this.known.names[`p${place.primitive}`];
+        if (name) button.append(make("span", "pv-called", name));
         button.dataset.primitive = place.primitive;
-        button.setAttribute("aria-label", `primitive ${place.primitive}, presence ${place.presence.toFixed(2)}`);
+        const named = name ? `, ${name}` : "";
+        button.setAttribute("aria-label", `primitive ${place.primitive}${named}, presence ${place.presence.toFixed(2)}`);
         this.listen(button, { primitive: place.primitive });
         return button;
       });
       row.append(...this.primitives);
-      return make("div", "pv-parts", make("p", "pv-label", "Primitives: where each is, and how present"), row);
+      const about = this.known.words ? `. Faces: ${this.known.words}` : "";
+      const label = make("p", "pv-label", `Primitives: where each is, and how present${about}`);
+      this.naming = make("div", "pv-naming");
+      return make("div", "pv-parts", label, row, this.naming);
+    }
+
+    called(primitive) {
+      const name = this.known.names[`p${primitive}`];
+      return name ? `p${primitive} ${name}` : `p${primitive}`;
+    }
+
+    facesOf(primitive) {
+      return this.known.faces[primitive] || [];
+    }
+
+    /* A line to write the name of the chosen primitive on, where it may be given one. */
+    offerName(place) {
+      if (!this.known.rename || !this.naming || this.naming.dataset.primitive === String(place && place.primitive)) return;
+      this.naming.dataset.primitive = String(place && place.primitive);
+      this.naming.replaceChildren();
+      if (!place) return;
+      const key = `p${place.primitive}`;
+      const input = make("input");
+      input.maxLength = 40;
+      input.value = this.known.names[key] || "";
+      input.placeholder = "such as beak";
+      input.setAttribute("aria-label", `A name for ${key}`);
+      const save = make("button", "pv-save", "Save");
+      save.addEventListener("click", () => this.known.rename(place.primitive, input.value));
+      input.addEventListener("keydown", (event) => {
+        event.stopPropagation(); // arrows move in the text
+        if (event.key === "Enter") save.click();
+      });
+      this.naming.append(make("span", "", `Call ${key} `), input, save);
     }
 
     /* -- the words beside it -- */
@@ -176,7 +225,7 @@ window.ParseViewer = (() => {
       const list = group("pv-relations", "Primitives, what adds most first", "ol");
       this.parts = order.map((k) => {
         const button = make("button", `pv-relation pv-${primitives[k] < 0 ? "takes" : "adds"}`,
-          make("span", "pv-said", `p${k}`), make("span", "pv-formula", make("strong", "", signed(primitives[k]))),
+          make("span", "pv-said", this.called(k)), make("span", "pv-formula", make("strong", "", signed(primitives[k]))),
           make("span", "pv-room", bar("pv-weight", Math.abs(primitives[k]) / widest)));
         button.querySelector(".pv-weight").append(bar("pv-fill", 1));
         button.dataset.primitive = k;
@@ -205,7 +254,9 @@ window.ParseViewer = (() => {
         const formula = make("span", "pv-formula", product, make("strong", "", number(relation.contribution)));
         const weight = bar("pv-weight", relation.weight / widest);
         weight.append(bar("pv-fill", relation.satisfaction));
-        const button = make("button", `pv-relation pv-${relation.family}`, make("span", "pv-said", relation.words));
+        const faces = relation.primitives.map((k) => this.facesOf(k)[0]).filter(Boolean);
+        const said = make("span", "pv-said", ...faces.map((face) => picture("pv-face", face)), relation.words);
+        const button = make("button", `pv-relation pv-${relation.family}`, said);
         button.dataset.index = index;
         button.append(formula, make("span", "pv-room", weight));
         this.listen(button, { relation: index });
@@ -285,7 +336,10 @@ window.ParseViewer = (() => {
       const { seen } = this.data;
       if (cells) ParseDrawing.paintCells(this.heat, cells, size, seen);
       else ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size, seen);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, seen });
+      const { names } = this.known;
+      const what = { relations: drawn, place, places: this.places, size, seen, names };
+      const measured = ParseDrawing.draw(this.overlay, what);
+      this.offerName(this.chosen && "primitive" in this.chosen ? this.places.get(this.chosen.primitive) : null);
       this.say(relation, place, drawn.length, measured, cells);
     }
 
@@ -306,7 +360,7 @@ window.ParseViewer = (() => {
         numbers = `weight ${number(relation.weight)} × satisfaction ${relation.satisfaction.toFixed(2)} ` +
           `= contribution ${number(relation.contribution)}` + (measured ? ` · ${measured}` : "");
       } else if (place) {
-        words = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
+        words = `${this.called(place.primitive)}, presence ${place.presence.toFixed(2)}`;
         numbers = "its heat map; the box is its extent, twice the map's deviation to each side";
       } else if (cells) {
         const strongest = cells.flat().reduce((most, part) => (Math.abs(part) > Math.abs(most) ? part : most), 0);
@@ -314,6 +368,11 @@ window.ParseViewer = (() => {
         numbers = `orange adds, blue takes away; the strongest cell: ${signed(strongest)}`;
       }
       this.caption.replaceChildren(make("span", "pv-said", words), make("span", "pv-quiet", numbers));
+      const faces = place ? this.facesOf(place.primitive) : [];
+      if (faces.length) {
+        const strongest = (face) => `p${place.primitive} is strong here: ${face.words}`;
+        this.caption.prepend(make("span", "pv-faces", ...faces.map((face) => picture("pv-face", face, strongest(face)))));
+      }
     }
   }
 
@@ -327,5 +386,5 @@ window.ParseViewer = (() => {
     else button.removeAttribute("aria-current");
   }
 
-  return { make, mount: (element, data) => element.replaceChildren(new View(data).root) };
+  return { make, mount: (element, data, known) => element.replaceChildren(new View(data, known).root) };
 })();
