@@ -9,6 +9,7 @@ Absolute times depend on the machine and on what else it does, ratios much less:
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,19 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from benchmarks import data_path, growth, inference, methods, optimiser, sparsemax, step, structural_layer
+from benchmarks import (
+    calls,
+    data_path,
+    domainbed,
+    growth,
+    inference,
+    methods,
+    optimiser,
+    sparsemax,
+    step,
+    structural_layer,
+    together,
+)
 from benchmarks.report import LEGEND, Row, Section, Skipped, line, table, write
 from benchmarks.setting import QUICK, Setting, Sizes
 
@@ -35,12 +48,16 @@ class Question(NamedTuple):
 
 QUESTIONS: dict[str, Question] = {
     "step": Question(step.TITLE, step.rows),
+    "frozen": Question(step.FROZEN, step.frozen_rows),
     "layer": Question(structural_layer.TITLE, structural_layer.rows),
     "sparsemax": Question(sparsemax.TITLE, sparsemax.rows),
     "optimiser": Question(optimiser.TITLE, optimiser.rows),
     "growth": Question(growth.TITLE, growth.rows),
     "data": Question(data_path.TITLE, data_path.rows),
+    "together": Question(together.TITLE, together.rows),
+    "domainbed": Question(domainbed.TITLE, domainbed.rows),
     "methods": Question(methods.TITLE, methods.rows),
+    "calls": Question(calls.TITLE, calls.rows),
     "inference": Question(inference.TITLE, inference.rows),  # last: its CUDA graphs may leave a GPU unusable
 }
 
@@ -54,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hardware = describe_hardware(setting.device)
     sections: dict[str, Section] = {}
     for name in options.only:
-        sections[name] = answer(QUESTIONS[name], setting, console)
+        sections[name] = answer(QUESTIONS[name], setting, console, options.limit)
         write(options.out, hardware, sections)
     for section in sections.values():
         console.print(table(section))
@@ -65,11 +82,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(section.error for section in sections.values()))
 
 
-def answer(question: Question, setting: Setting, console: Console) -> Section:
-    """The section of one question. An error ends it, not the run: what was measured before is kept."""
+def answer(question: Question, setting: Setting, console: Console, limit: int = 0) -> Section:
+    """The section of one question. An error ends it, not the run: what was measured before is kept. So does a limit
+    in seconds.
+    """
     section = Section(question.title)
     console.print(f"[bold]{question.title}")
     start = time.perf_counter()
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(limit)
     try:
         for row in question.rows(setting):
             section.rows.append(row)
@@ -77,8 +98,14 @@ def answer(question: Question, setting: Setting, console: Console) -> Section:
     except Exception as error:
         section.error = f"{type(error).__name__}: {error}"
         console.print_exception()
+    finally:
+        signal.alarm(0)
     section.seconds = time.perf_counter() - start
     return section
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("not answered within --limit")
 
 
 def describe_hardware(device: torch.device) -> dict[str, str]:
@@ -111,6 +138,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", type=_names, default=list(QUESTIONS), help=f"some of {','.join(QUESTIONS)}, separated by commas"
     )
     parser.add_argument("--device", type=_device, default="auto", help="auto (a GPU if there is one), cpu or cuda")
+    parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="for each question; 0: none")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     return parser.parse_args(arguments)
 

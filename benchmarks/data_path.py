@@ -10,7 +10,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -35,21 +35,18 @@ from parse_dg.data.loader import TrainingBatches
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import whole
+from parse_dg.devices import synchronise
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "Data: images per second (a ratio of times, the other way up)"
 DOMAINS = ("art", "cartoon", "photo")
 CLASSES = ("dog", "guitar", "house", "person")
+PLAIN = AugmentConfig()
 
 
 def rows(setting: Setting) -> Iterator[Row | Skipped]:
     """On a GPU whether training waits for data; everywhere ours against the classic path."""
-    with tempfile.TemporaryDirectory() as folder, _at_home_in(Path(folder)):
-        quick = setting.sizes is QUICK
-        files = Path(folder) / "images"
-        make_files(files, images=4 if quick else 150, pixels=setting.sizes.pixels * 8 // 7)
-        crop_from = setting.sizes.pixels * 8 // 7
-        config = DataConfig(benchmark=str(files), image_size=setting.sizes.pixels, crop_from=crop_from)
+    with temporary_data(setting) as config:
         benchmark = open_benchmark(config)
         if setting.on_gpu:
             for name, head in (("ERM", ErmConfig()), ("PARSE", parse_config(setting.sizes.primitives))):
@@ -60,20 +57,37 @@ def rows(setting: Setting) -> Iterator[Row | Skipped]:
         yield _against_classic(setting, benchmark)
 
 
+@contextmanager
+def temporary_data(setting: Setting, images: int = 150) -> Iterator[DataConfig]:
+    """Files of three domains, `images` of each class, and a cache of their own."""
+    with tempfile.TemporaryDirectory() as folder, at_home_in(Path(folder)):
+        files, crop_from = Path(folder) / "images", setting.sizes.pixels * 8 // 7
+        make_files(files, images=4 if setting.sizes is QUICK else images, pixels=crop_from)
+        yield DataConfig(benchmark=str(files), image_size=setting.sizes.pixels, crop_from=crop_from)
+
+
+class Steps:
+    """Training steps of one method, on new batches from the store and on one that stays in the device's memory."""
+
+    def __init__(
+        self, setting: Setting, benchmark: Benchmark, algorithm: Algorithm, augment: AugmentConfig = PLAIN
+    ):
+        self.batches = training_batches(setting, benchmark, augment)
+        self.trainer = trainer_of(setting, algorithm, self.batches)
+        self.constant = self.trainer.prepare_example(next(self.batches))
+        self.numbers = itertools.count(1)
+
+    def from_store(self) -> None:
+        self.trainer.update(next(self.numbers), self.trainer.prepare_example(next(self.batches)))
+
+    def on_constant(self) -> None:
+        self.trainer.update(next(self.numbers), self.constant)
+
+
 def _training(setting: Setting, benchmark: Benchmark, name: str, algorithm: Algorithm) -> Row:
-    batches = _batches(setting, benchmark)
-    trainer = _trainer(setting, algorithm, batches)
-    constant = trainer.prepare_example(next(batches))
-    steps = itertools.count(1)
-
-    def from_store() -> None:
-        trainer.update(next(steps), trainer.prepare_example(next(batches)))
-
-    def on_constant() -> None:
-        trainer.update(next(steps), constant)
-
+    steps = Steps(setting, benchmark, algorithm)
     budget = Budget(rounds=15, seconds=8.0, lap=0.5)
-    alone, fed = in_turns(setting.device, budget, on_constant, from_store)
+    alone, fed = in_turns(setting.device, budget, steps.on_constant, steps.from_store)
     return Row(
         what=f"{name}: training from the store ÷ on one constant batch in GPU memory",
         first=Side.timed("constant batch", alone),
@@ -104,37 +118,32 @@ def _milliseconds(setting: Setting, batches: Generator[Tensor, None, None], coun
     """For a batch, once the first few have come."""
     for _ in range(3):
         next(batches)
-    _wait(setting)
+    synchronise(setting.device)
     start = time.perf_counter()
     for _ in range(count):
         next(batches)
-    _wait(setting)
+    synchronise(setting.device)
     seconds = time.perf_counter() - start
     batches.close()
     return 1e3 * seconds / count
 
 
-def _wait(setting: Setting) -> None:
-    if setting.on_gpu:
-        torch.cuda.synchronize(setting.device)
-
-
 def _prepared(setting: Setting, benchmark: Benchmark) -> Generator[Tensor, None, None]:
-    batches = _batches(setting, benchmark)
-    trainer = _trainer(setting, ErmConfig().build(BuildContext(resnet(setting), len(CLASSES))), batches)
+    batches = training_batches(setting, benchmark)
+    trainer = trainer_of(setting, ErmConfig().build(BuildContext(resnet(setting), len(CLASSES))), batches)
     while True:
         yield trainer.prepare_example(next(batches)).images
 
 
-def _batches(setting: Setting, benchmark: Benchmark) -> TrainingBatches:
+def training_batches(setting: Setting, benchmark: Benchmark, augment: AugmentConfig = PLAIN) -> TrainingBatches:
     order, draws = (torch.Generator().manual_seed(seed) for seed in (0, 1))
     sources = [whole(domain) for domain in benchmark.domains]
     per_domain = setting.sizes.images // len(sources)
-    sampler = Sampler(sources, per_domain, SamplingConfig(), AugmentConfig(), order=order, draws=draws)
+    sampler = Sampler(sources, per_domain, SamplingConfig(), augment, order=order, draws=draws)
     return TrainingBatches(sampler, benchmark.image_size, setting.device)
 
 
-def _trainer(setting: Setting, algorithm: Algorithm, batches: TrainingBatches) -> Trainer:
+def trainer_of(setting: Setting, algorithm: Algorithm, batches: TrainingBatches) -> Trainer:
     return Trainer(
         algorithm,
         batches,
@@ -142,7 +151,7 @@ def _trainer(setting: Setting, algorithm: Algorithm, batches: TrainingBatches) -
         steps=1_000_000,
         training=TrainingConfig(),
         optimizer=STILL,
-        augment=AugmentConfig(),
+        augment=batches.sampler.augment,
         generator=torch.Generator().manual_seed(0),
         device=setting.device,
         image_size=setting.sizes.pixels,
@@ -184,11 +193,17 @@ def classic_batches(setting: Setting, benchmark: Benchmark, workers: int) -> Gen
             yield images.to(setting.device, non_blocking=True)
 
 
-def make_files(folder: Path, images: int, pixels: int) -> None:
+def make_files(
+    folder: Path,
+    images: int,
+    pixels: int,
+    domains: Sequence[str] = DOMAINS,
+    classes: Sequence[str] = CLASSES,
+) -> None:
     """JPEG files of smooth noise: as large as photographs of their size, about."""
     draw = np.random.default_rng(0)
-    for domain in DOMAINS:
-        for name in CLASSES:
+    for domain in domains:
+        for name in classes:
             (folder / domain / name).mkdir(parents=True)
             for number in range(images):
                 coarse = draw.integers(0, 256, (pixels // 6 + 1, pixels // 6 + 1, 3), dtype=np.uint8)
@@ -197,7 +212,7 @@ def make_files(folder: Path, images: int, pixels: int) -> None:
 
 
 @contextmanager
-def _at_home_in(folder: Path) -> Iterator[None]:
+def at_home_in(folder: Path) -> Iterator[None]:
     """Caches and manifests in `folder`: the user's own are left alone."""
     homes = {"PARSE_DG_CACHE": str(folder / "cache"), "PARSE_DG_DATA": str(folder / "data")}
     with mock.patch.dict(os.environ, homes):

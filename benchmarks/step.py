@@ -34,6 +34,7 @@ from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 
 TITLE = "training step: PARSE ÷ ERM"
+FROZEN = "training step with frozen BatchNorm: PARSE ÷ ERM"
 BUDGET, LOOK_EVERY = 4000, 10
 STILL = OptimizerConfig(backbone_rate=1e-12, head_rate=1e-12, composition_rate=1e-12)
 """Adam does all its work, and the numbers stay."""
@@ -49,6 +50,16 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield comparison.selecting(setting.sizes.layer_classes, setting.sizes.many_primitives, goal)
 
 
+def frozen_rows(setting: Setting) -> Iterator[Row]:
+    """The recipe most people use: BatchNorm's statistics stay as they were loaded."""
+    comparison, sizes = Comparison(setting, frozen=True), setting.sizes
+    for classes, limit in ((sizes.classes[0], 1.05), (sizes.layer_classes, 1.07), (sizes.classes[-1], 1.10)):
+        goal = setting.goal("at most", limit) if setting.on_gpu else None
+        yield from comparison.rows(classes, sizes.primitives, "distinct", goal)
+    goal = setting.goal("at most", 1.10) if setting.on_gpu else None
+    yield comparison.selecting(sizes.layer_classes, sizes.many_primitives, goal)
+
+
 def _goal(setting: Setting, classes: int, enumeration: Enumeration) -> Goal | None:
     """Set for an H200 in bf16."""
     if setting.on_gpu and classes == 7:
@@ -61,9 +72,9 @@ def _goal(setting: Setting, classes: int, enumeration: Enumeration) -> Goal | No
 class Comparison:
     """Steps of PARSE and ERM on one backbone: whole on a GPU, composed on a CPU."""
 
-    def __init__(self, setting: Setting):
+    def __init__(self, setting: Setting, *, frozen: bool = False):
         self.setting = setting
-        self.backbone = resnet(setting)
+        self.backbone = resnet(setting, frozen=frozen)
         self.erm_step: Laps | None = None
         if not setting.on_gpu:
             self.erm_step = _whole_erm_step(setting, self.backbone)
@@ -154,9 +165,9 @@ class FixedFeatures(Backbone):
         return self.fixed.detach().requires_grad_()
 
 
-def resnet(setting: Setting) -> Backbone:
-    """The backbone, from a random start."""
-    config = BackboneConfig(name=setting.sizes.backbone)
+def resnet(setting: Setting, *, frozen: bool = False) -> Backbone:
+    """The backbone, from a random start; `frozen`: its BatchNorm statistics stay."""
+    config = BackboneConfig(name=setting.sizes.backbone, freeze_batchnorm=frozen)
     return build_backbone(config, MixStyleConfig(stages=()), torch.Generator().manual_seed(0))
 
 

@@ -1,6 +1,7 @@
 """The published results: what docs/results.md says is what the runs in results/ found, with the recipe there is."""
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from parse_dg.runs.recipes import build_config
 from parse_dg.tables.records import flatten
 
 ROOT = Path(__file__).parents[1]
-PACS = ROOT / "results" / "pacs"
+TEXT = (ROOT / "docs" / "results.md").read_text()
 PUBLISHED = {
     "training.steps": 1500,
     "training.check_every": 500,
@@ -23,42 +24,69 @@ PUBLISHED = {
     "data.benchmark": "pacs",
 }
 """Where the runs differ from the recipe."""
-RUNS = sorted(PACS.glob("*/*/seed*"))
+DRAWN = {
+    "algorithm.composition.relations_per_class": None,
+    "optimizer.composition_rate": 2e-4,
+    "optimizer.composition_until": None,
+}
+"""Where those differ in which nothing is chosen."""
+RUNS = sorted(run for name in ("pacs", "pacs_drawn") for run in (ROOT / "results" / name).glob("*/*/seed?"))
+TARGETS = ("art_painting", "cartoon", "photo", "sketch")
 
 
-def test_there_are_two_seeds_of_erm_and_parse_and_one_of_no_relations_on_every_target() -> None:
-    found = {method: len(list(PACS.glob(f"{method}/*/seed*"))) for method in ("erm", "parse", "no_relations")}
-    assert found == {"erm": 8, "parse": 8, "no_relations": 4}
-    assert len(RUNS) == 20
+def test_there_are_three_seeds_of_every_method_on_every_target() -> None:
+    rows = ("pacs/erm", "pacs/no_relations", "pacs/parse", "pacs_drawn/parse")
+    expected = {f"{row}/{target}/seed{seed}" for row in rows for target in TARGETS for seed in range(3)}
+    assert {str(run.relative_to(ROOT / "results")) for run in RUNS} == expected
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(run.parts[-3:]))
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(run.parts[-4:]))
 def test_the_runs_are_of_the_recipe_that_users_get(run: Path) -> None:
     made = from_dict(RunConfig, json.loads((run / "config.json").read_text()))
-    expected = change(build_config("pretrained", made.algorithm.name, "pacs"), PUBLISHED)
-    told_apart = ("seed", "data.target")
-    differing = {k for k, v in flatten(expected).items() if flatten(made)[k] != v} - set(told_apart)
-    assert not differing
+    settings = {**PUBLISHED, **(DRAWN if "pacs_drawn" in run.parts else {})}
+    expected = flatten(change(build_config("pretrained", made.algorithm.name, "pacs"), settings))
+    assert {k for k, v in expected.items() if flatten(made)[k] != v} <= {"seed", "data.target"}
     assert run.parts[-3:] == (made.algorithm.name, made.data.target, f"seed{made.seed}")
 
 
-def test_the_table_in_the_docs_is_that_of_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["table", str(PACS), "--spread", "std", "--format", "markdown"])
+@pytest.mark.parametrize(("folder", "count"), [("pacs", 7), ("pacs_drawn", 3)])
+def test_the_tables_in_the_docs_are_those_of_the_runs(
+    folder: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["table", str(ROOT / "results" / folder), "--spread", "std", "--format", "markdown"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert len(rows) == 7
-    text = (ROOT / "docs" / "results.md").read_text()
-    assert "\n".join([rows[0], "|---|---:|---:|---:|---:|---:|", *rows[1:]]) in text
+    assert len(rows) == count
+    assert "\n".join([rows[0], "|---|---:|---:|---:|---:|---:|", *rows[1:]]) in TEXT
 
 
-def test_what_parse_rests_on_is_what_was_measured() -> None:
-    text = (ROOT / "docs" / "results.md").read_text()
-    for target in ("art_painting", "cartoon", "photo", "sketch"):
-        run = PACS / "parse" / target / "seed0"
-        result, measured = (json.loads((run / name).read_text()) for name in ("result.json", "measures.json"))
-        of_target = next(domain for domain in measured["domains"] if domain["role"] == "target")
-        use, collapse = of_target["structure"], of_target["collapse"]
-        per_class = result["active_applications_per_class"]
-        cells = [f"{100 * use[name]:.1f}" for name in ("whole", "relations", "presence", "swapped")]
-        cells += [f"{sum(per_class) / len(per_class):.0f}", str(result["active_applications"])]
-        cells += [f"{collapse['right']['collapse']:.2f} / {collapse['wrong']['collapse']:.2f}"]
-        assert f"| {target} | {' | '.join(cells)} |" in text
+def measured(folder: str, target: str) -> dict[str, float]:
+    """What was measured of PARSE on a target, each the mean of three seeds."""
+    found: dict[str, list[float]] = {}
+    for run in (ROOT / "results" / folder / "parse" / target).glob("seed?"):
+        measures = json.loads((run / "measures.json").read_text())
+        on = next(domain for domain in measures["domains"] if domain["role"] == "target")
+        values = {
+            "whole": 100 * on["structure"]["whole"],
+            "another image's geometry": 100 * on["structure"]["swapped"],
+            "guide": 100 * on["guide"]["accuracy"],
+            "on evidence": 100 * on["evidence"]["on_evidence"],
+            "relations": measures["selected"]["relations"],
+            "selected": 100 * measures["selected"]["after_start"],
+            "places": on["collapse"]["all"]["places"],
+            "present": on["collapse"]["all"]["present"],
+        }
+        for name, value in values.items():
+            found.setdefault(name, []).append(value)
+    assert {len(values) for values in found.values()} == {3}
+    return {name: statistics.mean(values) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("folder", ["pacs", "pacs_drawn"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_parse_rests_on_is_what_was_measured(folder: str, target: str) -> None:
+    m = measured(folder, target)
+    accuracies = [f"{m[name]:.1f}" for name in ("whole", "another image's geometry", "guide")]
+    cells = [*accuracies, f"{m['relations']:.0f}", f"{m['selected']:.0f}%", f"{m['on evidence']:.0f}%"]
+    cells += [f"{m['present']:.0f} in {m['places']:.1f}"]
+    name = {"pacs": "chosen", "pacs_drawn": "drawn"}[folder]
+    assert f"| {target} | {name} | {' | '.join(cells)} |" in TEXT

@@ -15,6 +15,7 @@ from parse_dg.data.loader import Words
 from parse_dg.data.splits import Subset
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.network import ParseNetwork
+from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.registry import Registry
 
 Group = Literal["backbone", "head", "composition", "adversary", "encoders"]
@@ -23,6 +24,9 @@ those of a regulariser."""
 
 Width = Annotated[Count, at_most(2**14)]
 """Of a hidden layer."""
+
+BACKBONE: tuple[tuple[Group, str], ...] = (("backbone", "backbone."), ("backbone", "network.backbone."))
+"""How the names of a backbone's parameters begin."""
 
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
@@ -41,6 +45,17 @@ class Minibatch(NamedTuple):
         """The batch of each of `domains` source domains by itself; a batch has as many images of each, in order."""
         parts = (part.chunk(domains) for part in self if part is not None)
         return [Minibatch(*of_one) for of_one in zip(*parts, strict=True)]
+
+
+class LogitParts(NamedTuple):
+    """The logits of a batch as sums over places in the image: the bias plus all parts of a class is its logit."""
+
+    logits: Float[Tensor, "B C"]
+    parts: Float[Tensor, "B C *places"]
+    """Of the cells of the feature map, (H, W): a class activation map over H·W. Or of K primitives."""
+    bias: Float[Tensor, "C"]
+    descriptors: PrimitiveDescriptors | None = None
+    """Where the primitives are, if the parts are theirs."""
 
 
 class Turn(NamedTuple):
@@ -106,6 +121,8 @@ class AlgorithmConfig(Config, ABC):
     as_domainbed: ClassVar[bool] = True
     """Whether its authors freeze BatchNorm statistics and draw batches with replacement, as DomainBed does."""
 
+    needs_domains: ClassVar[bool] = False
+    """Whether it compares source domains, so that with one alone it would be another method."""
     compares_domains: ClassVar[bool] = False
     """Whether it needs as many images of every source domain in a batch."""
 
@@ -158,6 +175,8 @@ class Algorithm(nn.Module, ABC):
 
     for_training: ClassVar[tuple[str, ...]] = ()
     """How the names of parameters begin that only the loss uses: a compacted model goes without them."""
+    apart: ClassVar[tuple[tuple[Group, str], ...]] = ()
+    """The groups beside backbone and head, and how the names of their parameters begin."""
 
     def __init__(self, config: AlgorithmConfig, context: BuildContext):
         super().__init__()
@@ -175,6 +194,10 @@ class Algorithm(nn.Module, ABC):
     def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
         """What the method writes about normalised images, arguing for these classes or the predicted ones."""
         raise NotImplementedError(f"{type(self).__name__} puts no images in words")
+
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts | None:
+        """Where the logits of normalised images come from, if they are sums over places; None: they are not."""
+        return None
 
     @abstractmethod
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
@@ -201,8 +224,13 @@ class Algorithm(nn.Module, ABC):
         return {}
 
     def groups(self) -> dict[Group, list[nn.Parameter]]:
-        """Every trainable parameter, once, by group."""
-        return grouped(self)
+        """Every trainable parameter, once, by group: those set `apart`, those of the backbone, the rest as head."""
+        groups: dict[Group, list[nn.Parameter]] = {"backbone": [], "head": [], "composition": []}
+        starts = (*self.apart, *BACKBONE)
+        for name, parameter in self.named_parameters():
+            group: Group = next((group for group, start in starts if name.startswith(start)), "head")
+            groups.setdefault(group, []).append(parameter)
+        return groups
 
     def cross_entropy(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The mean cross-entropy, with the run's label smoothing, in float32 or wider."""
@@ -211,16 +239,6 @@ class Algorithm(nn.Module, ABC):
             labels,
             label_smoothing=self.label_smoothing,
         )
-
-
-def grouped(module: nn.Module, **apart: tuple[nn.Parameter, ...]) -> dict[Group, list[nn.Parameter]]:
-    """The parameters of `module`: of its `backbone`, those set `apart` by group name, and the rest as head."""
-    groups: dict[Group, list[nn.Parameter]] = {"backbone": [], "head": [], "composition": []}
-    special = {id(parameter): name for name, parameters in apart.items() for parameter in parameters}
-    for name, parameter in module.named_parameters():
-        fallback = "backbone" if name.startswith(("backbone.", "network.backbone.")) else "head"
-        groups.setdefault(special.get(id(parameter), fallback), []).append(parameter)  # type: ignore[arg-type]
-    return groups
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator | None = None) -> nn.Linear:

@@ -28,6 +28,8 @@ class CdannConfig(DannConfig):
 class Cdann(Dann):
     """DANN whose discriminator also sees the class; every class of a batch counts the same."""
 
+    apart = (*Dann.apart, ("adversary", "class_embeddings."))
+
     def __init__(self, config: CdannConfig, context: BuildContext):
         super().__init__(config, context)
         self.class_embeddings = nn.Embedding(context.classes, context.backbone.channels)
@@ -46,6 +48,3 @@ class Cdann(Dann):
         """
         alike = (labels[:, None] == labels).sum(1)  # (B,): images of the same class
         return (each / (alike * (labels.max() + 1))).sum()
-
-    def adversary(self) -> tuple[nn.Parameter, ...]:
-        return (*self.discriminator.parameters(), *self.class_embeddings.parameters())

@@ -25,6 +25,7 @@ class CoralConfig(PooledConfig):
     name = "coral"
     summary = "features of the same mean and covariance in every source domain"
     reference = "Sun & Saenko 2016, arXiv:1607.01719"
+    needs_domains = True
     compares_domains = True
     gamma: NotNegative = 1.0
     """γ, on the distance of the domains."""

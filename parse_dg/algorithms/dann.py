@@ -11,24 +11,14 @@ Letters: B batch, D features.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import (
-    BuildContext,
-    Group,
-    GroupSettings,
-    LossTerms,
-    Minibatch,
-    Turn,
-    Width,
-    grouped,
-    linear,
-)
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, Turn, Width, linear
 from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least, at_most
 
@@ -38,6 +28,7 @@ class DannConfig(PooledConfig):
     """Settings of DANN."""
 
     name = "dann"
+    needs_domains = True
     summary = "features from which a discriminator cannot tell the source domain"
     reference = "Ganin et al. 2016, arXiv:1505.07818"
     weight: NotNegative = 1.0
@@ -71,6 +62,7 @@ class Dann(Counted):
     """The network of the baselines, and a discriminator that plays against it."""
 
     config: DannConfig
+    apart: ClassVar[tuple[tuple[Group, str], ...]] = (("adversary", "discriminator."),)
 
     def __init__(self, config: DannConfig, context: BuildContext):
         super().__init__(config, context)
@@ -84,10 +76,6 @@ class Dann(Counted):
     def averaged(self, each: Float[Tensor, "B"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The discriminator's loss on a batch, of its cross-entropy on each image."""
         return each.mean()
-
-    def adversary(self) -> tuple[nn.Parameter, ...]:
-        """The parameters that move when it is the discriminator's turn."""
-        return tuple(self.discriminator.parameters())
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """What backbone and classifier minimise when it is their turn."""
@@ -115,7 +103,8 @@ class Dann(Counted):
             each = F.cross_entropy(guess, example.domains, reduction="none")
             terms = {"discriminator": self.averaged(each, example.labels)}
             if self.config.gradient_penalty:
-                terms["gradient_penalty"] = self.config.gradient_penalty * _squared_gradient(each, seen)
+                (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
+                terms["gradient_penalty"] = self.config.gradient_penalty * gradient.square().sum(1).mean()
         return terms
 
     def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
@@ -136,9 +125,6 @@ class Dann(Counted):
         theirs = GroupSettings(self.config.discriminator_rate, betas, self.config.discriminator_decay)
         return {"backbone": GroupSettings(betas=betas), "head": GroupSettings(betas=betas), "adversary": theirs}
 
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self, adversary=self.adversary())
-
 
 def perceptron(
     inputs: int, width: int, depth: int, outputs: int, generator: torch.Generator | None = None
@@ -149,9 +135,3 @@ def perceptron(
     for size, following in pairwise(sizes):
         layers += [linear(size, following, generator), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
-
-
-def _squared_gradient(each: Float[Tensor, "B"], seen: Float[Tensor, "B D"]) -> Float[Tensor, ""]:
-    """The mean over images of |∂ Σ each / ∂ seen|², which can itself be differentiated."""
-    (gradient,) = torch.autograd.grad(each.sum(), seen, create_graph=True)
-    return gradient.square().sum(1).mean()

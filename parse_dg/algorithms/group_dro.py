@@ -25,6 +25,7 @@ class GroupDroConfig(PooledConfig):
     name = "group_dro"
     summary = "cross-entropy in which the domain that does worst counts most"
     reference = "Sagawa et al. 2020, arXiv:1911.08731"
+    needs_domains = True
     compares_domains = True
     eta: NotNegative = 0.01
     """η: how fast the weight of a domain grows with its loss."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
-from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch, grouped
+from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
 from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
@@ -58,6 +57,7 @@ class Miro(Pooled):
     """Cross-entropy, and the divergence of the features from those of the network at the start."""
 
     config: MiroConfig
+    apart = (("encoders", "mutual_information."),)
 
     def __init__(self, config: MiroConfig, context: BuildContext):
         super().__init__(config, context)
@@ -73,6 +73,3 @@ class Miro(Pooled):
 
     def settings(self) -> dict[Group, GroupSettings]:
         return {"encoders": GroupSettings(rate_factor=self.config.rate_factor)}
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self, encoders=tuple(self.mutual_information.parameters()))

@@ -26,6 +26,7 @@ class MixupConfig(PooledConfig):
     name = "mixup"
     summary = "images of two domains mixed, with the labels of both"
     reference = "Zhang et al. 2018, arXiv:1710.09412; Yan et al. 2020, arXiv:2001.00677"
+    needs_domains = True
     compares_domains = True
     alpha: Positive = 0.2
     """λ ~ Beta(alpha, alpha), one a pair of domains; a small alpha keeps λ near 0 or 1."""

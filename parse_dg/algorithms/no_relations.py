@@ -10,8 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch, linear
-from parse_dg.algorithms.parse import BottleneckWeights
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    LogitParts,
+    LossTerms,
+    Minibatch,
+    linear,
+)
+from parse_dg.algorithms.parse import BottleneckWeights, guide_terms
 from parse_dg.config import NotNegative
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag, with_views
@@ -23,15 +31,20 @@ class NoRelationsConfig(AlgorithmConfig):
 
     name = "no_relations"
     summary = "PARSE's primitives with a linear classifier on their descriptors: the paper's ablation"
-    reference = "Nguyen & Nguyen 2026"
+    reference = "Nguyen & Nguyen 2026, arXiv:2605.06043"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     extents: bool = True
     """The linear layer sees δ, too: 5K inputs. False: 3K, as in the authors' earlier code."""
     guidance: NotNegative = 0.0
     """As in PARSE."""
+    distillation: NotNegative = 0.0
+    """As in PARSE."""
     equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
     """As in PARSE."""
+
+    def check(self) -> None:
+        self.require(self.guidance > 0 or not self.distillation, "distillation", "0 without algorithm.guidance")
 
     @property
     def ablation(self) -> str:
@@ -63,6 +76,14 @@ class NoRelations(Algorithm):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts:
+        """The part of a primitive is what its own centre, presence and extent come to."""
+        z, count = self.bottleneck(self.backbone(images)), self.config.primitives.count
+        terms = self.classifier.weight * z.flat(self.config.extents)[:, None]  # (B, C, 5K), as `flat` has them
+        kinds = terms.split((2 * count, count, *([2 * count] if self.config.extents else ())), -1)
+        parts = torch.stack([kind.unflatten(-1, (count, -1)).sum(-1) for kind in kinds]).sum(0)
+        return LogitParts(self._classify(z), parts, self.classifier.bias, z)
+
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         following: LossTerms = {}
         if self.second_view is None:
@@ -73,15 +94,14 @@ class NoRelations(Algorithm):
             both = self.backbone(with_views(example.images, views), generator)
             features, (z, second) = both.chunk(2)[0], self.bottleneck(both).halves()
             following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
-        terms = {
-            "cross_entropy": self.cross_entropy(self._classify(z), example.labels),
-            **self.config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
+        logits, config = self._classify(z), self.config
+        weights = {"guidance": config.guidance, "distillation": config.distillation}
+        return {
+            "cross_entropy": self.cross_entropy(logits, example.labels),
+            **config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
             **following,
+            **guide_terms(self, features, logits, example.labels, **weights),
         }
-        if self.guide is not None:
-            guided = self.guide(features.mean((2, 3)))
-            terms["guidance"] = self.config.guidance * self.cross_entropy(guided, example.labels)
-        return terms
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(z.flat(self.config.extents))

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from parse_dg.algorithms.base import (
     Algorithm,
@@ -19,7 +19,6 @@ from parse_dg.algorithms.base import (
     GroupSettings,
     LossTerms,
     Minibatch,
-    grouped,
     linear,
 )
 from parse_dg.config import Config, NotNegative
@@ -77,7 +76,7 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
     name = "parse"
     explains = True
     summary = "sparse compositions of spatial relations over learned primitives (this paper)"
-    reference = "Nguyen & Nguyen 2026"
+    reference = "Nguyen & Nguyen 2026, arXiv:2605.06043"
     primitives: PrimitivesConfig = field(default_factory=PrimitivesConfig)
     bottleneck: BottleneckWeights = field(default_factory=BottleneckWeights)
     sparsity: NotNegative = 0.01
@@ -120,11 +119,31 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
         return Parse(self, context)
 
 
+def guide_terms(
+    method: Algorithm,
+    features: Float[Tensor, "B F H W"],
+    logits: Float[Tensor, "B C"],
+    labels: Int[Tensor, "B"],
+    *,
+    guidance: float,
+    distillation: float,
+) -> LossTerms:
+    """The cross-entropy of a method's guide, if it has one, and the divergence of the method's logits from it."""
+    if method.guide is None:
+        return {}
+    guided = method.guide(features.mean((2, 3)))
+    terms = {"guidance": guidance * method.cross_entropy(guided, labels)}
+    if distillation:
+        terms["distillation"] = distillation * divergence(logits, guided.detach())
+    return terms
+
+
 class Parse(Algorithm):
     """Backbone → primitive bottleneck → structural scoring layer."""
 
     config: ParseConfig
     for_training = ("guide.", "probe.", "mutual_information.")
+    apart = (("composition", "network.structure.composition.weight"), ("encoders", "mutual_information."))
 
     def __init__(self, config: ParseConfig, context: BuildContext):
         super().__init__(config, context)
@@ -173,11 +192,8 @@ class Parse(Algorithm):
                 output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
             ),
         }
-        if self.guide is not None:
-            guided = self.guide(output.features.mean((2, 3)))
-            terms["guidance"] = self.config.guidance * self.cross_entropy(guided, example.labels)
-            if self.config.distillation:
-                terms["distillation"] = self.config.distillation * divergence(output.logits, guided.detach())
+        weights = {"guidance": self.config.guidance, "distillation": self.config.distillation}
+        terms |= guide_terms(self, output.features, output.logits, example.labels, **weights)
         if move is not None and output.second is not None:
             terms["equivariance"] = self.config.equivariance.weight * lag(output.descriptors, output.second, move)
         if self.probe is not None:
@@ -201,7 +217,3 @@ class Parse(Algorithm):
             factor = len(self.network.structure.composition.weight) / self.config.composition.scale_start
             settings["composition"] = GroupSettings(rate_factor=factor, momentum=SELECTION_MOMENTUM)
         return settings
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        encoders = () if self.mutual_information is None else tuple(self.mutual_information.parameters())
-        return grouped(self, composition=(self.network.structure.composition.weight,), encoders=encoders)

@@ -7,7 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext, LossTerms, Minibatch, linear
+from parse_dg.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    BuildContext,
+    LogitParts,
+    LossTerms,
+    Minibatch,
+    linear,
+)
 from parse_dg.config import Fraction
 
 
@@ -32,6 +40,17 @@ class Pooled(Algorithm):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(self.backbone(images).mean((2, 3)))
         return logits
+
+    def logit_parts(self, images: Float[Tensor, "B 3 H W"]) -> LogitParts | None:
+        """Class activation maps (Zhou et al. 2016, arXiv:1512.04150). The mean and the linear layer can change
+        places, so they are exact; a method with a `forward` of its own has none.
+        """
+        if type(self).forward is not Pooled.forward:
+            return None
+        features = self.backbone(images)
+        maps = torch.einsum("bdhw,cd->bchw", features, self.classifier.weight)
+        logits: Tensor = self.classifier(features.mean((2, 3)))
+        return LogitParts(logits, maps / maps[0, 0].numel(), self.classifier.bias)
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         logits = self.classifier(self.features(example.images, generator))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, Group, LossTerms, Minibatch, Turn, grouped, linear
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn, linear
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
 
@@ -55,6 +55,7 @@ class SagNet(Pooled):
     """
 
     config: SagNetConfig
+    apart = (("adversary", "style_classifier."),)
 
     def __init__(self, config: SagNetConfig, context: BuildContext):
         super().__init__(config, context)
@@ -79,9 +80,6 @@ class SagNet(Pooled):
         yield Turn({"style": style}, ("adversary",))
         swapped = swap_content(features, self._drawn(features, generator))
         yield Turn({"adversary": self.config.weight * unsureness(self.style_classifier(swapped))}, ("backbone",))
-
-    def groups(self) -> dict[Group, list[nn.Parameter]]:
-        return grouped(self, adversary=tuple(self.style_classifier.parameters()))
 
     def _drawn(self, features: Float[Tensor, "B D"], generator: torch.Generator) -> Exchange:
         drawn = self.draw(len(features), generator)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from parse_dg.data.manifest import Manifest
 
 KNOWN = ", ".join(DATA_SETS)
+SHAPES = "training squashes them, unless --set data.fit=crop or =pad keeps their shape (docs/own_data.md)"
 
 
 def add_data(options: Namespace, console: Console) -> None:
@@ -102,7 +103,7 @@ def show(options: Namespace, console: Console) -> None:
     from parse_dg.data.benchmarks import DataConfig
     from parse_dg.data.contact_sheets import write_contact_sheets
 
-    config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels)
+    config = DataConfig(benchmark=options.name, store="never", image_size=options.pixels, fit="pad")
     with progress_display(console) as progress:
         sheets = write_contact_sheets(config, options.out, options.images, progress)
     say(console, *(f"contact sheet: {sheet}" for sheet in sheets))
@@ -134,6 +135,8 @@ def print_report(console: Console, report: "DataReport") -> None:
     sizes = sorted({(image.width, image.height) for image in manifest.images})
     shapes = f"of {sizes[0][0]} × {sizes[0][1]} pixels" if len(sizes) == 1 else f"of {len(sizes):,} different sizes"
     say(console, f"{len(manifest.classes)} classes; images {shapes}; fingerprint {manifest.fingerprint[:16]}")
+    if oblong := sum(image.width != image.height for image in manifest.images):
+        say(console, f"{oblong:,} of {len(manifest.images):,} images are not square: {SHAPES}")
     say(console, *(f"- {sentence}" for sentence in (*report.differences, *report.remarks)))
     if known and not report.differences:
         say(console, "the counts of every domain are the published ones")

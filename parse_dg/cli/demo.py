@@ -1,12 +1,16 @@
 """The demonstration: three methods on the embedded benchmark, compared, compacted and explained."""
 
+import shlex
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 from jaxtyping import Int
+from PIL import Image
 from rich.console import Console
 
 from parse_dg.cli.options import say
@@ -22,6 +26,7 @@ from parse_dg.explain.figures.explanation import SHOWN_RELATIONS, explanation_fi
 from parse_dg.explain.figures.page import require_matplotlib
 from parse_dg.explain.measures.images import true_centres
 from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
+from parse_dg.files import whole_file
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.recipes import build_config
@@ -30,6 +35,8 @@ from parse_dg.training.accuracy import predict
 from parse_dg.wording import percent
 
 IMAGES_PER_DOMAIN = 2
+EXPLAINED = "image.png"
+"""The image of the target that is explained, as it is."""
 METHODS = ("erm", "no_relations", "parse")
 
 
@@ -51,16 +58,21 @@ def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: i
     (outcome,) = compact_with_display([folder / "parse"], None, 0.0, "auto", console)
     print_compaction(console, outcome)
     _draw(OpenedRun(folder / "parse", model=outcome.path, device="cpu"), folder, console)
-    say(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in {folder}")
-    console.print("see more of it: parse-dg report, explain, figure, measure or serve, and the folder of a run")
+    say(console, f"\nall of it took {time.monotonic() - started:.0f} s and is in {folder}; go on with")
+    program = "parse-dg" if which("parse-dg") else shlex.quote(sys.argv[0])
+    run, image = (shlex.quote(str(folder / name)) for name in ("parse", EXPLAINED))
+    say(
+        console,
+        *(f"  {program} {line}" for line in (f"report {run}", f"explain image {run} {image}", f"serve {run}")),
+    )
 
 
 def _print_comparison(console: Console, results: dict[str, RunResult], config: RunConfig) -> None:
     target = config.data.target
     header = ("method", "source validation accuracy", f"accuracy on {target} (never seen)")
-    accuracies = ((name, each.validation_mean_accuracy, each.target.accuracy) for name, each in results.items())
+    accuracies = ((name, each.validation_mean_accuracy, each.on_target.accuracy) for name, each in results.items())
     print_rows(console, header, [(name, percent(source), percent(unseen)) for name, source, unseen in accuracies])
-    images = next(iter(results.values())).target.images
+    images = next(iter(results.values())).on_target.images
     console.print(
         f"source validation: mean over the three source domains, on the 20% of their images held out of training\n"
         f"accuracy on {target}: all {images:,} images, scored once with the weights of the best validation step\n"
@@ -114,10 +126,13 @@ def _explain_one(run: OpenedRun, path: Path, names: dict[int, str], console: Con
     image = load_images(target, np.array([chosen]))[0][0]
     explanation = explain(run.model, image)
     truth = run.classes[int(labels[chosen])]
-    explanation_figure(Picture(image.permute(1, 2, 0).numpy()), explanation, path, truth=truth, names=names)
-    which = "the one classified right with the most confidence" if confidence.any() else "none being right"
+    pixels = image.permute(1, 2, 0).numpy()
+    explanation_figure(Picture(pixels), explanation, path, truth=truth, names=names)
+    with whole_file(path.with_name(EXPLAINED)) as file:
+        Image.fromarray(pixels).save(file, "PNG")
+    reason = "the one classified right with the most confidence" if confidence.any() else "none being right"
     console.print(
-        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {run.target}, {which}. "
+        f"\n[bold]Why “{explanation.predicted}”?[/bold] Image {chosen} of {run.target}, {reason}. "
         "Its strongest relations:"
     )
     for relation in explanation.relations[:SHOWN_RELATIONS]:

@@ -1,5 +1,6 @@
 """`parse-dg evaluate`: how good a trained model is, on the domains of its benchmark or on new labelled images."""
 
+import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -51,10 +52,15 @@ def evaluate_folder(options: Namespace, console: Console) -> None:
     from parse_dg.runs.new_data import evaluate_new
     from parse_dg.runs.opened import OpenedRun
 
+    place = options.out or _beside(options.run) / "evaluated"
+    above = next(each for each in (place, *place.absolute().parents) if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"cannot write to {place}: choose another folder with --out")
     with progress_display() as progress:
         run = OpenedRun(options.run, model=options.model, device=options.device, progress=progress, store="never")
         found = evaluate_new(run, options.data, domain=options.domain, abstain=options.abstain)
-    folder = options.out or _beside(options.run) / "evaluated" / found.name
+    parts = (found.name, options.domain, options.model and options.model.stem)
+    folder = options.out or place / "-".join(filter(None, parts))
     with attempting(f"write to {folder}", "choose another folder with --out"):
         make_folders(folder)
         write_json(folder / "evaluation.json", found.to_dict())

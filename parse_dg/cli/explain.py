@@ -1,10 +1,8 @@
 """`parse-dg explain`: why a model says what it says, in words and numbers."""
 
-import re
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parse_dg.cli.options import Command, Commands, Console, add_command, add_group, opened, print_json, say
@@ -14,6 +12,7 @@ from parse_dg.errors import InputError, unknown
 if TYPE_CHECKING:
     from parse_dg.data.listing import Progress
     from parse_dg.deploy.image_batches import ImageLike
+    from parse_dg.deploy.predictor import Predictor
     from parse_dg.explain.explanation import Reading
     from parse_dg.runs.opened import OpenedRun
 
@@ -21,17 +20,23 @@ TOP = 10
 """How many relations a table lists."""
 IMAGES = 3
 """How many images of each domain are listed for a primitive."""
-NUMBERED = re.compile(r"(.+):(\d{1,9})")
-"""An image of the run's benchmark: `sketch:12`."""
 
 
 class ExplainedImage(NamedTuple):
     """An image that is explained."""
 
+    predictor: "Predictor"
     name: str
+    image: "ImageLike"
     truth: str | None
     """Its class, where that is known."""
-    reading: "Reading"
+
+    @property
+    def reading(self) -> "Reading":
+        """As a model of PARSE reads it."""
+        from parse_dg.explain.explanation import read_image
+
+        return read_image(self.predictor, self.image)
 
 
 def classes(options: Namespace, console: Console) -> None:
@@ -54,13 +59,22 @@ def classes(options: Namespace, console: Console) -> None:
 
 def image(options: Namespace, console: Console) -> None:
     """List the relations whose contributions, weight × satisfaction, sum to a class's score, the largest
-    first, and the places of the primitives that they bind.
+    first, and the places of the primitives that they bind. Of a method without relations: where in the image the
+    class's logit comes from, as a class activation map.
     """
-    from parse_dg.cli.show.explanations import print_explanation
+    from parse_dg.cli.show.explanations import print_explanation, print_logit
+    from parse_dg.explain.logits import read_logits
 
-    shown = read_shown(options)
-    found = shown.reading.explain(options.of)
-    _print(options, console, shown, found, partial(print_explanation, truth=shown.truth))
+    shown = find_shown(options, any_method=True)
+    if shown.predictor.model.explains:
+        found = shown.reading.explain(options.of)
+        _print(options, console, shown, found, partial(print_explanation, truth=shown.truth))
+        return
+    reading = read_logits(shown.predictor, shown.image)
+    if options.format == "json":
+        print_json(console, {"image": shown.name, "truth": shown.truth, **reading.to_dict(options.of)})
+    else:
+        print_logit(console, shown.name, reading, options.of, options.top, shown.truth)
 
 
 def contrast(options: Namespace, console: Console) -> None:
@@ -68,7 +82,7 @@ def contrast(options: Namespace, console: Console) -> None:
     from parse_dg.cli.show.explanations import print_contrast
     from parse_dg.explain.contrast import contrast
 
-    shown = read_shown(options)
+    shown = find_shown(options)
     _print(options, console, shown, contrast(shown.reading, options.this, options.that), print_contrast)
 
 
@@ -79,7 +93,7 @@ def counterfactual(options: Namespace, console: Console) -> None:
     from parse_dg.cli.show.explanations import print_counterfactual
     from parse_dg.explain.contrast import counterfactual
 
-    shown = read_shown(options)
+    shown = find_shown(options)
     _print(options, console, shown, counterfactual(shown.reading), print_counterfactual)
 
 
@@ -124,30 +138,24 @@ def primitive(options: Namespace, console: Console) -> None:
         say(console, f"pictures: {options.pictures}")
 
 
-def open_parse_run(options: Namespace, progress: "Progress | None" = None) -> "OpenedRun":
-    """The run, or model file, that is asked about, of PARSE."""
+def open_parse_run(
+    options: Namespace, progress: "Progress | None" = None, *, any_method: bool = False
+) -> "OpenedRun":
+    """The run, or model file, that is asked about, of PARSE unless `any_method` will do."""
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     run = opened(options, progress)
-    run.model.parse_network()  # or an error: no other method can be explained
+    if not any_method:
+        run.model.parse_network()  # or an error: no other method has relations
     return run
 
 
-def read_shown(options: Namespace) -> ExplainedImage:
-    """The image that is asked about, as the model reads it."""
+def find_shown(options: Namespace, *, any_method: bool = False) -> ExplainedImage:
+    """The image and the model that are asked about; a model of PARSE unless `any_method` will do."""
     from parse_dg.cli.show.display import progress_display
-    from parse_dg.explain.explanation import read_image
 
-    given = NUMBERED.fullmatch(options.image)
     with progress_display() as progress:  # standard output has the explanation alone
-        run = open_parse_run(options, progress)
-        if Path(options.image).exists() or given is None:
-            return ExplainedImage(options.image, None, read_image(run.predictor, options.image))
-        domain, number = run.benchmark.domain(given[1]), int(given[2])
-    if number >= len(domain.labels):
-        raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
-    pixels: ImageLike = domain.images[number]
-    truth = run.benchmark.classes[domain.labels[number]]
-    return ExplainedImage(options.image, truth, read_image(run.predictor, pixels))
+        run = open_parse_run(options, progress, any_method=any_method)
+        return ExplainedImage(run.predictor, *run.find_image(options.image))
 
 
 def add_commands(commands: Commands) -> None:
@@ -156,7 +164,8 @@ def add_commands(commands: Commands) -> None:
         commands,
         "explain",
         "why a model of PARSE says what it says: classes, images, primitives",
-        "A prediction of PARSE is a sum of relations between primitives: see what it is the sum of.",
+        "A prediction of PARSE is a sum of relations between primitives: see what it is the sum of.\n"
+        "Of other methods, `image` shows where in the image a score comes from.",
         "for example:\n  parse-dg explain classes RUN\n  parse-dg explain image RUN drawing.png\n"
         "  parse-dg explain contrast RUN sketch:12    (image 12 of the domain sketch of the run's benchmark)",
     )
@@ -165,7 +174,7 @@ def add_commands(commands: Commands) -> None:
     command.add_run()
     command.add("--class NAME", "this one only", dest="classes", many=True)
     _add_common(command, f"how many relations of each (default: {TOP}; in JSON all)")
-    command = add_command(verbs, "image", image, "the score of an image as a sum of relations")
+    command = add_command(verbs, "image", image, "an image's score as a sum of relations; of other methods, a map")
     _add_image(command)
     command.add("--class NAME", "explain its score (default: the predicted one's)", dest="of")
     _add_common(command, relations)

@@ -33,7 +33,21 @@ def pipeline(options: Namespace, console: Console) -> None:
     """Draw one image on its way through the network, in the model's numbers."""
     from parse_dg.explain.figures.examples import draw_pipeline
 
-    _draw(options, console, lambda asked: draw_pipeline(asked, options.image))
+    _draw(options, console, lambda asked: draw_pipeline(asked, options.image, options.steps))
+
+
+def faces(options: Namespace, console: Console) -> None:
+    """Draw the faces of primitives: patches of source training images where each is strongest."""
+    from parse_dg.explain.figures.examples import draw_faces
+
+    _draw(options, console, draw_faces)
+
+
+def cards(options: Namespace, console: Console) -> None:
+    """Draw classes as cards: their strongest relations over a mean layout, with the primitives' faces."""
+    from parse_dg.explain.figures.examples import draw_cards
+
+    _draw(options, console, draw_cards)
 
 
 def against_k(options: Namespace, console: Console) -> None:
@@ -67,12 +81,14 @@ def add_commands(commands: Commands) -> None:
     figures = add_group(
         commands,
         "figure",
-        "the paper's figures of a run: primitives, errors, the pipeline, accuracy against K",
+        "figures of a run: primitives and their faces, class cards, errors, the pipeline, accuracy against K",
         "Draw a figure of a trained PARSE, as PNG, SVG or PDF, as wide as a paper's column or page.\n"
         "The same run gives the same file. What is shown is chosen by a rule that is said when it is done; all\n"
         "images are of the target, or held out of training.",
         "for example:\n"
         "  parse-dg figure primitives RUN --classes dog horse --primitives 0 3 --out primitives.svg\n"
+        "  parse-dg figure faces RUN\n"
+        "  parse-dg figure cards RUN --classes dog horse\n"
         "  parse-dg figure errors RUN --width column\n"
         "  parse-dg figure pipeline RUN photo.jpg --out pipeline.pdf\n"
         "  parse-dg figure k runs/k --out k.svg",
@@ -82,6 +98,14 @@ def add_commands(commands: Commands) -> None:
     _add_several(command, "--classes CLASS", "default: some, evenly spread")
     _add_several(command, "--primitives N", "default: those that the classes' compositions rest on most")
     _add_several(command, "--domains DOMAIN", "default: the sources and the target")
+    words = "patches of source training images where primitives are strongest"
+    command = add_command(figures, "faces", faces, words)
+    _add_common(command, "faces")
+    _add_several(command, "--primitives N", "default: all")
+    words = "classes as their strongest relations over a mean layout, with faces"
+    command = add_command(figures, "cards", cards, words)
+    _add_common(command, "cards")
+    _add_several(command, "--classes CLASS", "default: some, evenly spread")
     words = "target images classified right and wrong, and what collapsed in them"
     command = add_command(figures, "errors", errors, words)
     _add_common(command, "errors")
@@ -91,8 +115,9 @@ def add_commands(commands: Commands) -> None:
     words = "one image on its way through the network, in the model's numbers"
     command = add_command(figures, "pipeline", pipeline, words)
     _add_common(command, "pipeline")
-    words = "an image file (default: of some of the target's, the one classified right with most confidence)"
-    command.add("image FILE", words, nargs="?")
+    words = "a file, or DOMAIN:NUMBER (default: of some of the target's, the one right with most confidence)"
+    command.add("image IMAGE", words, nargs="?")
+    command.add("--steps FOLDER", "also a picture of each step there, as in docs/how_parse_works.md")
     command = add_command(figures, "k", against_k, "accuracy against the number of primitives")
     command.add("runs RUN", "run folders, or folders that have runs below them", nargs="+")
     command.add_selection("what the bars are: se or std")

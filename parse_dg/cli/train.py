@@ -33,7 +33,8 @@ def train(options: Namespace, console: Console) -> None:
 
     Every other domain is a source: 80% of its images train, 20% validate. The weights of the best
     validation step are kept. The target domain is read once, after training, unless the protocol
-    records its accuracy on the way; nothing is chosen by it.
+    records its accuracy on the way; nothing is chosen by it. With --target none every domain is a
+    source: the model to be used, chosen by validation on all of them, and scored on no unseen domain.
 
     For example:
       parse-dg train --algorithm parse --target sketch --set training.steps=1500
@@ -42,6 +43,7 @@ def train(options: Namespace, console: Console) -> None:
     model, result.json says which number is the result. `parse-dg config` has the fields of `--set`.
     """
     from parse_dg.cli.show.display import print_result, run_with_display
+    from parse_dg.runs.folder import remove_other
     from parse_dg.runs.tracking import require_trackers
     from parse_dg.runs.train import default_folder
     from parse_dg.training.team import form_team
@@ -55,6 +57,9 @@ def train(options: Namespace, console: Console) -> None:
     folder = options.out or default_folder(config)
     team_of = form_team(options.processes, options.nodes, config.training.device, force=options.force)
     with team_of as team, _said_once(team):
+        if options.overwrite and team.first:
+            remove_other(config, folder)
+        team.wait()
         result = run_with_display(
             config, folder, console, track=track, checkpoint_every=options.checkpoint_every, team=team
         )
@@ -85,9 +90,10 @@ def preview(options: Namespace, console: Console) -> None:
 
     config = configure(options)
     folder = options.out or default_folder(config)
-    found = preview_run(config, folder)
+    found = preview_run(config, folder, options.overwrite)
     print_settings(console, config)
-    print_preview(console, found, folder, estimate_cost([Job(config, folder)], below=Path("runs")))
+    place = folder / "anew" if options.overwrite and not found.finished else folder  # what is there does not count
+    print_preview(console, found, folder, estimate_cost([Job(config, place)], below=Path("runs")))
 
 
 def configure(options: Namespace) -> "RunConfig":
@@ -98,7 +104,15 @@ def configure(options: Namespace) -> "RunConfig":
     if options.config is not None:
         _require_alone(options)
         return change_run(read_configuration(options.config), settings)
-    return configure(**{name: getattr(options, name) for name in DEFAULTS}, settings=settings)
+    given = {name: getattr(options, name) for name in DEFAULTS}
+    return configure(**given | {"target": _one_target(options.target)}, settings=settings)
+
+
+def _one_target(targets: list[str] | None) -> str | None:
+    if targets is None or len(targets) == 1:
+        return targets[0] if targets else None
+    several = "`parse-dg sweep` holds out each of several in turn"
+    raise InputError(f"a run holds out one domain, found --target {' and --target '.join(targets)}: {several}")
 
 
 def read_configuration(source: str) -> "RunConfig":
@@ -141,9 +155,13 @@ def add_commands(commands: Commands) -> None:
     command = add_command(commands, "train", train, words, resumes=True)
     names = "erm, dann, cdann, group_dro, mixup, sagnet, coral, gvrt, miro, erm_plus_plus, no_relations, parse"
     command.add("--algorithm NAME", names, DEFAULTS["algorithm"])
-    words = "a data set that was added (`parse-dg data list`), a folder domain/class/image, or a .csv or .json list"
+    words = (
+        "a data set that was added (`parse-dg data list`), a folder domain/class/image, class/image with --target "
+        "none, or a .csv or .json list"
+    )
     command.add("--data DATA", words, DEFAULTS["data"])
-    command.add("--target DOMAIN", "the domain that is held out (of blueprints by default: sketch)")
+    words = "the domain that is held out (of blueprints by default: sketch), or none: all train, for a model to use"
+    command.add("--target DOMAIN", words, action="append")
     command.add("--seed N", "of the hold-out and every draw", DEFAULTS["seed"])
     usual = "blueprints for blueprints, fine_grained for cub-dg, pretrained for anything else"
     names = "blueprints, pretrained, fine_grained, domainbed, paper, paper_text"
@@ -158,6 +176,7 @@ def add_commands(commands: Commands) -> None:
     words = "also follow the run in tensorboard (FOLDER/tensorboard) or wandb"
     command.add("--track NAME", words, many=True)
     command.add("--out FOLDER", "default: runs/DATA/ALGORITHM/TARGET/seedN")
+    command.add("--overwrite", "replace a run of other settings that is there; one of the same settings goes on")
     words = "how often it is written where the run stands, 0: after every step"
     command.add("--checkpoint-every SECONDS", words, 60.0)
     words = "train one model with N processes of this machine, on CUDA with a GPU each; torchrun does too"

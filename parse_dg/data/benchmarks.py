@@ -20,6 +20,7 @@ from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
 from parse_dg.data.public.cub_dg import read_extras
+from parse_dg.data.splits import require_several
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError, require_known
 from parse_dg.registry import Registry
@@ -37,8 +38,8 @@ class DataConfig(Config):
     benchmark: Annotated[str, Rule("a name or a path", lambda value: bool(value.strip()))] = "blueprints"
     """`blueprints`, the name of a data set that was added or registered (docs/extend.md), or the path of a folder
     domain/class/image or a list."""
-    target: str = "sketch"
-    """The domain that is held out."""
+    target: str | None = "sketch"
+    """The domain that is held out; none: all of them train, for a model that is to be used."""
     image_size: Side = 224
     """Side of the images the network sees, in pixels; those of Blueprints are always 64."""
     fit: ImageFit = "squash"
@@ -114,7 +115,10 @@ def find_domains(name: str) -> tuple[str, ...]:
 def require_target(config: DataConfig) -> None:
     """Raise, before anything is drawn or decoded, unless the target is a domain; a plug-in's are not known yet."""
     if config.benchmark == "blueprints" or config.benchmark not in GENERATED_DATA_SETS:
-        require_known(f"domain of {Path(config.benchmark).stem}", config.target, find_domains(config.benchmark))
+        domains = find_domains(config.benchmark)
+        if config.target is not None:
+            require_several(config.benchmark, domains)
+            require_known(f"domain of {Path(config.benchmark).stem}", config.target, domains)
 
 
 def benchmark_name(name: str) -> str:

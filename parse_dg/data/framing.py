@@ -91,8 +91,13 @@ class Framing:
         return SeenPart(left, top, left + self.size * x, top + self.size * y)
 
     def picture(self, image: Image.Image, longest: int = SHOWN) -> Picture:
-        """The whole image with its shape, at most so many pixels long, and what of it is seen."""
-        width, height = _within(*image.size, min(longest, max(image.size)))
+        """The whole image with its shape, at most so many pixels long, and what of it is seen.
+
+        With the borders that it is padded with: primitives may be found there.
+        """
+        side = min(longest, max(image.size))
+        image = fit_square(image, side, "pad") if self.fit == "pad" else image
+        width, height = _within(*image.size, side)
         small = image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
         seen, x, y = self.seen(*image.size), width / image.width, height / image.height
         part = SeenPart(seen.left * x, seen.top * y, seen.right * x, seen.bottom * y)

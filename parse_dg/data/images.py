@@ -6,10 +6,13 @@ Of an animation the first frame is taken. Grey of 16 bits keeps its high byte, a
 Pillow would clip it.
 """
 
+import importlib.util
 import logging
 import stat
 import threading
 import warnings
+from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import cast
@@ -19,16 +22,14 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from parse_dg.data.framing import Framing
+from parse_dg.data.limits import MAX_BYTES, MAX_PIXELS
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
-"""All that is tried: no format that would start another program."""
-MAX_PIXELS = 50_000_000
-"""Images that claim more are refused before any pixel is decoded."""
-MAX_BYTES = 2**29
-"""Longer files are not read: no image within MAX_PIXELS needs as much."""
+"""All that is tried, and HEIC where pillow-heif is installed: no format that would start another program."""
 
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
 
 _UPRIGHT = {
@@ -113,6 +114,17 @@ def read_file(path: Path, *, first_line: bool = False) -> bytes:
     raise ImageError(path, reason)
 
 
+@cache
+def formats() -> tuple[str, ...]:
+    """The formats that can be read here."""
+    if importlib.util.find_spec("pillow_heif") is None:
+        return FORMATS
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    return (*FORMATS, "HEIF")
+
+
 def open_file(path: Path, keep_truncated: bool = False) -> Image.Image:
     """The image of a file, upright and RGB."""
     return open_bytes(read_file(path), path, keep_truncated)
@@ -123,21 +135,30 @@ def decode(path: Path, framing: Framing, keep_truncated: bool = False) -> UInt8[
     return framing.square(open_file(path, keep_truncated))
 
 
-def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels: int | None = None) -> Image.Image:
+def open_bytes(
+    data: bytes,
+    path: Path,
+    keep_truncated: bool = False,
+    max_pixels: int | None = None,
+    claim: Callable[[int], None] | None = None,
+) -> Image.Image:
     """The image of a file's bytes as RGB, loaded and turned upright by its EXIF orientation; `path` is for errors.
 
     A file that ends too early is refused, or, with `keep_truncated`, used as far as it goes: the rest is black, or
-    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES.
+    grey in a JPEG. Its pixels are then those that Pillow gives with LOAD_TRUNCATED_IMAGES. `claim` is told how many
+    pixels are to be decoded before they are, and may wait.
     """
     limit = MAX_PIXELS if max_pixels is None else max_pixels
     if keep_truncated and data.startswith(_JPEG_START):
         data += _JPEG_END  # lets libjpeg finish; after the image's own end it means nothing
     try:
-        with _quiet, Image.open(BytesIO(data), formats=FORMATS) as image:
+        with _quiet, Image.open(BytesIO(data), formats=formats()) as image:
             width, height = image.size
             if width * height > limit:
                 claimed = f"it claims {width} × {height} pixels"
                 raise TooManyPixelsError(path, f"{claimed}, at most {limit:,} are decoded")
+            if claim is not None:
+                claim(width * height)
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")
@@ -150,7 +171,7 @@ def open_bytes(data: bytes, path: Path, keep_truncated: bool = False, max_pixels
     except Image.DecompressionBombError as error:
         raise TooManyPixelsError(path, f"it claims far more than the {limit:,} pixels that are decoded") from error
     except Exception as error:  # Pillow has no base class for what a broken file makes it raise
-        raise ImageError(path, _reason(error)) from error
+        raise ImageError(path, _reason(error, data[:12])) from error
 
 
 def read_size(path: Path) -> tuple[int, int]:
@@ -158,7 +179,7 @@ def read_size(path: Path) -> tuple[int, int]:
     if not path.is_file():
         raise ImageError(path, "there is no such file")
     try:
-        with _quiet, Image.open(path, formats=FORMATS) as image:
+        with _quiet, Image.open(path, formats=formats()) as image:
             return image.size
     except Exception as error:  # as above
         raise ImageError(path, _reason(error)) from error
@@ -193,9 +214,12 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray((values >> 8).astype(np.uint8))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, start: bytes = b"") -> str:
+    """In a few words; `start` are the file's first bytes."""
     message = " ".join(str(error).split())
     if isinstance(error, UnidentifiedImageError):
+        if start[4:8] == b"ftyp" and start[8:12] in _HEIC and "HEIF" not in formats():
+            return "it is a HEIC image: pip install 'parse-dg[heic]' to read those"
         return f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image, or its header is damaged"
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"

@@ -8,6 +8,7 @@ PARSE's authors read them: every source trains on the whole list `train_valid` a
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -66,12 +67,19 @@ class LeaveOneOut:
     training: tuple[Subset, ...]
     validation: tuple[Subset, ...]
     """The held-out images of every source domain."""
-    target: Subset
-    """The images the result is of."""
+    target: Subset | None
+    """The images the result is of; None where no domain is held out."""
     target_held_out: Subset | None = None
     """The target's own 20%, where the result is not of them: the oracle looks at these."""
     validation_domain: Subset | None = None
     """The `in` images of the source domain that is not trained on."""
+
+
+def require_several(name: str, domains: Sequence[str]) -> None:
+    """Raise if there is one domain alone, which cannot be held out."""
+    if len(domains) == 1:
+        advice = "--target none trains on it; to hold one out, give a folder domain/class/image of several"
+        raise InputError(f"{name} has one domain, {domains[0]}: {advice}")
 
 
 def whole(domain: Domain) -> Subset:
@@ -94,20 +102,22 @@ def hold_out(count: int, fraction: float, seed: int) -> tuple[Int[np.ndarray, "k
 
 def leave_one_out(
     benchmark: Benchmark,
-    target: str,
+    target: str | None,
     seed: int,
     config: SplitConfig = SplitConfig(),  # noqa: B008 - frozen
 ) -> LeaveOneOut:
-    """The split of a benchmark with `target` held out; `seed` is the run's, for a config without one."""
+    """The split of a benchmark with `target`, or no domain, held out; `seed` is the run's, for a config without."""
+    if target is not None:
+        require_several(benchmark.name, [domain.name for domain in benchmark.domains])
     if config.listed:
         return _split_by_lists(benchmark, target, config.scheme)
     trial = seed if config.seed is None else config.seed
-    test = benchmark.domain(target)
+    test = None if target is None else benchmark.domain(target)
     parts = []
     for number, domain in enumerate(benchmark.domains):
         kept, held = hold_out(len(domain.labels), config.holdout, seed_hash(trial, number))
         parts.append((Subset(domain, kept), Subset(domain, held)))
-    in_target, out_target = parts[benchmark.domains.index(test)]
+    of_target = [part for part in parts if part[0].domain is test]
     sources = [part for part in parts if part[0].domain is not test]
     unseen = None
     if config.validation_domain is not None:
@@ -117,30 +127,30 @@ def leave_one_out(
         unseen = sources.pop(names.index(config.validation_domain))[0]
     require(bool(sources), "the number of source domains to train on", 0, "at least 1")
     everything = config.target_images == "all"
-    for _, some in sources if everything else (*sources, (in_target, out_target)):
+    for _, some in sources if everything else (*sources, *of_target):
         enough = f"large enough to hold out one of the {len(some.domain.labels)} images of {some.domain.name}"
         require(len(some.indices) > 0, "split.holdout", config.holdout, enough)
     return LeaveOneOut(
         training=tuple(kept for kept, _ in sources),
         validation=tuple(held for _, held in sources),
-        target=whole(test) if everything else in_target,
-        target_held_out=None if everything else out_target,
+        target=whole(test) if test and everything else next((kept for kept, _ in of_target), None),
+        target_held_out=None if everything else next((held for _, held in of_target), None),
         validation_domain=unseen,
     )
 
 
-def _split_by_lists(benchmark: Benchmark, target: str, scheme: Scheme) -> LeaveOneOut:
+def _split_by_lists(benchmark: Benchmark, target: str | None, scheme: Scheme) -> LeaveOneOut:
     """Source number s, in the benchmark's order without the target, has the lists train{s} and valid{s}; or every
     source has train_valid and test.
     """
-    test = benchmark.domain(target)
+    test = None if target is None else benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
     own = scheme == "gvrt-split"
     names = [(f"train{s}", f"valid{s}") if own else ("train_valid", "test") for s in range(len(sources))]
     each = list(zip(sources, names, strict=True))
     training = tuple(_listed(domain, name, scheme) for domain, (name, _) in each)
     validation = tuple(_listed(domain, name, scheme) for domain, (_, name) in each)
-    return LeaveOneOut(training, validation, _listed(test, "test", scheme))
+    return LeaveOneOut(training, validation, _listed(test, "test", scheme) if test else None)
 
 
 def _listed(domain: Domain, name: str, scheme: Scheme) -> Subset:
@@ -162,4 +172,4 @@ def leaked(split: LeaveOneOut) -> int:
         return [{(kind, each[i]) for kind, each in names.items() if each} for i in subset.indices.tolist()]
 
     seen = {name for subset in split.training for image in known_by(subset) for name in image}
-    return sum(not seen.isdisjoint(image) for image in known_by(split.target))
+    return sum(not seen.isdisjoint(image) for image in known_by(split.target)) if split.target else 0

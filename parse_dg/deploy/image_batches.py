@@ -29,8 +29,6 @@ ImageInput = ImageLike | Iterable[ImageLike]
 Unreadable = Callable[[ImageError], None]
 """Is told of an image that cannot be read, and raises if the others are not wanted either."""
 
-ENDINGS = (*EXTENSIONS, ".gif")
-"""What the name of an image in a folder ends with, capitals or not."""
 AHEAD = 32
 """How many images at least are read ahead."""
 
@@ -125,11 +123,11 @@ def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
     for place, folders, files in os.walk(path, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if name.lower().endswith(ENDINGS) and not name.startswith("."):
+            if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
                 found = True
                 yield Path(place, name)
     if not found:
-        unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(ENDINGS)})"))
+        unreadable(ImageError(path, f"the folder has no image (of names in {', '.join(EXTENSIONS)})"))
 
 
 def _levels(position: int, values: Shaped[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:

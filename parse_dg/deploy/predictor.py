@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,6 +14,7 @@ from parse_dg.config import require
 from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.deploy.recorded import RecordedModel
 from parse_dg.devices import pick_device
 from parse_dg.errors import InputError
 from parse_dg.wording import plural
@@ -61,6 +61,7 @@ class Predictor:
         self.model = model
         self.device = pick_device(device)
         model.algorithm.to(self.device).eval()
+        self._logits = RecordedModel(model)
 
     def __repr__(self) -> str:
         method, size = self.model.spec.algorithm.name, self.image_size
@@ -105,15 +106,14 @@ class Predictor:
     @torch.no_grad()
     def predict_batch(self, batch: Sequence[LoadedImage], top: int = TOP) -> list[Prediction]:
         """What the model says of images that have been loaded, all at once."""
-        pixels = torch.from_numpy(np.stack([image.pixels for image in batch])).permute(0, 3, 1, 2)
-        logits = self.model.algorithm(self.model.prepare(pixels)).float().cpu()
+        logits = self._logits([image.pixels for image in batch])
         if not logits.isfinite().all():
             raise InputError("the model gives logits that are not finite: its weights are damaged")
-        probabilities = logits.softmax(1)
         order = logits.argsort(dim=1, descending=True, stable=True)[:, :top]  # of equal ones the first, as argmax
+        shares = logits.softmax(1).gather(1, order)
         found = []
-        for image, row, ranks, shares in zip(batch, logits, order, probabilities, strict=True):
-            pairs = zip(ranks.tolist(), shares[ranks].tolist(), strict=True)
+        for image, row, ranks, probabilities in zip(batch, logits, order.tolist(), shares.tolist(), strict=True):
+            pairs = zip(ranks, probabilities, strict=True)
             best = tuple(ClassProbability(self.classes[c], probability) for c, probability in pairs)
             found.append(
                 Prediction(

@@ -7,4 +7,5 @@ from .explanation import (
     read_image as read_image,
     read_images as read_images,
 )
+from .logits import LogitReading as LogitReading, read_logits as read_logits
 from .primitive_images import PrimitiveImages as PrimitiveImages, strongest_images as strongest_images

@@ -58,24 +58,28 @@ class ClassComposition:
 
 
 @torch.no_grad()
-def describe_classes(model: Model | Predictor, top: int | None = None) -> tuple[ClassComposition, ...]:
+def describe_classes(
+    model: Model | Predictor, top: int | None = None, *, presence: bool = True
+) -> tuple[ClassComposition, ...]:
     """The compositions of all classes, in their order.
 
     With hundreds of classes and all of a vocabulary in use, all of it is more than fits into memory: with `top`
-    only so many relations of each class are ever named.
+    only so many relations of each class are ever named. Without `presence`, "p3 is there" is none of them.
     """
     model = model_of(model)
     structure = model.parse_network().structure
     active = structure.composition.active()
     weights = active.weights.double().cpu()
     shares: dict[str, Tensor] = {}
-    start = 0
+    ranked, start = weights.clone(), 0
     for part in structure.vocabulary.applications(active.applications):
         columns = slice(start, start + len(part.angle))
         family = PREDICATES[part.predicate].family
         shares[family] = shares.get(family, 0) + weights[:, columns].sum(1)
+        if not presence and family == "presence":
+            ranked[:, columns] = 0
         start = columns.stop
-    strongest = weights.sort(dim=1, descending=True, stable=True).indices[:, :top]
+    strongest = ranked.sort(dim=1, descending=True, stable=True).indices[:, :top]
     used = torch.unique(strongest)  # ascending, as the vocabulary wants them
     numbers = active.applications[used.to(active.applications.device)]
     applications = name_applications(structure, numbers, model.names)
@@ -83,10 +87,10 @@ def describe_classes(model: Model | Predictor, top: int | None = None) -> tuple[
     compositions = []
     for number, name in enumerate(model.spec.classes):
         row = weights[number].tolist()
-        order = [column for column in strongest[number].tolist() if row[column] > 0]
+        order = [column for column in strongest[number].tolist() if ranked[number, column] > 0]
         terms = tuple(Term(**vars(named[column]), weight=row[column]) for column in order)
         families = {family: float(sums[number]) for family, sums in shares.items() if sums[number] > 0}
-        rest = 0.0 if top is None else fsum(row) - fsum(term.weight for term in terms)
+        rest = 0.0 if top is None and presence else fsum(row) - fsum(term.weight for term in terms)
         used_by = sum(weight > 0 for weight in row)
         compositions.append(ClassComposition(name, terms, used_by, families, rest))
     return tuple(compositions)

@@ -139,31 +139,13 @@ class Explanation:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
-
-    A network in float32 rounds its sum of thousands of contributions (by up to 1e-6); here it is summed exactly.
-    """
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassReading:
+    """What a model says of one image, class by class."""
 
     classes: tuple[str, ...]
-    applications: tuple[Application, ...]
-    """What the columns of the weights are."""
-    weights: Float64[Tensor, "C n"]
-    satisfaction: Float64[Tensor, "n"]
     logits: Float64[Tensor, "C"]
     """As the network computed them: they decide what is predicted."""
-    scale: float
-    """What scores are multiplied with to become logits; positive, and the same for all classes."""
-    descriptors: PrimitiveDescriptors
-    """Of this one image: B = 1."""
-    names: Mapping[int, str] = field(default_factory=dict)
-    """What people call the primitives, where they gave them names."""
-
-    @property
-    def scores(self) -> Float64[Tensor, "C"]:
-        """The class scores s = w·a in [0, 1], before the logit scale."""
-        return self.weights @ self.satisfaction
 
     @property
     def predicted(self) -> str:
@@ -175,6 +157,30 @@ class Reading:
         if name not in self.classes:
             raise unknown("class", name, self.classes)
         return self.classes.index(name)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading(ClassReading):
+    """One image as a model reads it. Weights and satisfactions are the network's own, widened to float64.
+
+    A network in float32 rounds its sum of thousands of contributions (by up to 1e-6); here it is summed exactly.
+    """
+
+    applications: tuple[Application, ...]
+    """What the columns of the weights are."""
+    weights: Float64[Tensor, "C n"]
+    satisfaction: Float64[Tensor, "n"]
+    scale: float
+    """What scores are multiplied with to become logits; positive, and the same for all classes."""
+    descriptors: PrimitiveDescriptors
+    """Of this one image: B = 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives, where they gave them names."""
+
+    @property
+    def scores(self) -> Float64[Tensor, "C"]:
+        """The class scores s = w·a in [0, 1], before the logit scale."""
+        return self.weights @ self.satisfaction
 
     def explain(self, of: str | None = None) -> Explanation:
         """The score of class `of` (default: the predicted one) as a sum of relations."""
@@ -202,9 +208,7 @@ def explain(model: Model | Predictor, image: ImageLike, of: str | None = None) -
 
 def read_image(model: Model | Predictor, image: ImageLike) -> Reading:
     """Everything that can be said of one image of any form and size, resized as for a prediction."""
-    spec = model_of(model).spec
-    pixels = load_image(0, image, spec.framing).pixels
-    return read_images(model, torch.from_numpy(pixels).permute(2, 0, 1)[None])[0]
+    return read_images(model, as_batch(model_of(model), image))[0]
 
 
 @torch.no_grad()
@@ -214,8 +218,7 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
     network = model.parse_network()
     structure = network.structure
     output = network(model.prepare(images))
-    if not output.logits.isfinite().all():
-        raise InputError("the model gives logits that are not finite: its weights are damaged")
+    require_finite(output.logits)
     columns = output.structure.columns
     applications, weights = (
         name_applications(structure, columns, model.names),
@@ -236,6 +239,18 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
         )
         for b, (held, logits) in enumerate(zip(satisfaction, output.logits.double().cpu(), strict=True))
     )
+
+
+def as_batch(model: Model, image: ImageLike) -> UInt8[Tensor, "1 3 H W"]:
+    """One image of any form and size, resized as for a prediction."""
+    pixels = load_image(0, image, model.spec.framing).pixels
+    return torch.from_numpy(pixels).permute(2, 0, 1)[None]
+
+
+def require_finite(logits: Float[Tensor, "B C"]) -> None:
+    """Raise if the weights are damaged."""
+    if not logits.isfinite().all():
+        raise InputError("the model gives logits that are not finite: its weights are damaged")
 
 
 def model_of(model: Model | Predictor) -> Model:

@@ -15,10 +15,14 @@ from PIL import Image
 
 from parse_dg.data.framing import Picture
 from parse_dg.deploy.predictor import Prediction
-from parse_dg.explain.explanation import Application, Reading, Relation, places_of
+from parse_dg.explain.explanation import Application, ClassReading, Reading, Relation, places_of
+from parse_dg.explain.logits import LogitReading, ModelAnswer
+from parse_dg.model.primitives import PrimitiveDescriptors
 
 CLASSES = 10
 """How many classes are named, the most probable first; the explained ones are named whatever their probability."""
+MAPPED = 5
+"""How many classes have a map of where their logit comes from, the most probable first; others may be asked for."""
 RELATIONS = 12
 """How many relations of an explained class are listed, the largest contribution first."""
 LOSSLESS_BYTES = 16_384
@@ -26,59 +30,64 @@ LOSSLESS_BYTES = 16_384
 JPEG_QUALITY = 90
 DECIMALS = 7
 """Of scores, weights, satisfactions and contributions: so that what is shown adds up."""
+PART_DECIMALS = 5
+"""Of what a cell or a primitive adds to a logit: there are many."""
 
 Pixels = UInt8[np.ndarray, "H W 3"]
 
 
-def parse_case(
-    reading: Reading, picture: Picture, *, title: str, truth: str | None = None, other: str | None = None
+def case_of(
+    found: ModelAnswer, picture: Picture, *, title: str, truth: str | None = None, other: str | None = None
 ) -> dict[str, Any]:
-    """The case of an image that a model of PARSE has read.
+    """The case of an image that a model has read.
 
-    Explained are the predicted class and a second one: `other`, or else the true class where it is another, or
-    else the runner-up.
+    Explained are the predicted class and a second one: `other`, or else the true class where it is another, or else
+    the runner-up; and the most probable ones, where all there is to explain is the place a logit comes from.
     """
-    explained = _explained(reading, truth, other)
-    probabilities, scores = reading.logits.softmax(0).tolist(), reading.scores.tolist()
-    ranked = reading.logits.argsort(descending=True, stable=True).tolist()
-    named = {*ranked[:CLASSES], *(reading.number(name) for name in explained)}
-    heatmap = reading.descriptors.heatmap[0].float().cpu().numpy()
+    case = {
+        "title": title,
+        "image": data_uri(picture.pixels),
+        "seen": [round(float(edge), 2) for edge in picture.seen],
+        "truth": truth,
+        "predicted": found.predicted,
+    }
+    if isinstance(found, Prediction):
+        shares = [{"name": each.name, "probability": _short(each.probability), "score": None} for each in found.top]
+        return case | {"top": shares[:CLASSES], "explanations": {}, **_located(None)}
+    explained = _explained(found, truth, other)
+    ranked = found.logits.argsort(descending=True, stable=True).tolist()
+    if isinstance(found, LogitReading):
+        explained = [*dict.fromkeys([*(found.classes[c] for c in ranked[:MAPPED]), *explained])]
+        explanations = {name: _logit(found, name) for name in explained}
+    else:
+        explanations = {name: _explanation(found, name) for name in explained}
+    named = {*ranked[:CLASSES], *(found.number(name) for name in explained)}
+    probabilities = found.logits.softmax(0).tolist()
+    scores = found.scores.tolist() if isinstance(found, Reading) else None
+    top = [
+        {
+            "name": found.classes[c],
+            "probability": _short(probabilities[c]),
+            "score": None if scores is None else _short(scores[c]),
+        }
+        for c in ranked
+        if c in named
+    ]
+    return case | {"top": top, "explanations": explanations, **_located(found.descriptors)}
+
+
+def _located(descriptors: PrimitiveDescriptors | None) -> dict[str, Any]:
+    """Where the primitives are, of a method that has some: their places and heat maps."""
+    if descriptors is None:
+        return {"places": [], "heatmaps": None}
+    heatmap = descriptors.heatmap[0].float().cpu().numpy()
     bytes_of = np.rint(255 * heatmap / heatmap.max(axis=(1, 2), keepdims=True)).astype(np.uint8)  # 255: the maximum
     return {
-        "title": title,
-        "image": data_uri(picture.pixels),
-        "seen": [round(float(edge), 2) for edge in picture.seen],
-        "truth": truth,
-        "predicted": reading.predicted,
-        "top": [
-            {"name": reading.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
-            for c in ranked
-            if c in named
-        ],
-        "explanations": {name: _explanation(reading, name) for name in explained},
         "places": [
             {name: value if name == "primitive" else round(value, 4) for name, value in place.to_dict().items()}
-            for place in places_of(reading.descriptors)
+            for place in places_of(descriptors)
         ],
         "heatmaps": {"shape": list(heatmap.shape), "values": _base64(bytes_of.tobytes())},
-    }
-
-
-def plain_case(prediction: Prediction, picture: Picture, *, title: str, truth: str | None = None) -> dict[str, Any]:
-    """The case of an image that a model of any method has predicted: the classes of `prediction.top`, no why."""
-    return {
-        "title": title,
-        "image": data_uri(picture.pixels),
-        "seen": [round(float(edge), 2) for edge in picture.seen],
-        "truth": truth,
-        "predicted": prediction.predicted,
-        "top": [
-            {"name": name, "probability": _short(probability), "score": None}
-            for name, probability in prediction.top
-        ],
-        "explanations": {},
-        "places": [],
-        "heatmaps": None,
     }
 
 
@@ -99,7 +108,7 @@ def data_uri(pixels: Pixels) -> str:
     return f"data:image/png;base64,{_base64(png.getvalue())}"
 
 
-def _explained(reading: Reading, truth: str | None, other: str | None) -> list[str]:
+def _explained(reading: ClassReading, truth: str | None, other: str | None) -> list[str]:
     """The classes whose scores are explained, the predicted one first."""
     second = other if other is not None else truth
     if second is None or second == reading.predicted:
@@ -132,6 +141,15 @@ def _explanation(reading: Reading, name: str) -> dict[str, Any]:
         ],
         "rest": {"count": len(rest), "contribution": _short(float(contributions[rest].sum()))},
     }
+
+
+def _logit(reading: LogitReading, name: str) -> dict[str, Any]:
+    """A logit and what it is the sum of: its bias, and what each cell, row by row, or each primitive adds."""
+    number = reading.number(name)
+    parts = reading.parts[number].numpy().round(PART_DECIMALS).tolist()
+    which = "cells" if reading.descriptors is None else "primitives"
+    both = {"cells": None, "primitives": None, which: parts}
+    return {"logit": _short(float(reading.logits[number])), "bias": _short(float(reading.bias[number])), **both}
 
 
 def _base64(data: bytes) -> str:

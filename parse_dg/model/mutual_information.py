@@ -44,11 +44,6 @@ def variance(raw: Float[Tensor, "1 C 1 1"]) -> Float[Tensor, "1 C 1 1"]:
     return F.softplus(raw) + FLOOR
 
 
-def start_raw(channels: int) -> Float[Tensor, "1 {channels} 1 1"]:
-    """The parameter at which every channel has the variance `START`."""
-    return torch.full((1, channels, 1, 1), math.log(math.expm1(START - FLOOR)))
-
-
 def divergence(
     student: Float[Tensor, "B C h w"], teacher: Float[Tensor, "B C h w"], raw: Float[Tensor, "1 C 1 1"]
 ) -> Float[Tensor, ""]:
@@ -69,7 +64,9 @@ class MutualInformation(nn.Module):
 
     def __init__(self, backbone: Backbone):
         super().__init__()
-        self.raw_variances = nn.ParameterList(start_raw(channels) for channels in backbone.feature_channels)
+        start = math.log(math.expm1(START - FLOOR))  # at which `variance` is START
+        shapes = ((1, channels, 1, 1) for channels in backbone.feature_channels)
+        self.raw_variances = nn.ParameterList(torch.full(shape, start) for shape in shapes)
         teacher = copy.deepcopy(backbone).eval().requires_grad_(False)
         self._hidden = (teacher,)  # PyTorch registers modules, not tuples of them
 

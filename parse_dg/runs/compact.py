@@ -212,8 +212,11 @@ def _of_domain(found: Comparison, role: str) -> DomainComparison:
 
 
 def _check(run: OpenedRun, path: Path) -> None:
-    """Raise unless it is a run of PARSE with its model, and `path` a place for another."""
+    """Raise unless it is a run of PARSE with a target and its model, and `path` a place for another."""
     folder = run.path
+    if run.config.data.target is None:
+        instead = f"`parse-dg export {folder}` writes the compact model of it"
+        raise InputError(f"{folder} trained on all domains, and both models are compared on the target: {instead}")
     if not run.config.algorithm.explains:
         raise InputError(f"{folder}: this needs a model of parse, found one of {run.config.algorithm.name}")
     if not (folder / "model.safetensors").is_file():

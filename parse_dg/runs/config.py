@@ -45,6 +45,8 @@ class RunConfig(Config):
         fits = self.averaging.kind != "swad" or selection != "oracle"
         expected = "training-domain or leave-one-domain-out, as averaging.kind=swad chooses its steps by validation"
         self.require(fits, "protocol.selection", expected)
+        fits = self.data.target is not None or selection == "training-domain"
+        self.require(fits, "protocol.selection", "training-domain with data.target=none, where every domain trains")
         fits = self.training.batch is None or not self.algorithm.compares_domains
         expected = f"none with {self.algorithm.name}, which needs as many images of every domain (batch_per_domain)"
         self.require(fits, "training.batch", expected)

@@ -57,8 +57,8 @@ def describe_domain(run: OpenedRun, domain: str | None, count: int, argued: str 
     """
     require(count >= 1, "--count", count, "at least 1")
     writer = _Writer(run, argued)
-    of_target = domain is None or domain == run.target
-    subset = run.split.target if of_target else whole(run.benchmark.domain(str(domain)))
+    of_target = domain is None or domain == run.config.data.target
+    subset = run.target_images if of_target else whole(run.benchmark.domain(str(domain)))
     chosen = spread(subset.domain.labels[subset.indices], count)
     found: list[Description] = []
     for start in range(0, len(chosen), BATCH):

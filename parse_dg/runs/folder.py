@@ -16,6 +16,7 @@ While it lasts there are also a checkpoint (training/checkpoint.py), from which 
 
 import logging
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from safetensors import SafetensorError
 
-from parse_dg.config import from_dict, to_dict
+from parse_dg.config import as_typed, from_dict, to_dict
 from parse_dg.data.domain import Benchmark
 from parse_dg.errors import BusyError, InputError, about
 from parse_dg.files import (
@@ -38,17 +39,23 @@ from parse_dg.files import (
     sync,
     write_json,
 )
-from parse_dg.jsonable import Jsonable
+from parse_dg.jsonable import Jsonable, flat
 from parse_dg.plugins import with_needs, without_needs
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.result import RunEnvironment, RunResult, SplitRecord
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, remove_checkpoints
+from parse_dg.wording import some
 
 LOCK = ".lock"
-WEIGHTS = ("model.safetensors", "model_plain.safetensors")
-"""What a finished run may be kept without."""
-FILES = ("config.json", "split.json", "metrics.jsonl", *WEIGHTS)
+LARGE = ("split.json", "model.safetensors", "model_plain.safetensors")
+"""What a finished run may be kept without: its numbers are in the other files."""
+FILES = ("config.json", "metrics.jsonl", *LARGE)
 """What a result has digests of: all that is the same when a run is repeated."""
+MADE = (
+    *("result.json", *FILES, "environment.json", CURRENT, PREVIOUS, "names.json", "report.html", "tensorboard"),
+    *("compact.safetensors", "compact.json", "model.onnx", "model.pt2", "evaluated"),
+)
+"""What a run has, and what is made of it in its folder unless another place is chosen."""
 TEMPORARY = re.compile(r".*\.writing|\.tmp\w{6}")
 """Files that are being written, by us and by safetensors."""
 log = logging.getLogger(__name__)
@@ -79,10 +86,10 @@ def writing_to(folder: Path) -> AbstractContextManager[None]:
     return attempting(f"write to {folder}", advice, also=SafetensorError)
 
 
-def read_finished(config: RunConfig, folder: Path, *, weights: bool = True) -> RunResult | None:
+def read_finished(config: RunConfig, folder: Path, *, large: bool = True) -> RunResult | None:
     """The result of a finished run of this configuration in `folder`, if it is there and whole.
 
-    `weights=False`: its weights may have been removed.
+    `large=False`: its weights and its split may have been removed.
     """
     found = folder / "config.json"
     if not found.exists():
@@ -91,13 +98,38 @@ def read_finished(config: RunConfig, folder: Path, *, weights: bool = True) -> R
         if folder.exists() and (not folder.is_dir() or any(foreign)):
             raise InputError(f"{folder} exists and is not a run: choose another folder with --out")
         return None
-    if read_config(folder) != config:
-        raise InputError(f"{folder} holds a run of another configuration: choose another folder with --out")
+    if (other := read_config(folder)) != config:
+        raise OtherRunError(folder, other, config)
     try:
-        return read_whole(folder, weights=weights)
+        return read_whole(folder, large=large)
     except DamagedRunError as error:
         log.warning("%s", error)
         return None
+
+
+class OtherRunError(InputError):
+    """A folder that holds a run of another configuration; says which fields differ."""
+
+    def __init__(self, folder: Path, there: RunConfig, asked: RunConfig) -> None:
+        one, other = (flat(to_dict(config)) for config in (there, asked))
+        changed = [
+            f"{name}={as_typed(one[name])}, now {as_typed(other[name])}" if name in one and name in other else name
+            for name in sorted({*one, *other})
+            if name not in one or name not in other or one[name] != other[name]
+        ]
+        found = f"{folder} holds a run of another configuration ({some(changed, 4, '; ')})"
+        super().__init__(f"{found}: replace it with --overwrite, or choose another folder with --out")
+
+
+def remove_other(config: RunConfig, folder: Path) -> None:
+    """Remove a run of another configuration, with what was made of it; what else is in the folder stays."""
+    if not (folder / "config.json").exists() or read_config(folder) == config:
+        return
+    with hold(folder), attempting(f"remove the run in {folder}"):
+        for name in MADE:
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        write_json(folder / "config.json", with_needs(to_dict(config)))  # the folder is this run's from now on
 
 
 class DamagedRunError(InputError):
@@ -119,11 +151,11 @@ def finish(folder: Path, result: RunResult) -> RunResult:
     return result
 
 
-def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
+def read_whole(folder: Path, *, large: bool = False) -> RunResult | None:
     """The result of the run in `folder`, None if it is not finished; raises if a file is not what was written.
 
-    Without `weights` these may have been removed. Of runs of earlier versions, without digests, nothing is known.
-    What a killed process has left beside a whole run is removed.
+    Without `large` the large ones may have been removed. Of runs of earlier versions, without digests, nothing is
+    known. What a killed process has left beside a whole run is removed.
     """
     try:
         result = read_result(folder)
@@ -132,7 +164,7 @@ def read_whole(folder: Path, *, weights: bool = False) -> RunResult | None:
     digests = result.files if result else {}
     for name in FILES:
         path, digest = folder / name, digests.get(name)
-        if digest is None or (name in WEIGHTS and not weights and not path.exists()):
+        if digest is None or (name in LARGE and not large and not path.exists()):
             continue
         if not path.is_file():
             raise DamagedRunError(path, "is missing")

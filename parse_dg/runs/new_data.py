@@ -129,6 +129,7 @@ def _as_seen(spec: ModelSpec, name: str) -> DataConfig:
     return DataConfig(
         benchmark=name,
         image_size=spec.image_size,
+        fit=spec.fit,
         crop_from=spec.resize_to,
         evaluation="centre" if spec.resize_to else "resize",
         store="never",
@@ -162,10 +163,12 @@ def _notes(
         left = sum(len(domain.labels) for domain in asked) - sum(len(part.indices) for part in parts)
         whose = "of a class" if len(strange) == 1 else f"of {len(strange):,} classes"
         notes.append(f"{plural(left, 'image')} {whose} that the model does not know, not scored: {some(strange)}")
-    present = set(labels[found].tolist())
+    present = set(labels[found].tolist()) - {-1}
     missing = [name for label, name in enumerate(classes) if label not in present]
-    if missing:
-        means = f"balanced accuracy and F1 are means over the {len(classes) - len(missing)} others"
+    if len(present) == 1:
+        notes.append(f"all images are of one class, {classes[present.pop()]}: precision, and so F1, says nothing")
+    elif missing:
+        means = f"balanced accuracy and F1 are means over the {len(present)} classes that have some"
         notes.append(f"there is no image of {some(missing)}: {means}")
     spelt = [(benchmark.classes[i], classes[labels[i]]) for i in found if labels[i] >= 0]
     other = [f"{here} as the model's {there}" for here, there in spelt if here != there]

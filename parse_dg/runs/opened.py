@@ -3,11 +3,12 @@
 What can be asked of it: its accuracy on named images, and the class weights that it began with.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -15,6 +16,7 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import LeaveOneOut, Subset, leaked, leave_one_out, whole
+from parse_dg.deploy.image_batches import ImageLike
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.devices import pick_device
@@ -30,6 +32,18 @@ from parse_dg.runs.scoring import target_part, validation_part
 from parse_dg.runs.two_stage import all_of_sources
 from parse_dg.training.accuracy import Accuracy, accuracy
 from parse_dg.wording import percent
+
+NUMBERED = re.compile(r"(.+):(\d{1,9})")
+"""An image of the run's benchmark: `sketch:12`."""
+
+
+class GivenImage(NamedTuple):
+    """An image that a run is asked about."""
+
+    name: str
+    image: ImageLike
+    truth: str | None
+    """Its class, where that is known."""
 
 
 class OpenedRun:
@@ -67,7 +81,10 @@ class OpenedRun:
     def __repr__(self) -> str:
         if not (self.path / "config.json").is_file():
             return f"OpenedRun({str(self.path)!r})"
-        found = f"{percent(self.result.target.accuracy)} on {self.target}" if self.finished else "not finished"
+        found = "not finished"
+        if self.finished:
+            target = self.result.target
+            found = f"{percent(target.accuracy)} on {target.domain}" if target else "no domain held out"
         return f"OpenedRun({self.config.method} on {self.config.data.benchmark}: {found}; {str(self.path)!r})"
 
     @cached_property
@@ -118,8 +135,18 @@ class OpenedRun:
 
     @property
     def target(self) -> str:
-        """The name of the domain that was held out."""
+        """The name of the domain that was held out; raises where all of them trained."""
+        if self.config.data.target is None:
+            instead = f"`parse-dg evaluate {self.path} --data FOLDER` scores it on new images"
+            raise InputError(f"{self.path} trained on all domains, so that it has no target for this: {instead}")
         return self.config.data.target
+
+    @property
+    def target_images(self) -> Subset:
+        """Those of its images that the result is of."""
+        self.target  # noqa: B018 - or says that there is none
+        assert self.split.target is not None
+        return self.split.target
 
     @cached_property
     def benchmark(self) -> Benchmark:
@@ -136,14 +163,24 @@ class OpenedRun:
     def split(self) -> LeaveOneOut:
         """Which images trained, which are held out, and which the result is of."""
         config = self.config
-        split = leave_one_out(self.benchmark, self.target, config.seed, config.split)
+        split = leave_one_out(self.benchmark, config.data.target, config.seed, config.split)
         return all_of_sources(split) if config.algorithm.trains_twice else split
 
     @property
     def held_out(self) -> tuple[Subset, ...]:
         """The images that it may be judged by, a domain each: the sources' in their order, the target's last."""
-        unseen = self.split.validation_domain
-        return (*self.split.validation, *((unseen,) if unseen else ()), self.split.target)
+        last = (self.split.validation_domain, self.split.target)
+        return (*self.split.validation, *(some for some in last if some))
+
+    def find_image(self, given: str) -> GivenImage:
+        """A file of any size, or DOMAIN:NUMBER, an image of the run's benchmark, from 0; a file comes first."""
+        numbered = NUMBERED.fullmatch(given)
+        if numbered is None or Path(given).exists():
+            return GivenImage(given, given, None)
+        domain, number = self.benchmark.domain(numbered[1]), int(numbered[2])
+        if number >= len(domain.labels):
+            raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
+        return GivenImage(given, domain.images[number], self.benchmark.classes[domain.labels[number]])
 
     def _require_whole(self) -> None:
         """Raise if the run is finished and a file of it is not what was written."""
@@ -198,9 +235,12 @@ class NamedAccuracy:
 def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccuracy]:
     """Accuracy of a run's model on its target and its held-out source images, or on one whole domain."""
     subsets = scored_parts(run.config, run.split)
+    if domain is None and not subsets:
+        found = f"{run.path} trained on all images of all domains, so that none is left to score it on"
+        raise InputError(f"{found}: --data FOLDER scores new ones")
     if domain is not None:
         everything = whole(run.benchmark.domain(domain))
-        role = "target" if domain == run.target else "source"
+        role = "target" if domain == run.config.data.target else "source"
         subsets = [(everything, f"{role}: all images, {_seen(run.split, everything)}")]
     model = run.model.algorithm
     return [NamedAccuracy(s.domain.name, words, accuracy(model, s, run.device)) for s, words in subsets]
@@ -208,7 +248,9 @@ def evaluate_run(run: OpenedRun, domain: str | None = None) -> list[NamedAccurac
 
 def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, str]]:
     """The images a run is scored and validated on, in words; none of them are augmented here."""
-    found = [(split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}")]
+    found = []
+    if split.target:
+        found.append((split.target, f"target: {target_part(config.split)}, {_seen(split, split.target)}"))
     if split.target_held_out:
         found.append((split.target_held_out, f"target: the others, {_seen(split, split.target_held_out)}"))
     if split.validation_domain:

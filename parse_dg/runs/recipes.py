@@ -36,6 +36,29 @@ OWN = ("parse", "no_relations")
 """The paper's own methods."""
 
 
+TAUGHT = {
+    "algorithm.primitives.count": 64,
+    "algorithm.bottleneck.weight": 0.01,
+    "algorithm.guidance": 5.0,
+    "algorithm.distillation": 1.0,
+    "optimizer.head_rate": 1e-3,
+}
+"""PARSE and No Relations on photographs: a guide holds the features and teaches the head, which has far to go."""
+
+
+CHOOSING = {
+    "algorithm.vocabulary.families": "relations",
+    "algorithm.vocabulary.budget": 4000,
+    "algorithm.composition.select_every": 10,
+    "algorithm.composition.relations_per_class": 12,
+    "algorithm.composition.scale_start": 10.0,
+    "optimizer.composition_rate": 1e-2,
+    "optimizer.composition_until": 0.25,
+}
+"""PARSE's classes on photographs: at most 12 relations each, without presence, chosen in the first quarter of
+training; then they hold still, and features learn to fit them (docs/research.md)."""
+
+
 def blueprints(algorithm: str) -> RunConfig:
     """A small backbone from a random start on 64-pixel images: what `parse-dg demo` runs.
 
@@ -148,20 +171,18 @@ def fine_grained(algorithm: str) -> RunConfig:
     """
     base = pretrained(algorithm)
     base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))
-    many = PrimitivesConfig(count=256)
-    match base.algorithm:
-        case ParseConfig():
-            composition = CompositionConfig(start="presence", select_every=10, scale_start=10.0)
-            vocabulary = VocabularyConfig(budget=2000)
-            config: AlgorithmConfig = replace(
-                base.algorithm, primitives=many, vocabulary=vocabulary, composition=composition
-            )
-        case NoRelationsConfig():
-            config = replace(base.algorithm, primitives=many)
-        case _:
-            config = base.algorithm
-    rates = replace(base.optimizer, head_rate=1e-3, composition_rate=2e-4)
-    return replace(base, algorithm=config, optimizer=rates)
+    settings: dict[str, object] = {"optimizer.head_rate": 1e-3, "optimizer.composition_rate": 2e-4}
+    if algorithm in OWN:
+        settings |= {"algorithm.primitives.count": 256, "algorithm.guidance": 1.0, "algorithm.distillation": 0.0}
+    if algorithm == "parse":
+        settings |= {
+            "algorithm.vocabulary.families": "all",
+            "algorithm.vocabulary.budget": 2000,
+            "algorithm.composition.start": "presence",
+            "algorithm.composition.relations_per_class": None,
+            "optimizer.composition_until": None,
+        }
+    return change(base, settings)
 
 
 def domainbed(algorithm: str) -> RunConfig:
@@ -180,14 +201,11 @@ def domainbed(algorithm: str) -> RunConfig:
 
 def _on_photographs(base: RunConfig, algorithm: str) -> RunConfig:
     """A way of training with a method's own settings for pretrained backbones."""
-    bottleneck = BottleneckWeights(weight=0.01)
     match algorithm:
         case "parse":
-            return replace(base, algorithm=ParseConfig(bottleneck=bottleneck, guidance=1.0, sparsity=0.0))
-        case "no_relations":  # its linear layer starts from noise, and has far to go
-            faster = replace(base.optimizer, head_rate=1e-3)
-            config = NoRelationsConfig(bottleneck=bottleneck, guidance=1.0)
-            return replace(base, algorithm=config, optimizer=faster)
+            return change(replace(base, algorithm=ParseConfig(sparsity=0.0)), {**TAUGHT, **CHOOSING})
+        case "no_relations":
+            return change(replace(base, algorithm=NoRelationsConfig()), TAUGHT)
         case "sagnet" | "miro":
             return replace(base, algorithm=_default(algorithm), mixstyle=MixStyleConfig(stages=()))
         case "erm_plus_plus":  # with averaged weights, and BatchNorm statistics that move

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
+from parse_dg.errors import InputError
 from parse_dg.jsonable import Jsonable
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.averaging import AveragingReport
@@ -35,7 +36,8 @@ class TargetAccuracy(Accuracy):
 class ScoredWeights(Jsonable):
     """The weights of a check: their accuracy, and how they were chosen."""
 
-    target: TargetAccuracy
+    target: TargetAccuracy | None = None
+    """None where no domain was held out."""
     validation: Mapping[str, Accuracy]
     """By source domain."""
     validation_mean_accuracy: float
@@ -46,6 +48,13 @@ class ScoredWeights(Jsonable):
     active_applications: int | None = None
     """PARSE: how many predicate applications some class uses."""
     active_applications_per_class: tuple[int, ...] | None = None
+
+    @property
+    def on_target(self) -> TargetAccuracy:
+        """The accuracy on the target, of a run that has one."""
+        if self.target is None:
+            raise InputError("the run trained on all domains, so that it has no target")
+        return self.target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """One run: a configuration becomes a folder of results (what is in it: folder.py)."""
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -36,6 +37,7 @@ from parse_dg.runs.scoring import (
     summarise,
 )
 from parse_dg.runs.tracking import Tracking, open_trackers
+from parse_dg.runs.trainable import cautions, require_trainable
 from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, describe_stages, name_whole
 from parse_dg.training.check import Best, Check, CheckInterruptedError, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
@@ -43,13 +45,17 @@ from parse_dg.training.pretrained import load_pretrained
 from parse_dg.training.team import ALONE, Team
 from parse_dg.training.trainer import Trainer
 
+log = logging.getLogger(__name__)
+
 
 def prepare(config: RunConfig, benchmark: Benchmark | None = None) -> tuple[Benchmark, LeaveOneOut]:
     """The benchmark of a run and its split; raises before anything is written if the configuration is wrong."""
     if benchmark is None:
         require_target(config.data)
         benchmark = open_benchmark(config.data)
-    return benchmark, leave_one_out(benchmark, config.data.target, config.seed, config.split)
+    split = leave_one_out(benchmark, config.data.target, config.seed, config.split)
+    require_trainable(config, benchmark, split)
+    return benchmark, split
 
 
 def count_steps(config: RunConfig, split: LeaveOneOut) -> int:
@@ -108,6 +114,8 @@ def _execute(
     folder, team, device = keeper.folder, keeper.team, trainer.device
     if keeper.saved:
         require_same_images(folder, benchmark)
+    for line in cautions(benchmark, split):
+        log.warning("%s", line)
     spec = ModelSpec(
         backbone=replace(config.backbone, weights=None),
         algorithm=config.algorithm,

@@ -49,10 +49,11 @@ def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Su
     """What checks score for the record, named DOMAIN/PART: `in` is 80% of a domain, `out` the rest, `all` both."""
     if protocol.checks == "validation":
         return {}
-    part = "in" if split.target_held_out else "all"
-    scored = {f"{split.target.domain.name}/{part}": split.target}
+    scored: dict[str, Subset] = {}
+    if split.target:
+        scored[f"{split.target.domain.name}/{'in' if split.target_held_out else 'all'}"] = split.target
     if split.target_held_out:
-        scored[f"{split.target.domain.name}/out"] = split.target_held_out
+        scored[f"{split.target_held_out.domain.name}/out"] = split.target_held_out
     if protocol.checks == "everything":
         scored |= {f"{subset.domain.name}/in": subset for subset in split.training}
         scored |= {f"{subset.domain.name}/out": subset for subset in split.validation}
@@ -70,7 +71,7 @@ def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) 
         trial=config.trial,
         training_images={subset.domain.name: len(subset.indices) for subset in split.training},
         validation=_positions(*split.validation),
-        target={split.target.domain.name: _some(split.target)},
+        target={split.target.domain.name: _some(split.target)} if split.target else {},
         training=_positions(*split.training) if listed else None,
         target_held_out=_positions(split.target_held_out) if split.target_held_out else None,
         validation_domain=_positions(split.validation_domain) if split.validation_domain else None,
@@ -79,6 +80,8 @@ def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) 
 
 def leakage(split: LeaveOneOut) -> Leakage:
     """How much of the target was trained on in another rendering, or as the same file."""
+    if split.target is None:
+        return Leakage(images=0, of=0, words="leakage: no domain is held out")
     count, of = leaked(split), len(split.target.indices)
     words = f"{count:,} of the {of:,} images of {split.target.domain.name} that are scored"
     return Leakage(images=count, of=of, words=f"leakage: {words} show a picture that is also trained on")
@@ -127,7 +130,8 @@ def summarise(
     plain: ScoredWeights | None = None,
 ) -> RunResult:
     """Which number is the result, on which images, and how the weights were chosen; `plain`: without averaging."""
-    rules = (*protocol_sentences(config.protocol, config.split)[:-1], f"{chosen.selection}.")
+    known = protocol_sentences(config.protocol, config.split, config.data.target is not None)
+    rules = (*known[:-1], f"{chosen.selection}.")
     step = scored.selected_step if chosen.step is None else chosen.step
     return RunResult(
         algorithm=config.algorithm.name,
@@ -152,19 +156,21 @@ def score_weights(
     """The weights of a check: their accuracy on the target, and how they were chosen."""
     model, check = build_model(spec, best.state), best.check
     model.algorithm.to(device)
-    target = accuracy(model.algorithm, split.target, device)
-    oracle, active = None, None
+    target, oracle, active = None, None, None
+    if split.target:
+        found = accuracy(model.algorithm, split.target, device)
+        target = TargetAccuracy(
+            domain=split.target.domain.name,
+            part=target_part(config.split),
+            share=found.images / len(split.target.domain.labels),
+            **vars(found),
+        )
     if split.target_held_out and config.protocol.selection == "oracle":
         oracle = accuracy(model.algorithm, split.target_held_out, device)
     if model.explains:
         active = model.parse_network().structure.composition.active().weights > 0
     return ScoredWeights(
-        target=TargetAccuracy(
-            domain=config.data.target,
-            part=target_part(config.split),
-            share=target.images / len(split.target.domain.labels),
-            **vars(target),
-        ),
+        target=target,
         validation=check.validation,
         validation_mean_accuracy=check.mean_accuracy,
         selection=SELECTION_NAMES[config.protocol.selection],

@@ -109,7 +109,7 @@ class TensorBoard:
         self.writer.flush()  # however the run ends, this check is kept
 
     def finish(self, result: RunResult | None) -> None:
-        if result is not None:
+        if result is not None and result.target is not None:
             tag = f"result, accuracy on the target/{result.target.domain}, {result.target.part}"
             self.writer.add_scalar(tag, result.target.accuracy, self.steps.last)
         self.writer.close()
@@ -124,12 +124,13 @@ class WeightsAndBiases:
         settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
         _require_login(wandb, settings)
         config = flat(followed.config)
+        held_out = config["data.target"] or "no domain"
         self.run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=run_id(followed),
             resume="allow" if followed.earlier else None,  # None: what an attempt before this one left is replaced
             reinit="create_new",  # a run that somebody else has open in this process is left alone
-            name=f"{config['algorithm.name']}, {config['data.target']} held out, seed {config['seed']}",
+            name=f"{config['algorithm.name']}, {held_out} held out, seed {config['seed']}",
             config=config,
             dir=str(followed.folder),
             settings=settings,

@@ -17,18 +17,16 @@ from jaxtyping import UInt8
 
 from parse_dg.deploy.image_batches import LoadedImage
 from parse_dg.deploy.predictor import ClassProbability, Prediction, Predictor
-from parse_dg.explain.explanation import Reading, read_images
+from parse_dg.explain.logits import ModelAnswer, read_any
 
 SquarePixels = UInt8[np.ndarray, "S S 3"]
-ModelAnswer = Prediction | Reading
-"""What the model says of one image: a reading, where relations were asked for by one of its batch."""
 
 
 class QueuedImage(NamedTuple):
     """One image that waits for its answer."""
 
     pixels: SquarePixels
-    relations: bool
+    why: bool
     answer: asyncio.Future[ModelAnswer]
 
 
@@ -67,9 +65,9 @@ class Batcher:
         finally:
             self._coming -= 1
 
-    async def predict(self, pixels: SquarePixels, *, relations: bool = False) -> ModelAnswer:
-        """What the model says of one image; a `Reading` if `relations` are asked for."""
-        job = QueuedImage(pixels, relations, asyncio.get_running_loop().create_future())
+    async def predict(self, pixels: SquarePixels, *, why: bool = False) -> ModelAnswer:
+        """What the model says of one image; with the reasons that the method has, if asked `why`."""
+        job = QueuedImage(pixels, why, asyncio.get_running_loop().create_future())
         self._jobs.put_nowait(job)
         return await job.answer
 
@@ -104,21 +102,19 @@ class Batcher:
 def predict_jobs(predictor: Predictor, jobs: Sequence[QueuedImage]) -> list[ModelAnswer | Exception]:
     """What the model says of each, or why it failed; if all together fail, each is tried alone."""
     try:
-        return [*predict_pixels(predictor, [j.pixels for j in jobs], relations=any(j.relations for j in jobs))]
+        return [*predict_pixels(predictor, [j.pixels for j in jobs], why=any(j.why for j in jobs))]
     except Exception as error:  # whatever it is, it must reach those who wait, and spare those who come
         if len(jobs) == 1:
             return [error]
         return [answer for job in jobs for answer in predict_jobs(predictor, [job])]
 
 
-def predict_pixels(
-    predictor: Predictor, pixels: Sequence[SquarePixels], *, relations: bool
-) -> Sequence[ModelAnswer]:
+def predict_pixels(predictor: Predictor, pixels: Sequence[SquarePixels], *, why: bool) -> Sequence[ModelAnswer]:
     """One pass of the network over some images."""
-    if not relations:
+    if not why:
         batch = [LoadedImage(position, None, each) for position, each in enumerate(pixels)]
         return predictor.predict_batch(batch, top=len(predictor.classes))
-    return read_images(predictor.model, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
+    return read_any(predictor, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
 
 
 def ranked(found: ModelAnswer) -> list[ClassProbability]:

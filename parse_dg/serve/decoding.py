@@ -10,7 +10,7 @@ from PIL import UnidentifiedImageError
 
 from parse_dg.data.framing import Framing, Picture
 from parse_dg.data.images import ImageError, TooManyPixelsError, open_bytes
-from parse_dg.serve.limits import RefusedError
+from parse_dg.serve.limits import DecodingRoom, RefusedError
 
 SCANS = 64
 """How often a JPEG may go over its pixels. Progressive ones do so some ten times; each time costs as much."""
@@ -31,19 +31,22 @@ class DecodedImage(NamedTuple):
     """The whole of it, to be looked at, where that was asked for."""
 
 
-def decode_upload(data: bytes, framing: Framing, max_pixels: int, *, shown: bool = False) -> DecodedImage:
+def decode_upload(
+    data: bytes, framing: Framing, max_pixels: int, room: DecodingRoom, *, shown: bool = False
+) -> DecodedImage:
     """Decode a file, or raise a `RefusedError`: 413 too many pixels, 415 no image, 400 a damaged one."""
     if data.startswith(_JPEG) and data.count(_SCAN) > SCANS:
         raise RefusedError(400, f"the image cannot be read: it has more than {SCANS} scans")
     if data[:1] == b"P" and _long_comments(data):
         raise RefusedError(400, f"the image cannot be read: more than {HEADER:,} bytes of comments")
-    try:
-        image = open_bytes(data, Path("upload"), max_pixels=max_pixels)
-    except ImageError as error:
-        status = 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400
-        status = 413 if isinstance(error, TooManyPixelsError) else status
-        raise RefusedError(status, f"the image cannot be read: {error.reason}") from error
-    return DecodedImage(framing.square(image), framing.picture(image) if shown else None)
+    with room.claiming() as claim:
+        try:
+            image = open_bytes(data, Path("upload"), max_pixels=max_pixels, claim=claim)
+        except ImageError as error:
+            status = 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400
+            status = 413 if isinstance(error, TooManyPixelsError) else status
+            raise RefusedError(status, f"the image cannot be read: {error.reason}") from error
+        return DecodedImage(framing.square(image), framing.picture(image) if shown else None)
 
 
 def _long_comments(data: bytes) -> bool:

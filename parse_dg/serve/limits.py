@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +12,7 @@ from math import ceil
 from typing import Annotated
 
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule
+from parse_dg.data.limits import MAX_PIXELS
 
 MEBIBYTE = 2**20
 CLIENTS = 4096
@@ -23,7 +25,7 @@ class ServiceLimits(Config):
 
     max_bytes: Count = 10 * MEBIBYTE
     """Of one upload, all of the request's body."""
-    max_pixels: Count = 25_000_000
+    max_pixels: Count = MAX_PIXELS
     """Of one image; what claims more is refused before any pixel is decoded."""
     rate: NotNegative = 0.0
     """Uploads a second from one address; 0 for any number."""
@@ -42,14 +44,17 @@ class ServiceLimits(Config):
     """Seconds in which the service finishes what it began when it is told to stop."""
 
     def check(self) -> None:
-        from parse_dg.data.images import MAX_PIXELS  # the defaults are shown by --help, which imports no numpy
-
         self.require(self.max_pixels <= MAX_PIXELS, "max_pixels", f"1 to {MAX_PIXELS:,}")
 
     @property
     def queue(self) -> int:
         """Images that are decoded, wait or are predicted at once; further ones are told to come back."""
         return max(64, 4 * self.max_batch)
+
+    @property
+    def pixels(self) -> int:
+        """Of all images that are decoded at once: two of the largest, at about 8 bytes each."""
+        return 2 * self.max_pixels
 
     @property
     def memory(self) -> int:
@@ -131,6 +136,34 @@ def client_of(address: str) -> str:
     if found.ipv4_mapped:
         return str(found.ipv4_mapped)
     return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+class DecodingRoom:
+    """So many pixels that are decoded at once; a thread that wants more waits, and one image always has room."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def claiming(self) -> Iterator[Callable[[int], None]]:
+        """Within, pixels can be claimed; they are given back at the end."""
+        held = 0
+
+        def claim(pixels: int) -> None:
+            nonlocal held
+            with self._changed:
+                self._changed.wait_for(lambda: self._used == 0 or self._used + pixels <= self._limit)
+                self._used += pixels
+                held += pixels
+
+        try:
+            yield claim
+        finally:
+            with self._changed:
+                self._used -= held
+                self._changed.notify_all()
 
 
 @dataclass

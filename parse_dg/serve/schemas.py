@@ -111,6 +111,15 @@ class CaseExplanation(ResponseModel):
     rest: CaseRest
 
 
+class CaseLogit(ResponseModel):
+    """The logit of one class of a method other than PARSE: the bias plus what every cell or primitive adds."""
+
+    logit: float
+    bias: float
+    cells: list[list[float]] | None = Field(description="a class activation map, row by row; null: it has none")
+    primitives: list[float] | None = Field(description="of the method no_relations; null: it has none")
+
+
 class HeatMaps(ResponseModel):
     """The heat maps of all primitives, each scaled to its own maximum."""
 
@@ -127,13 +136,15 @@ class CaseData(ResponseModel):
     )
     seen: list[float] = Field(
         description="the part of it that the network sees, and that places and heat maps are of: left, top, right, "
-        "bottom in pixels; beyond its edges where it was padded",
+        "bottom in pixels",
         examples=[[0, 0, 384, 288]],
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
     top: list[CaseClass]
-    explanations: dict[str, CaseExplanation] = Field(description="by class; empty unless the method is parse")
+    explanations: dict[str, CaseExplanation | CaseLogit] = Field(
+        description="by class: relations where the method is parse, else where the logit comes from, if it can say"
+    )
     places: list[PlaceData]
     heatmaps: HeatMaps | None
 
@@ -189,7 +200,8 @@ BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF; of an animation the first frame",
+        "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF, and HEIC where "
+        "pillow-heif is installed; of an animation the first frame",
         "content": {
             "multipart/form-data": {
                 "schema": {"type": "object", "required": ["image"], "properties": {"image": BINARY}}

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,13 +11,14 @@ from starlette.requests import Request
 
 from parse_dg._version import __version__
 from parse_dg.data.parallel import default_workers
-from parse_dg.deploy.predictor import Prediction, Predictor
+from parse_dg.deploy.predictor import Predictor
 from parse_dg.explain.explanation import Reading
-from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
-from parse_dg.serve.batcher import Batcher, ModelAnswer, ranked
+from parse_dg.explain.logits import ModelAnswer
+from parse_dg.explain.viewer_data import case_of
+from parse_dg.serve.batcher import Batcher, ranked
 from parse_dg.serve.body import Upload, read_upload
 from parse_dg.serve.decoding import DecodedImage, decode_upload
-from parse_dg.serve.limits import Budget, RefusedError, ServiceLimits, Turns
+from parse_dg.serve.limits import Budget, DecodingRoom, RefusedError, ServiceLimits, Turns
 from parse_dg.wording import plural
 
 T = TypeVar("T")
@@ -47,16 +47,12 @@ class Service:
         cores = default_workers()
         self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
         self._decoding = Turns(cores)
+        self._room = DecodingRoom(limits.pixels)
 
     @property
     def method(self) -> str:
         """By which the model was trained."""
         return self.predictor.model.spec.algorithm.name
-
-    @property
-    def explains(self) -> bool:
-        """Whether it can say why: only PARSE can."""
-        return self.predictor.model.explains
 
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""
@@ -70,11 +66,11 @@ class Service:
     async def predict(self, request: Request, *, top: int, explain: bool, of: str | None) -> dict[str, Any]:
         """The answer of `POST /predict`."""
         self._check_class(of)
-        if explain and not self.explains:
-            raise RefusedError(400, f"this model is one of {self.method}: only those of parse can be explained")
+        if explain and not self.predictor.model.explains:
+            raise RefusedError(400, f"this model is one of {self.method}: only those of parse have relations")
         if of is not None and not explain:
             raise RefusedError(400, "class says which class to explain: expected explain=true beside it")
-        asked = await self._ask(request, relations=explain)
+        asked = await self._ask(request, why=explain)
         classes = ranked(asked.found)
         explanation = None
         if explain:
@@ -93,7 +89,7 @@ class Service:
     async def case(self, request: Request, *, of: str | None) -> dict[str, Any]:
         """The answer of `POST /case`: what the page's viewer shows."""
         self._check_class(of)
-        asked = await self._ask(request, relations=self.explains, shown=True)
+        asked = await self._ask(request, why=True, shown=True)
         return await self._in_thread(case_data, asked, of)
 
     def health(self) -> dict[str, Any]:
@@ -118,18 +114,18 @@ class Service:
         if name is not None and name not in self.predictor.classes:
             raise RefusedError(400, f"unknown class {name[:60]!r}: GET /health lists the classes of the model")
 
-    async def _ask(self, request: Request, *, relations: bool, shown: bool = False) -> PredictedUpload:
+    async def _ask(self, request: Request, *, why: bool, shown: bool = False) -> PredictedUpload:
         self.queue.check()  # before anything is read
         with self.queue.holding() as take_place:
             with self.memory.holding() as hold:
                 upload: Upload = await read_upload(request, self.limits, hold)
                 take_place(1)
-                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels)
+                how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels, self._room)
                 address = request.client.host if request.client else ""
                 with self.batcher.coming():
                     async with self._decoding.turn(address):
                         decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
-            found = await self.batcher.predict(decoded.pixels, relations=relations)
+            found = await self.batcher.predict(decoded.pixels, why=why)
             return PredictedUpload(upload.name, decoded, found)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -140,6 +136,4 @@ def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
     """What the viewer shows."""
     title, picture = asked.upload_name or "image", asked.decoded.picture
     assert picture is not None
-    if isinstance(asked.found, Prediction):
-        return plain_case(replace(asked.found, top=asked.found.top[:CLASSES]), picture, title=title)
-    return parse_case(asked.found, picture, title=title, other=of)
+    return case_of(asked.found, picture, title=title, other=of)

@@ -120,7 +120,7 @@ def estimate_cost(
     others = sorted(path.parent for path in below.rglob("environment.json")) if below else []
     for run in read_timed([*(job.folder for job in jobs), *others]):
         _remember(known, run)
-    left = [job for job in jobs if read_finished(job.config, job.folder, weights=False) is None]
+    left = [job for job in jobs if read_finished(job.config, job.folder, large=False) is None]
     devices = {name: _device(name) for name in {job.config.training.device for job in left}}
     estimates = []
     for job in left:

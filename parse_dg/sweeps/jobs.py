@@ -73,7 +73,7 @@ def read_state(job: Job) -> JobState:
     """`busy`: a process is at it. `unfinished`: nobody is. Raises if the folder holds anything else."""
     if not (job.folder / "result.json").exists() and is_locked(job.folder / LOCK):
         return "busy"
-    return "finished" if read_finished(job.config, job.folder, weights=False) is not None else "unfinished"
+    return "finished" if read_finished(job.config, job.folder, large=False) is not None else "unfinished"
 
 
 class RunProgress(NamedTuple):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from parse_dg.config import change, field_paths, require
 from parse_dg.data.benchmarks import benchmark_name, find_domains
 from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.data.splits import require_several
 from parse_dg.errors import InputError, about, require_known
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
@@ -155,6 +156,7 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
     A run with two domains held out counts for both: its checks score both.
     """
     benchmark, domains = benchmark_name(data.name), find_domains(data.name)
+    require_several(data.name, domains)
     targets = domains if data.targets is None else data.targets
     for target in targets:
         require_known(f"target of {data.name}", target, domains)

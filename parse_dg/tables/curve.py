@@ -90,9 +90,10 @@ def _draw(axes: "Axes", panel: Panel) -> None:
             capsize=3,
             zorder=3 if whole else 2,
         )
-        if name in panel.published:
-            _mark_published(axes, panel.published[name], colour)
-            ticks = sorted({*ticks, panel.published[name].at})
+        if (point := panel.published.get(name)) is not None:  # a hollow star of the line's colour
+            bar = None if point.spread is None else [point.spread]
+            axes.errorbar([point.at], [point.mean], yerr=bar, color=colour, capsize=3, zorder=4, **STAR)
+            ticks = sorted({*ticks, point.at})
     if panel.published:
         axes.plot([], [], label="the paper's", color=INK, **STAR)
     axes.set_title(panel.title, loc="left", fontsize=11, color=INK)
@@ -100,9 +101,3 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))  # hides no line
-
-
-def _mark_published(axes: "Axes", point: AccuracyPoint, colour: str) -> None:
-    """A hollow star of the line's colour."""
-    bar = None if point.spread is None else [point.spread]
-    axes.errorbar([point.at], [point.mean], yerr=bar, color=colour, capsize=3, zorder=4, **STAR)

@@ -70,7 +70,7 @@ def train_command(config: RunConfig, folder: Path) -> str:
     plugins = as_options(find_needs(to_dict(config)))
     words = ["parse-dg", "train", *plugins, "--algorithm", config.algorithm.name]
     data = config.data.benchmark
-    words += ["--data", data, "--target", config.data.target, "--seed", str(origin.seed)]
+    words += ["--data", data, "--target", config.data.target or "none", "--seed", str(origin.seed)]
     if origin.recipe != default_recipe(data):
         words += ["--recipe", origin.recipe]
     if origin.protocol != "parse":
@@ -82,7 +82,7 @@ def train_command(config: RunConfig, folder: Path) -> str:
 
 def find_origin(config: RunConfig) -> Origin:
     """The recipe and the protocol that come closest, and what has to be set besides."""
-    like = _repeated(config, (config.data.target,), 0)  # looked for once for all trials
+    like = config if config.data.target is None else _repeated(config, (config.data.target,), 0)  # for all trials
     found = [
         Origin(recipe, protocol, seed, settings)
         for recipe, protocol in _nearest(like)

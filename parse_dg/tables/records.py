@@ -118,7 +118,7 @@ def read_comparable(
         if not run.is_second or seconds.setdefault(run.config, run) is run:
             runs.append(run if name_row is None else run.with_records(algorithm=name_row(run.config)))
     if not runs:
-        raise InputError(f"none of the {len(folders)} runs is finished: nothing to put into a table")
+        raise InputError(f"none of the {len(folders)} runs is finished with a target: nothing to put into a table")
     _require_comparable(runs)
     for run in runs:
         _require_selectable(run, selection)
@@ -135,6 +135,9 @@ def read_run(folder: Path) -> tuple[FinishedRun, ...]:
     config, result = read_config(folder), read_whole(folder)
     if result is None:
         log.warning("%s is not finished: left out", folder)
+        return ()
+    if config.data.target is None:
+        log.warning("%s trained on all domains, so that it has no target for a table: left out", folder)
         return ()
     with about(f"{folder} does not hold a whole run"):
         lines = read_checks(folder)
@@ -198,10 +201,10 @@ def _require_selectable(run: FinishedRun, selection: str) -> None:
 
 def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep]) -> Iterator[Record]:
     """A record of every check."""
-    target, unseen = config.data.target, config.split.validation_domain
+    target, unseen = result.on_target.domain, config.split.validation_domain
     share = 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
     if config.split.listed:
-        share = round(result.target.share, 2)  # that of a list, of which files may be missing
+        share = round(result.on_target.share, 2)  # that of a list, of which files may be missing
     base = Record(
         data_set=result.benchmark.name,
         algorithm=config.method,
@@ -227,9 +230,10 @@ def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep])
 
 def _chosen(result: RunResult) -> ScoredStep:
     """The check that a run itself chose, with the target's score that was made after it."""
-    scores: dict[str, Accuracy] = {f"{result.target.domain}/in": result.target}
+    target = result.on_target
+    scores: dict[str, Accuracy] = {f"{target.domain}/in": target}
     if result.oracle:
-        scores[f"{result.target.domain}/out"] = result.oracle
+        scores[f"{target.domain}/out"] = result.oracle
     return ScoredStep(result.selected_step, result.validation, scores)
 
 

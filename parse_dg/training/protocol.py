@@ -35,8 +35,8 @@ class ProtocolConfig(Config):
     to choose; tables that select over several runs need it."""
 
 
-def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig) -> list[str]:
-    """What was done, a sentence each: written into the run."""
+def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig, target: bool = True) -> list[str]:
+    """What was done, a sentence each: written into the run; `target`: whether a domain is held out."""
     if split.listed:
         split_words = "Each source domain trains and validates on its own lists of the archive's split.json."
         if split.scheme == "train-valid":
@@ -44,22 +44,25 @@ def protocol_sentences(protocol: ProtocolConfig, split: SplitConfig) -> list[str
                 "Each source domain trains on the list train_valid of the archive's split.json and validates on "
                 "its test list: on the photographs that the target is scored on, in other styles."
             )
-        target = "The target is scored on the archive's test list."
+        target_words = "The target is scored on the archive's test list."
     else:
         seeded = "the run's seed" if split.seed is None else f"seed {split.seed}"
         split_words = (
             f"Of each source domain {100 * split.holdout:g}% of the images are held out, drawn by {seeded} as "
             "DomainBed draws them."
         )
-        target = "The target is scored on all of its images."
+        target_words = "The target is scored on all of its images."
         if split.target_images == "in":
-            target = f"The target is scored on the {100 - 100 * split.holdout:g}% its own hold-out leaves."
+            target_words = f"The target is scored on the {100 - 100 * split.holdout:g}% its own hold-out leaves."
     beside = f"{split.validation_domain} is not trained on: what its own hold-out leaves is scored, not augmented."
     augmented = "augmented like the images that train" if protocol.augment_validation else "not augmented"
     looked = "Checks look at validation images only; the target is read once, at the end."
-    if protocol.checks != "validation":
+    if not target:
+        target_words = "No domain is held out: all of them are sources, and no number is of an unseen domain."
+        looked = "Checks look at validation images of all domains; what others they score is for the record."
+    elif protocol.checks != "validation":
         looked = "Checks score the target too, for the record; what is chosen does not depend on it."
     return [
-        *(split_words, target, *([beside] if split.validation_domain else [])),
+        *(split_words, target_words, *([beside] if split.validation_domain else [])),
         *(f"Held-out images are {augmented}.", looked, f"{SELECTION_NAMES[protocol.selection]}."),
     ]

@@ -5,10 +5,12 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
-from parse_dg.algorithms.base import Group, Minibatch, grouped
+from parse_dg.algorithms.base import Group, Minibatch
+from parse_dg.algorithms.erm import Erm, ErmConfig
+from parse_dg.algorithms.pooled import Pooled
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.conftest import slow_but
 from tests.parts import seeded, small_backbone, trainer_of
@@ -44,6 +46,32 @@ def test_every_method_is_in_the_table_under_its_own_name() -> None:
         for words in (config.summary, config.reference):
             assert words
             assert "\n" not in words
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("parse", "no_relations")])
+def test_the_mean_of_a_class_activation_map_and_the_bias_are_the_logit(name: str, example: Minibatch) -> None:
+    algorithm = build(name).double().eval()
+    assert isinstance(algorithm, Pooled)
+    images = example.images.double()
+    with torch.no_grad():
+        features, found = algorithm.backbone(images), algorithm.logit_parts(images)
+        assert found is not None
+        for c, weight in enumerate(algorithm.classifier.weight):
+            activation = (weight[:, None, None] * features).sum(1)  # (B, H, W)
+            assert torch.allclose(found.parts[:, c] * activation[0].numel(), activation)
+            logit = activation.mean((1, 2)) + algorithm.classifier.bias[c]
+            assert torch.allclose(algorithm(images)[:, c], logit)
+        assert torch.allclose(found.parts.sum((2, 3)) + found.bias, found.logits)
+        assert torch.equal(found.logits, algorithm(images))
+
+
+def test_a_forward_of_its_own_has_no_map(example: Minibatch) -> None:
+    class Own(Erm):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images).exp()
+
+    erm = build("erm")
+    assert Own(ErmConfig(), BuildContext(erm.backbone, CLASSES)).logit_parts(example.images) is None
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -148,16 +176,6 @@ def test_only_parse_has_a_composition() -> None:
     size = (CLASSES, parse.network.structure.vocabulary.size)  # type: ignore[union-attr]
     assert sizes == {name: [size] if name == "parse" else [] for name in ALGORITHMS}
     assert parse.groups()["composition"][0] is parse.network.structure.composition.weight  # type: ignore[union-attr]
-
-
-def test_parameters_set_apart_leave_their_group() -> None:
-    module = nn.ModuleDict({"backbone": nn.Linear(2, 2), "rest": nn.Linear(2, 2)})
-    parts = dict(module.named_parameters())
-    groups = grouped(module, composition=(parts["backbone.weight"], parts["rest.bias"]))
-    assert groups["backbone"] == [parts["backbone.bias"]]
-    assert len(groups["head"]) == 1
-    assert groups["head"][0] is parts["rest.weight"]
-    assert [id(p) for p in groups["composition"]] == [id(parts["backbone.weight"]), id(parts["rest.bias"])]
 
 
 def gradients(algorithm: Algorithm, example: Minibatch, only: tuple[str, ...] = ()) -> dict[str, Tensor | None]:

@@ -158,7 +158,7 @@ def test_the_penalty_has_a_gradient_for_either_side() -> None:
 
 def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -> None:
     dann, example = build(gradient_penalty=0.25, discriminator_steps=2), batch()
-    parameters = list(dann.adversary())
+    parameters = dann.groups()["adversary"]
     (turn,) = dann.turns(example, seeded())
     found = torch.autograd.grad(total(turn.terms), parameters)
     whole = dann.discrimination(dann.features(example.images, seeded()), example, seeded())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,7 @@ from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.erm_plus_plus import ErmPlusPlusConfig
 from parse_dg.model.backbones import mixstyle
 from parse_dg.model.backbones.resnet import ResNet
-from parse_dg.runs.run import execute
-from tests.conftest import Tiny, slow_but
 from tests.parts import seeded, small_backbone, trainer_of
-from tests.runs.helpers import REPEATED, checks
 
 CLASSES = 4
 DOMAINS = 2
@@ -131,26 +127,3 @@ def test_evaluation_is_never_mixed(name: str, example: Minibatch, counted: dict[
     with torch.no_grad():
         assert torch.equal(on.eval()(example.images), off.eval()(example.images))
     assert counted["mixed"] == 0
-
-
-@pytest.mark.parametrize("name", slow_but("erm"))
-def test_runs_with_the_switch_on_repeat_and_differ_from_those_without(
-    name: str, tiny: Tiny, tmp_path: Path
-) -> None:
-    quick = {"training__steps": 2, "training__check_every": 1, "data__blueprints__images_per_class": 5}
-    on, off = tiny(name, mixstyle__stages="1,2", mixstyle__probability=1, **quick), tiny(name, **quick)
-    off = replace(off, mixstyle=replace(off.mixstyle, stages=()))
-    for folder, config in (("on", on), ("again", on), ("off", off)):
-        execute(config, tmp_path / folder, lambda step, check: None)
-    for file in REPEATED:
-        assert (tmp_path / "on" / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
-    one, other = checks(tmp_path / "on")[0], checks(tmp_path / "off")[0]
-    assert one["training_loss"]["cross_entropy"] != other["training_loss"]["cross_entropy"]
-
-
-def test_averaged_weights_and_their_statistics_go_with_it(tiny: Tiny, tmp_path: Path) -> None:
-    """BatchNorm statistics of an average are found in passes of their own, which nothing may mix."""
-    settings = {"averaging__kind": "swad", "averaging__statistics_batches": 2, "mixstyle__stages": "1,2"}
-    result = execute(tiny("erm", mixstyle__probability=1, **settings), tmp_path, lambda step, check: None)
-    assert result.averaging is not None
-    assert result.averaging.kind == "swad"

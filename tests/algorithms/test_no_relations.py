@@ -20,18 +20,18 @@ def build(count: int, extents: bool = True) -> NoRelations:
 
 
 @pytest.mark.parametrize("extents", [True, False])
-def test_logits_are_linear_in_centre_presence_and_extent(extents: bool) -> None:
+def test_logits_are_sums_over_primitives_of_centre_presence_and_extent(extents: bool) -> None:
     model = build(6, extents)
     images = torch.randn(5, 3, 32, 32, generator=seeded(1))
     with torch.no_grad():
-        z = model.bottleneck(model.backbone(images))
-        expected = []
-        for b in range(5):
-            numbers = [float(v) for k in range(6) for v in z.centre[b, k]]
-            numbers += [float(v) for v in z.presence[b]]
-            numbers += [float(v) for k in range(6 if extents else 0) for v in z.extent[b, k]]
-            expected.append(model.classifier.weight @ torch.tensor(numbers) + model.classifier.bias)
-        assert torch.allclose(model(images), torch.stack(expected), atol=1e-5)
+        z, found = model.bottleneck(model.backbone(images)), model.logit_parts(images)
+        of_centre, of_presence, of_extent = model.classifier.weight.tensor_split((12, 18), 1)
+        for k in range(6):
+            part = z.centre[:, k] @ of_centre[:, 2 * k : 2 * k + 2].T + z.presence[:, k, None] * of_presence[:, k]
+            part += z.extent[:, k] @ of_extent[:, 2 * k : 2 * k + 2].T if extents else 0
+            assert torch.allclose(found.parts[..., k], part, atol=1e-6)
+        assert torch.allclose(model(images), found.parts.sum(2) + found.bias, atol=1e-5)
+        assert torch.equal(found.logits, model(images))
 
 
 def test_backbone_and_bottleneck_start_as_those_of_parse() -> None:

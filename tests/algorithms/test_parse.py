@@ -94,22 +94,6 @@ def test_the_shapes_of_the_families_in_use_move_and_the_others_do_not(families: 
     assert moving == used
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("families", SWITCHES)
-def test_every_choice_of_families_trains(families: str, example: Minibatch) -> None:
-    parse = build(vocabulary__families=families).train()
-    optimizer = build_optimizer(parse, OptimizerConfig(backbone_rate=5e-3, head_rate=1e-2, composition_rate=1e-2))
-    history = []
-    for _ in range(25):
-        terms = parse.losses(example, seeded())
-        history.append(terms["cross_entropy"].item())
-        optimizer.zero_grad()
-        torch.stack(list(terms.values())).sum().backward()
-        optimizer.step()
-    assert history[-1] < 0.7 * history[0]
-    assert all(p.isfinite().all() for p in parse.parameters())
-
-
 @pytest.mark.parametrize(
     ("start", "scale"), [("simplex", "learnable"), ("normal", "fixed"), ("zeros", "none"), ("normal", "learnable")]
 )

@@ -132,13 +132,17 @@ def test_what_goes_wrong_is_said_in_one_line(page: Any, parse: Running) -> None:
     page.get_by_text("long.png: the file is too long: at most 1,048,576 bytes are taken").wait_for()
 
 
-def test_a_model_of_another_method_gives_no_reasons(page: Any, erm: Running) -> None:
+def test_a_model_of_another_method_shows_where_its_score_comes_from(page: Any, erm: Running) -> None:
     visit(page, erm)
     give(page, "drop", ("a.png", photo()))
     page.locator(".pv-image").wait_for()
     assert page.locator(".pv-verdict").inner_text() == f"predicted {predicted(erm, photo())}"
     assert page.locator(".pv-relation").count() == 0
-    assert not page.locator("#compare").is_visible()
+    page.locator("#other").select_option(erm.predictor.classes[-1])
+    heading = f"Where does the score of {erm.predictor.classes[-1]} come from?"
+    page.get_by_text(heading).wait_for()
+    painted = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(v => v)"
+    assert page.locator(".pv-heat").evaluate(painted)
 
 
 def test_a_service_that_is_gone_is_said(page: Any, erm_run: Path) -> None:

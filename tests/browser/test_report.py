@@ -15,6 +15,7 @@ from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
 from parse_dg.runs.opened import open_run
+from tests.conftest import FinishedRun
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -357,10 +358,21 @@ def test_names_are_text_whatever_they_hold(page: Any, gathered: Report, tmp_path
     assert page.locator("img[src=x]").count() == 0
 
 
-def test_a_method_without_reasons_shows_its_classes(page: Any, erm_run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "erm.html"
-    write_report(path, gather_report(open_run(erm_run, device="cpu"), images=2))
+def test_primitives_without_relations_are_shown_by_what_they_add(
+    page: Any, finished_run: FinishedRun, tmp_path: Path
+) -> None:
+    path = tmp_path / "bare.html"
+    write_report(path, gather_report(open_run(finished_run("no_relations"), device="cpu"), images=2))
     page.goto(path.as_uri())
-    assert page.locator(".pv-class").count() == 5
+    row = page.locator(".pv-relation").nth(3)
+    assert page.locator(".pv-relation").count() == 16
+    row.hover()
+    assert page.locator(".pv-caption .pv-said").inner_text().startswith(row.locator(".pv-said").inner_text() + ",")
+    assert page.locator(".pv-total dt").inner_text() == "logit, of which softmax is taken"
+
+
+def test_a_method_without_reasons_shows_its_classes(page: Any, gathered: Report, tmp_path: Path) -> None:
+    bare = hand_made([]) | {"explanations": {}, "places": [], "heatmaps": None}
+    open_case(page, gathered, tmp_path, bare)
     assert "This method gives no reasons" in page.locator(".pv-why").inner_text()
     assert page.locator(".pv-relation, .pv-primitive, .pv-overlay, .pv-heat").count() == 0

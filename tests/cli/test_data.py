@@ -40,6 +40,7 @@ def test_a_folder_is_added_and_described(run: Run, own: Path, data: Path) -> Non
     assert table(said.out) == [["domain", "images"], *([name, "4"] for name in DOMAINS), ["all", "12"]]
     assert "mine: folders: domain/class/image" in said.out
     assert "2 classes; images of 8 × 6 pixels; fingerprint " in said.out
+    assert "12 of 12 images are not square: training squashes them, unless --set data.fit=crop" in said.out
     assert f"added: its manifest is {data / 'mine' / 'manifest.jsonl'}" in said.out
     assert_refused(run("data", "add", "mine", own), "mine has been added before: `--replace` indexes it anew")
     assert run("data", "add", "mine", own, "--replace").code == 0
@@ -65,7 +66,7 @@ def test_what_is_wrong_with_some_files_is_said_and_the_rest_added(run: Run, own:
     (own / "fog" / "cat" / "nowhere.jpg").symlink_to(own / "gone")
     (own / "fog" / "cat" / "new\nline.png").write_bytes(b"")
     (own / "fog" / "cat" / "notes.txt").write_text("text")
-    (own / "fog" / "cat" / ("ü" * 123 + ".jpg")).write_bytes(encoded(picture(70), "JPEG"))
+    (own / "fog" / "cat" / ("ü" * 123 + ".gif")).write_bytes(encoded(picture(70), "GIF"))
     (own / "night" / "cat" / "copy.png").write_bytes((own / "fog" / "owl" / "1.png").read_bytes())
     said = run("data", "add", "mine", own)
     assert said.code == 0

@@ -1,6 +1,7 @@
 """parse-dg demo: three methods compared, one compacted, two pictures; made small here."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -54,9 +55,17 @@ def test_the_demonstration_compares_compacts_and_draws(finished_demo: tuple[Path
     assert "all 40 images" in said.out
     assert "the same on 160 of all 160 images" in said.out
     assert load_model(folder / "parse" / "compact.safetensors").compact
-    for picture in ("primitives.png", "explanation.png"):
+    for picture in ("primitives.png", "explanation.png", "image.png"):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
     assert len(re.findall(r"= weight \d\.\d+ × satisfaction \d\.\d+", said.out)) == 6
+
+
+def test_the_demonstration_ends_with_commands_to_copy(finished_demo: tuple[Path, Said], run: Run) -> None:
+    folder, said = finished_demo
+    report, image, serve = (shlex.split(line)[1:] for line in said.out.splitlines()[-3:])
+    assert (report, serve) == (["report", str(folder / "parse")], ["serve", str(folder / "parse")])
+    assert "relations" in run(*image).out
+    assert run(*report, "--images", "1").code == 0
 
 
 def test_a_second_demonstration_trains_nothing(finished_demo: tuple[Path, Said], run: Run) -> None:

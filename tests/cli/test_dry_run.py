@@ -26,7 +26,10 @@ def test_the_images_steps_and_settings_are_those_of_the_run(run: Run, places: Pa
     assert snapshot(places) == {}
     assert "* training.steps = 4 (default 600)\n" in said.out
     assert "\n  split.holdout = 0.2\n" in said.out
-    assert "8 classes; 4 steps with batches of 12 images (0.5 epochs), 2 checks" in said.out
+    assert (
+        "8 classes; 4 steps with batches of 12 images (0.5 epochs), 2 checks; images squashed to 64 × 64"
+        in said.out
+    )
     assert "expected cost: nothing is known yet" in said.out
     rows = {(domain, purpose): int(images) for domain, purpose, images in table(said.out)[1:]}
 

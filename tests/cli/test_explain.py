@@ -162,11 +162,30 @@ def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> Non
     assert snapshot(parse_run) == before
 
 
+def test_other_methods_say_where_a_score_comes_from(run: Run, said: Any, erm_run: Path, finished_run: Any) -> None:
+    found = said("image", erm_run, "sketch:12")
+    rows = np.array(found["cells"])
+    assert rows.shape == (16, 16)
+    assert rows.sum() + found["bias"] == pytest.approx(found["logits"][found["explained"]], abs=1e-5)
+    text = run("explain", "image", erm_run, "sketch:12", "--class", "wader", *CPU).out
+    assert "where the score of “wader” comes from: its logit as a sum over a map of 16 × 16 cells" in text
+    wader = np.array(said("image", erm_run, "sketch:12", "--class", "wader")["cells"])
+    shown = [line.split() for line in text.splitlines() if line.startswith("  ")]
+    tenths = np.array([[0 if cell == "·" else int(cell) for cell in line] for line in shown])
+    assert (tenths == np.trunc(10 * wader / np.abs(wader).max())).all()
+    bare = finished_run("no_relations")
+    found = said("image", bare, "sketch:12")
+    total = sum(each["part"] for each in found["primitives"]) + found["bias"]
+    assert total == pytest.approx(found["logits"][found["explained"]], abs=1e-5)
+    assert table(run("explain", "image", bare, "sketch:12", *CPU).out)[6][:2] == ["part", "primitive"]
+
+
 def test_refusals_are_one_line(run: Run, parse_run: Path, erm_run: Path, photo: Path) -> None:
     def refused(*arguments: object) -> Any:
         return run("explain", *arguments)
 
     assert_refused(refused("classes", erm_run), "needs a model of parse, found one of erm")
+    assert_refused(refused("contrast", erm_run, photo), "needs a model of parse, found one of erm")
     assert_refused(refused("primitive", erm_run), "needs a model of parse, found one of erm")
     assert_refused(refused("classes", photo.parent), "no model at")
     assert_refused(refused("classes", parse_run, "--class", "cat"), "unknown class 'cat': valid are strider, ")

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from parse_dg.config import change
+from parse_dg.explain.faces import faces_of
 from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
@@ -33,8 +34,9 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", ["primitives", "errors", "pipeline"])
+@pytest.mark.parametrize("figure", ["primitives", "errors", "pipeline", "faces", "cards"])
 def test_each_figure(figure: str, run: Run, parse_run: Path, tmp_path: Path) -> None:
+    faces_of(open_run(parse_run, device="cpu"))  # are kept in the run's folder
     before = snapshot(parse_run)
     said = run("figure", figure, parse_run, "--out", "a figure.svg", "--device", "cpu", "--width", "column")
     assert (said.code, said.err) == (0, "")
@@ -110,11 +112,18 @@ def test_right_and_wrong_images_of_the_class_with_most_errors(
 def test_the_pipeline_of_a_file(run: Run, parse_run: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "my photo.png")
-    said = run("figure", "pipeline", parse_run, "my photo.png", "--out", "one.svg")
+    said = run("figure", "pipeline", parse_run, "my photo.png", "--out", "one.svg", "--steps", "steps/new")
     assert said.out.startswith("my photo.png: predicted ")
     words = words_of(tmp_path / "one.svg")
     assert "my photo.png" in words
     assert not any("(right)" in word or "(wrong)" in word for word in words)  # the truth is not known
+    steps = sorted((tmp_path / "steps" / "new").iterdir())
+    assert [path.stem[2:] for path in steps] == [
+        *("image", "features", "heatmaps", "primitives", "relations", "composition", "scores")
+    ]
+    for path in steps:
+        with Image.open(path) as picture:
+            assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 50  # not blank
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,6 @@ TRAINING_MISTAKES = {
 }
 
 
-def test_no_image_to_validate_on(run: Run, tmp_path: Path) -> None:
-    assert_refused(run("train", *SMALL, "--out", "here", "--set", "split.holdout=0.001"), "photo")
-    assert snapshot(tmp_path) == {}
-
-
 @pytest.mark.parametrize("case", TRAINING_MISTAKES)
 def test_a_mistake_in_training_is_said_in_one_line(case: str, run: Run, tmp_path: Path) -> None:
     arguments, message = TRAINING_MISTAKES[case]

@@ -11,6 +11,7 @@ from tests.cli.conftest import Run, assert_refused, snapshot
 
 
 def test_a_report_is_one_more_file_in_the_run(run: Run, parse_copy: Path) -> None:
+    (parse_copy / "faces.json").unlink(missing_ok=True)
     before = snapshot(parse_copy)
     said = run("report", parse_copy, "--images", 2, "--device", "cpu")
     assert (said.code, said.err) == (0, "")
@@ -18,7 +19,10 @@ def test_a_report_is_one_more_file_in_the_run(run: Run, parse_copy: Path) -> Non
     assert f"written to {path}: {path.stat().st_size:,} bytes" in said.out
     after = snapshot(parse_copy)
     page = after.pop("report.html").decode()
+    assert b"data:image/png" in after.pop("faces.json")  # of the primitives, found once
     assert after == before
+    assert "The primitives and their faces" in page
+    assert page.count("data-card=") == 8
     assert page.startswith("<!DOCTYPE html>")
     assert "parse on blueprints, sketch held out, seed 0" in page
     assert len(page) < 1_000_000

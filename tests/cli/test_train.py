@@ -114,3 +114,20 @@ def test_a_run_that_another_process_is_at_is_left_alone(run: Run, tmp_path: Path
         said = run("train", "--algorithm", "erm", *SMALL, "--out", tmp_path / "held")
     assert said.code == 3
     assert said.err.startswith("parse-dg: another process is at the run in ")
+
+
+def test_other_settings_are_named_and_replace_a_run_when_asked_to(run: Run, parse_copy: Path) -> None:
+    (parse_copy / "report.html").touch()
+    (parse_copy / "notes.txt").write_text("mine")
+    other = ("train", *SMALL, "--set", "training.steps=3", "--out", parse_copy)
+    before = snapshot(parse_copy)
+    assert_refused(run(*other), "(training.steps=4, now 3): replace it with --overwrite, or choose another folder")
+    assert "would be written to" in run(*other, "--dry-run", "--overwrite").out
+    assert snapshot(parse_copy) == before
+    assert run(*other, "--overwrite").code == 0
+    assert result_of(parse_copy)["steps"] == 3
+    assert not (parse_copy / "report.html").exists()
+    assert (parse_copy / "notes.txt").read_text() == "mine"
+    before = snapshot(parse_copy)
+    assert "finished: nothing to do" in run(*other, "--overwrite").out  # the same settings are never trained twice
+    assert snapshot(parse_copy) == before

@@ -172,6 +172,19 @@ def test_nothing_that_would_start_a_program_is_tried(file: Any) -> None:
     assert not {"EPS", "WMF", "PDF"} & set(FORMATS)
 
 
+def test_heic_is_read_where_it_can_be(file: Any) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    saved = BytesIO()
+    pillow_heif.from_pillow(picture(size=(64, 48))).save(saved, quality=-1)
+    assert pixels(file(saved.getvalue(), "a.heic")).shape == (48, 64, 3)
+
+
+def test_without_its_package_heic_says_what_to_install(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "formats", lambda: FORMATS)
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(400)
+    refused(file(heic, "IMG_1.HEIC"), r"it is a HEIC image: pip install 'parse-dg\[heic\]' to read those")
+
+
 def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path, file: Any) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")

@@ -22,14 +22,11 @@ from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
+from tests.model import test_structure as structure
 from tests.model.reference import shake, sparsemax_by_sorting
 
 STARTS = {
-    "simplex": CompositionConfig(),
-    "simplex, few": CompositionConfig(start_entries=3, logit_scale="fixed"),
-    "normal": CompositionConfig(start="normal", start_std=0.1),
-    "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
-    "zeros": CompositionConfig(start="zeros"),
+    **structure.STARTS,
     "presence": CompositionConfig(start="presence"),
     "at most 3": CompositionConfig(start="normal", start_std=0.01, relations_per_class=3),
 }
@@ -245,17 +242,6 @@ def test_a_threshold_that_is_no_weight_is_refused(threshold: float, parse_run: P
 def test_only_parse_can_be_compacted(erm_run: Path) -> None:
     with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
         compact(load_model(erm_run))
-
-
-def test_the_report_counts_classes_times_applications(parse_run: Path) -> None:
-    full = load_model(parse_run)
-    small, report = compact(full)
-    before, after = (composition_of(model).weight for model in (full, small))
-    assert (report.applications_before, report.applications_after) == (before.shape[1], after.shape[1])
-    assert (report.parameters_before, report.parameters_after) == (before.numel(), after.numel())
-    assert report.parameters_before == 8 * report.applications_before
-    assert report.reduction == pytest.approx(1 - after.numel() / before.numel())
-    assert report.model_parameters_before - report.model_parameters_after == before.numel() - after.numel()
 
 
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:

@@ -232,3 +232,16 @@ def test_the_images_of_a_folder_are_sorted_and_others_passed_over(tmp_path: Path
 def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="the folder has no image"):
         list(find_images(tmp_path, refuse))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
+def test_recorded_work_gives_the_same_bits_and_follows_the_weights(parse_run: Path, pixels: np.ndarray) -> None:
+    predictor = load(parse_run, "cuda")
+    launched, _, replayed = (logits_of(predictor.predict(pixels[:5])) for _ in range(3))
+    assert torch.equal(replayed, launched)
+    assert 5 in predictor._logits._recordings
+    with torch.no_grad():
+        predictor.model.parse_network().structure.composition.weight.neg_()
+    changed, _, again = (logits_of(predictor.predict(pixels[:5])) for _ in range(3))
+    assert not torch.equal(changed, launched)
+    assert torch.equal(again, changed)

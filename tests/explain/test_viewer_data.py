@@ -20,8 +20,9 @@ from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Reading, read_image
-from parse_dg.explain.viewer_data import CLASSES, RELATIONS, data_uri, parse_case, plain_case
-from tests.conftest import Tiny
+from parse_dg.explain.logits import read_logits
+from parse_dg.explain.viewer_data import CLASSES, RELATIONS, case_of, data_uri
+from tests.conftest import FinishedRun, Tiny
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -47,7 +48,7 @@ def heat(case: dict[str, Any]) -> np.ndarray:
 
 
 def test_contributions_shown_and_the_rest_are_the_score(reading: Reading, pixels: np.ndarray) -> None:
-    case = parse_case(reading, Picture(pixels), title="one")
+    case = case_of(reading, Picture(pixels), title="one")
     scores = dict(zip(reading.classes, reading.scores.tolist(), strict=True))
     for name, explanation in case["explanations"].items():
         assert 0 < len(explanation["relations"]) <= RELATIONS
@@ -63,7 +64,7 @@ def test_contributions_shown_and_the_rest_are_the_score(reading: Reading, pixels
 
 
 def test_a_case_says_what_the_model_said(reading: Reading, pixels: np.ndarray) -> None:
-    case = parse_case(reading, Picture(pixels), title="one")
+    case = case_of(reading, Picture(pixels), title="one")
     probabilities = reading.logits.softmax(0).tolist()
     assert case["predicted"] == reading.predicted == case["top"][0]["name"]
     found = {each["name"]: each["probability"] for each in case["top"]}
@@ -80,19 +81,19 @@ def test_the_second_class_is_the_asked_one_the_true_one_or_the_runner_up(
 ) -> None:
     order = [reading.classes[c] for c in reading.logits.argsort(descending=True).tolist()]
     first, second, *_, last = order
-    assert list(parse_case(reading, Picture(pixels), title="")["explanations"]) == [first, second]
-    assert list(parse_case(reading, Picture(pixels), title="", truth=first)["explanations"]) == [first, second]
-    assert list(parse_case(reading, Picture(pixels), title="", truth=last)["explanations"]) == [first, last]
-    asked = parse_case(reading, Picture(pixels), title="", truth=second, other=last)
+    assert list(case_of(reading, Picture(pixels), title="")["explanations"]) == [first, second]
+    assert list(case_of(reading, Picture(pixels), title="", truth=first)["explanations"]) == [first, second]
+    assert list(case_of(reading, Picture(pixels), title="", truth=last)["explanations"]) == [first, last]
+    asked = case_of(reading, Picture(pixels), title="", truth=second, other=last)
     assert list(asked["explanations"]) == [first, last]
     assert asked["truth"] == second
     with pytest.raises(InputError, match="unknown class 'cow'"):
-        parse_case(reading, Picture(pixels), title="", other="cow")
+        case_of(reading, Picture(pixels), title="", other="cow")
 
 
 def test_heat_maps_are_the_models_each_scaled_to_its_largest(reading: Reading, pixels: np.ndarray) -> None:
     maps = reading.descriptors.heatmap[0]
-    found = heat(parse_case(reading, Picture(pixels), title=""))
+    found = heat(case_of(reading, Picture(pixels), title=""))
     assert found.shape == tuple(maps.shape)
     expected = 255 * (maps / maps.amax((1, 2), keepdim=True)).numpy()
     assert np.abs(found - expected).max() <= 0.51
@@ -111,13 +112,28 @@ def test_many_classes_are_cut_to_the_most_probable_and_the_explained(reading: Re
         scale=reading.scale,
         descriptors=reading.descriptors,
     )
-    case = parse_case(many, Picture(pixels), title="", truth="class 33")
+    case = case_of(many, Picture(pixels), title="", truth="class 33")
     assert [each["name"] for each in case["top"]] == [*names[:CLASSES], "class 33"]
 
 
-def test_a_case_of_another_method_has_no_why(erm_run: Path, pixels: np.ndarray) -> None:
+@pytest.mark.parametrize(("method", "which"), [("erm", "cells"), ("no_relations", "primitives")])
+def test_a_case_of_another_method_says_where_its_logits_come_from(
+    method: str, which: str, finished_run: FinishedRun, pixels: np.ndarray
+) -> None:
+    reading = read_logits(load_model(finished_run(method)), pixels)
+    last = reading.classes[int(reading.logits.argmin())]
+    case = case_of(reading, Picture(pixels), title="", truth=last)
+    assert last in case["explanations"]
+    assert len(case["explanations"]) == 6  # the most probable, and the true one
+    for name, each in case["explanations"].items():
+        assert each["logit"] == pytest.approx(float(reading.logits[reading.number(name)]), abs=1e-6)
+        assert each["bias"] + np.sum(each[which]) == pytest.approx(each["logit"], abs=2e-3)
+    assert (case["heatmaps"] is None) == (which == "cells")
+
+
+def test_a_case_without_reasons(erm_run: Path, pixels: np.ndarray) -> None:
     (prediction,) = load(erm_run, "cpu").predict(pixels, top=4)
-    case = plain_case(prediction, Picture(pixels), title=HOSTILE, truth="glider")
+    case = case_of(prediction, Picture(pixels), title=HOSTILE, truth="glider")
     assert case["predicted"] == prediction.predicted
     assert [each["name"] for each in case["top"]] == [name for name, _ in prediction.top]
     assert all(each["score"] is None for each in case["top"])

@@ -178,6 +178,58 @@ def test_which_domain_is_held_out(run: Run, own: Path, tmp_path: Path) -> None:
         assert_refused(mistake(run, "--data", data, "--target", "Day"), valid)
 
 
+def test_a_model_of_all_domains(run: Run, own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trained(run("train", "--data", own, "--target", "none", *SMALL))
+    folder = Path("runs/own/parse/none/seed0")
+    result = result_of(folder)
+    assert "target" not in result
+    assert result["validation"].keys() == set(DOMAINS)
+    assert "No domain is held out: all of them are sources" in " ".join(result["protocol"]["rules"])
+    expected = {name: f"{value['correct']}/{value['images']}" for name, value in result["validation"].items()}
+    assert counts(run("evaluate", folder)) == expected
+    trained(run("predict", folder, own / "day" / "cat" / "0.png"))
+    trained(run("report", folder, "--images", 1))
+    assert "no number is of an unseen one" in (folder / "report.html").read_text()
+    for command in ("measure", "compact"):
+        assert_refused(run(command, folder), f"{folder} trained on all domains")
+    assert_refused(run("table", folder), "none of the 1 runs is finished with a target")
+    assert "trained on all domains, so that it has no target for a table: left out" in told(caplog)
+    again = run("train", "--data", own, "--target", "none", *SMALL)
+    assert "finished: nothing to do" in trained(again).out
+    oracle = ("--set", "protocol.selection=oracle", "--set", "split.target_images=in")
+    assert_refused(mistake(run, "--data", own, "--target", "none", *oracle), "with data.target=none")
+
+
+def test_one_domain_trains_and_says_what_is_lost(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one = own / "day"
+    for target in ([], ["--target", "day"]):
+        assert_refused(mistake(run, "--data", one, *target), "has one domain, day: --target none trains on it")
+    for method in ("coral", "dann", "mixup"):
+        said = mistake(run, "--data", one, "--target", "none", "--algorithm", method)
+        assert_refused(said, f"{method} compares source domains, and here is one, day: use one of erm, ")
+    for method in ("erm", "parse"):
+        caplog.clear()
+        trained(run("train", "--data", one, "--target", "none", "--algorithm", method, *SMALL))
+        assert result_of(Path("runs/day") / method / "none" / "seed0")["validation"].keys() == {"day"}
+        assert (
+            told(caplog).count("one source domain, day: what stays the same from domain to domain cannot be") == 1
+        )
+
+
+def test_nothing_trains_to_a_meaningless_figure(run: Run, own: Path, caplog: pytest.LogCaptureFixture) -> None:
+    twice = ("--data", own, "--target", "day", "--target", "fog")
+    assert_refused(mistake(run, *twice), "a run holds out one domain, found --target day and --target fog")
+    for domain in ("day", "night"):
+        shutil.rmtree(own / domain / "owl")
+    alone = mistake(run, "--data", own, "--target", "fog")
+    assert_refused(alone, "the images of own that train are all of one class, cat, which any model gets right")
+    plant(own, ("day", "night"), ("dog",), images=10, first=300, side=(12, 9))
+    trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
+    assert "10 of the 20 images of the target fog can never be right: no source domain has images of owl" in told(
+        caplog
+    )
+
+
 def test_every_mistake_is_one_line(run: Run, own: Path, tmp_path: Path) -> None:
     def refused(data: object, *fragments: str) -> None:
         for target in ([], ["--target", "fog"]):

@@ -11,6 +11,7 @@ import pytest
 import parse_dg
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
+from parse_dg.jsonable import flat
 from parse_dg.runs.folder import read_config
 from parse_dg.sweeps.presets import PRESETS
 from tests.conftest import TINY
@@ -112,25 +113,14 @@ def test_nothing_is_left_to_be_filled_in() -> None:
     assert re.findall(r"^(?:[A-Z_]{4,}|.*\b(?:TODO|FIXME|XXX)\b.*)$", text(), re.MULTILINE) == []
 
 
-def leaves(data: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Dotted path → value of every field, but for the name that tells algorithms apart."""
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{path}{key}.")
-        elif f"{path}{key}" != "algorithm.name":
-            found[f"{path}{key}"] = value
-    return found
-
-
 @pytest.mark.parametrize("run", ["parse_run", "erm_run"])
 def test_every_field_of_a_configuration_can_be_set(run: str, request: pytest.FixtureRequest) -> None:
     """With its own value, as one would type it: nothing changes, and nothing is refused."""
     folder: Path = request.getfixturevalue(run)
     data = json.loads((folder / "config.json").read_text())
-    fields = leaves(data)
+    fields = flat(data)
     assert len(fields) > 25
-    arguments = ["train", "--algorithm", data["algorithm"]["name"]]
+    arguments = ["train", "--algorithm", fields.pop("algorithm.name")]
     for path, value in fields.items():
         typed = ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
         arguments += ["--set", f"{path}={typed}"]

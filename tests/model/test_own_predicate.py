@@ -23,7 +23,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.explanation import explain, in_words, read_images
 from parse_dg.explain.figures.explanation import explanation_figure
-from parse_dg.explain.viewer_data import parse_case
+from parse_dg.explain.viewer_data import case_of
 from parse_dg.model import fused, structure
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import Primitives
@@ -113,7 +113,7 @@ def test_it_is_explained_said_and_drawn(model: Model) -> None:
         assert relation.words == f"p{j} half-way between p{i} and p{k}"
     assert mine
     assert describe_classes(model)[0].families["ternary"] > 0.5
-    case = parse_case(reading, Picture(images()[0].permute(1, 2, 0).numpy()), title="one")
+    case = case_of(reading, Picture(images()[0].permute(1, 2, 0).numpy()), title="one")
     drawn = [
         each for each in case["explanations"][reading.predicted]["relations"] if each["predicate"] == "between"
     ]

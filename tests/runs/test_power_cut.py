@@ -70,7 +70,7 @@ def test_at_no_moment_a_power_cut_loses_a_run(
             found = disk.after_a_cut(there, renamed)
             if name.startswith("checkpoint") and not name.endswith(".writing"):
                 removed.append(name)
-                assert read_whole(found, weights=True) is not None, f"{name} is removed too early"
+                assert read_whole(found, large=True) is not None, f"{name} is removed too early"
 
         def observe(step: int, check: object) -> None:
             if step > 1:
@@ -126,16 +126,17 @@ def test_what_a_killed_process_has_left_is_removed(tiny: Tiny, tmp_path: Path, e
     assert {path.name for path in folder.iterdir()} - {*names} == {".tmp", "notes.txt"}
 
 
-def test_weights_may_be_removed_and_train_makes_them_again(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
+def test_weights_and_split_may_be_removed_and_are_made_again(tiny: Tiny, tmp_path: Path, erm_run: Path) -> None:
     folder, config = tmp_path / "run", tiny("erm")
     shutil.copytree(erm_run, folder)
     (folder / "model.safetensors").unlink()
+    (folder / "split.json").unlink()
     assert read_run(folder)
-    assert read_finished(config, folder, weights=False) is not None
+    assert read_finished(config, folder, large=False) is not None
     execute(config, folder, quiet)
     assert repeated(folder) == repeated(erm_run)
-    (folder / "split.json").unlink()
-    with pytest.raises(InputError, match=r"split.json is missing: the run is not whole"):
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(InputError, match=r"metrics.jsonl is missing: the run is not whole"):
         read_run(folder)
 
 

@@ -1,6 +1,5 @@
 """Named protocols: the numbers of each, for every data set; a recipe below them, a setting above."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +8,12 @@ import pytest
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
-from parse_dg.config import change, from_dict, to_dict
+from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
+from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config
 
 EVERY = (*DATA_SETS, "blueprints", "a/folder/of/mine")
@@ -128,13 +127,6 @@ def test_rates_and_the_method_stay_the_recipes(name: str, recipe: str) -> None:
             plain.algorithm,
             plain.mixstyle,
         )
-
-
-@pytest.mark.parametrize("data", EVERY)
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_configuration_under_a_protocol_survives_its_file(name: str, data: str) -> None:
-    config = under(name, data, seed=1)
-    assert from_dict(RunConfig, json.loads(json.dumps(to_dict(config)))) == config
 
 
 def test_an_unknown_protocol_is_refused_with_those_there_are() -> None:

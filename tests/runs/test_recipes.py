@@ -47,7 +47,13 @@ def test_methods_of_a_recipe_differ_in_the_method_alone(recipe: str) -> None:
     shared = [to_dict(build_config(recipe, algorithm)) for algorithm in ALGORITHMS]
     for config in shared:
         del config["algorithm"], config["mixstyle"], config["averaging"], config["backbone"]["freeze_batchnorm"]
-        for rate in ("backbone_rate", "head_rate", "composition_rate", "composition_warmup_steps"):
+        for rate in (
+            "backbone_rate",
+            "head_rate",
+            "composition_rate",
+            "composition_warmup_steps",
+            "composition_until",
+        ):
             del config["optimizer"][rate]
     assert all(config == shared[0] for config in shared)
 

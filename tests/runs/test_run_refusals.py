@@ -46,7 +46,7 @@ def test_a_run_of_another_configuration_is_refused(
     if not finished:
         (folder / "result.json").unlink()
     before = hashes(folder)
-    with pytest.raises(InputError, match=f"{folder} holds a run of another configuration: choose another folder"):
+    with pytest.raises(InputError, match=f"{folder} holds a run of another configuration .*now.*--overwrite"):
         execute(tiny("erm", **settings), folder, quiet)
     assert hashes(folder) == before
 

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,13 @@ class Process:
 def serving(run: Path, *options: object) -> Iterator[Process]:
     """Until the end, unless it is ended before."""
     command = [*COMMAND, str(run), "--port", "0", "--device", "cpu", *map(str, options)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    with started(command, os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}) as process:
+        yield process
+
+
+@contextmanager
+def started(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Process]:
+    """A command that serves, once it says where."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
     with subprocess.Popen(command, **pipes) as running:  # type: ignore[call-overload]
         try:

@@ -14,7 +14,8 @@ from PIL import Image
 from parse_dg import __version__
 from parse_dg.data.framing import Picture
 from parse_dg.explain.explanation import read_image
-from parse_dg.explain.viewer_data import parse_case, plain_case
+from parse_dg.explain.logits import read_logits
+from parse_dg.explain.viewer_data import case_of
 from parse_dg.serve.schemas import CaseData, HealthData, PredictionData
 from tests.conftest import FinishedRun
 from tests.serve.conftest import Running, encoded, error_of, picture, png, running, squares
@@ -117,7 +118,7 @@ def test_an_explanation_is_what_the_library_says(parse_service: Running) -> None
 def test_only_parse_can_be_explained(erm_service: Running) -> None:
     answer = erm_service.client.post("/predict?explain=true", files={"image": IMAGES[0]})
     assert answer.status_code == 400
-    assert error_of(answer) == "this model is one of erm: only those of parse can be explained"
+    assert error_of(answer) == "this model is one of erm: only those of parse have relations"
 
 
 def case(service: Running, data: bytes, name: str = "a.png", **query: str) -> dict[str, Any]:
@@ -132,12 +133,13 @@ def test_a_case_is_what_the_viewer_is_given(parse_service: Running, erm_service:
     data = png(3, (size, size))
     (pixels,) = squares([data], size)
     reading = read_image(parse_service.predictor.model, pixels)
-    assert_near(case(parse_service, data), parse_case(reading, Picture(pixels), title="a.png"))
+    assert_near(case(parse_service, data), case_of(reading, Picture(pixels), title="a.png"))
     other = next(name for name in reversed(reading.classes) if name != reading.predicted)
     found = case(parse_service, data, **{"class": other})
-    assert_near(found, parse_case(reading, Picture(pixels), title="a.png", other=other))
-    (prediction,) = erm_service.predictor.predict(pixels, top=8)
-    assert_near(case(erm_service, data), plain_case(prediction, Picture(pixels), title="a.png"))
+    assert_near(found, case_of(reading, Picture(pixels), title="a.png", other=other))
+    mapped = case_of(read_logits(erm_service.predictor, pixels), Picture(pixels), title="a.png", other=other)
+    assert mapped["explanations"][other]["cells"]
+    assert_near(case(erm_service, data, **{"class": other}), mapped)
 
 
 def assert_near(found: Any, expected: Any) -> None:

@@ -146,11 +146,11 @@ def test_what_fails_together_is_tried_alone(
 ) -> None:
     plain, sizes = module.predict_pixels, []
 
-    def failing(predictor: Predictor, each: Sequence[np.ndarray], *, relations: bool) -> Any:
+    def failing(predictor: Predictor, each: Sequence[np.ndarray], *, why: bool) -> Any:
         sizes.append(len(each))
         if any((one == pixels[2]).all() for one in each):
             raise RuntimeError("out of memory")
-        return plain(predictor, each, relations=relations)
+        return plain(predictor, each, why=why)
 
     monkeypatch.setattr(module, "predict_pixels", failing)
 

@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from parse_dg.data.images import MAX_PIXELS
 from parse_dg.errors import InputError
 from parse_dg.serve.body import read_form
-from parse_dg.serve.limits import CLIENTS, Budget, RateLimiter, RefusedError, ServiceLimits, client_of
+from parse_dg.serve.limits import CLIENTS, Budget, DecodingRoom, RateLimiter, RefusedError, ServiceLimits, client_of
 from tests.serve.conftest import Running, encoded, error_of, picture, png, read_all, running
 from tests.serve.test_batcher import Gate, asking, wait_for
 
@@ -168,6 +169,25 @@ def test_what_counts_as_a_client(address: str, client: str) -> None:
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(limits))):
         ServiceLimits(**limits)  # type: ignore[arg-type]
+    assert ServiceLimits().max_pixels == MAX_PIXELS  # what a data set may have can be asked about
+
+
+def test_so_many_pixels_are_decoded_at_once() -> None:
+    room, together = DecodingRoom(10), []
+
+    def decode(pixels: int) -> int:
+        with room.claiming() as claim:
+            claim(pixels)
+            together.append(pixels)
+            time.sleep(0.02)
+            most = sum(together)
+            together.remove(pixels)
+        return most
+
+    with ThreadPoolExecutor(6) as pool:
+        most = list(pool.map(decode, (6, 6, 4, 25, 3, 6)))
+    assert max(total for total in most if total < 25) <= 10
+    assert most[3] == 25  # larger than there is room for: alone
 
 
 # --- forms ----------------------------------------------------------------------------------------

@@ -276,7 +276,9 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         assert len(read_runs(folders, "oracle")) == 1
     assert caplog.messages == [f"{tmp_path / 'broken_off'} is not finished: left out"]
-    with pytest.raises(InputError, match="none of the 1 runs is finished: nothing to put into a table"):
+    with pytest.raises(
+        InputError, match="none of the 1 runs is finished with a target: nothing to put into a table"
+    ):
         read_runs(folders[1:], "oracle")
 
 

@@ -257,7 +257,8 @@ def test_the_command_line_trains_in_a_team(how: str, command: list[str], tmp_pat
     )
     assert wrong.returncode != 0
     assert [line for line in wrong.stderr.splitlines() if line.startswith("parse-dg:")] == [
-        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration: choose another folder with --out"
+        f"parse-dg: {tmp_path / 'run'} holds a run of another configuration (training.batch_per_domain=4, now 3): "
+        "replace it with --overwrite, or choose another folder with --out"
     ]
 
 

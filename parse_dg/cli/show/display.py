@@ -63,7 +63,7 @@ def run_with_display(
     with progress_display(console) as progress:  # it may have to be made first
         opened = open_benchmark(config.data, progress)
     benchmark, split = prepare(config, opened)
-    title = escape(f"{config.algorithm.name}, {config.data.target} held out")
+    title = escape(f"{config.algorithm.name}, {_held_out(config.data.target)}")
     with training_display(console, title, count_steps(config, split)) as observe:
         return execute(
             config, folder, observe, benchmark, checkpoint_every=checkpoint_every, team=team, track=track
@@ -85,7 +85,7 @@ def print_preview(console: Console, found: RunPreview, folder: Path, cost: Sweep
         console,
         *found.rules,
         f"{plural(found.classes, 'class')}; {plural(found.steps, 'step')} with batches of {found.batch:,} images "
-        f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}",
+        f"({found.epochs:.3g} epochs), {plural(found.checks, 'check')}; images {found.framing.words}",
         *expected,
         f"nothing was written; {done}: {folder}",
     )
@@ -95,16 +95,19 @@ def print_result(console: Console, result: RunResult, folder: Path) -> None:
     """The result of one run, said in full."""
     target = result.target
     split = "" if result.trial == result.seed else f", split by seed {result.trial}"
-    title = f"{result.algorithm}, {target.domain} held out, seed {result.seed}{split}"
+    held_out = _held_out(target.domain if target else None)
+    title = f"{result.algorithm}, {held_out}, seed {result.seed}{split}"
     part = f"{result.validation_part} (source)"
     rows = [(f"{name}, {part}", *_shares(value)) for name, value in result.validation.items()]
     if len(rows) > 1:
         rows.append(("mean of the source domains", percent(result.validation_mean_accuracy), ""))
-    rows.append((f"{target.domain}, {target.part} (target: the result)", *_shares(target)))
-    bold = frozenset((len(rows) - 1, column) for column in (0, 1))
+    if target:
+        rows.append((f"{target.domain}, {target.part} (target: the result)", *_shares(target)))
+    bold = frozenset((len(rows) - 1, column) for column in (0, 1)) if target else frozenset()
     print_table(console, TextTable(title, ("images", "accuracy", "correct of"), tuple(rows), (), bold=bold))
     say(console, f"weights of step {result.selected_step} of {result.steps}, by {result.selection}")
-    if plain := result.without_averaging:  # of single steps, which the same run without averaging would have kept
+    plain = result.without_averaging  # of single steps, which the same run without averaging would have kept
+    if plain and plain.target:
         chosen = f"weights of step {plain.selected_step} of {result.steps}, by {plain.selection}"
         share, correct = _shares(plain.target)
         of = f"{plain.target.domain}, {plain.target.part} (target)"
@@ -114,7 +117,14 @@ def print_result(console: Console, result: RunResult, folder: Path) -> None:
     if per_class := result.active_applications_per_class:
         mean = sum(per_class) / len(per_class)
         say(console, f"{result.active_applications} predicate applications in use, {mean:.0f} a class on average")
+    if not target:
+        advice = f"`parse-dg evaluate {folder} --data FOLDER` scores it on images from elsewhere"
+        say(console, f"no number above is of a domain that was not trained on: {advice}")
     say(console, f"written to {folder}")
+
+
+def _held_out(target: str | None) -> str:
+    return f"{target} held out" if target else "no domain held out"
 
 
 def print_accuracies(console: Console, rows: Sequence[NamedAccuracy]) -> None:

@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from jaxtyping import Float64
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from parse_dg.cli.options import say
 from parse_dg.deploy.names import called
 from parse_dg.explain.classes import ClassComposition
 from parse_dg.explain.contrast import Contrast, Counterfactual, Difference
-from parse_dg.explain.explanation import Explanation
+from parse_dg.explain.explanation import Explanation, PrimitivePosition, by_class, places_of
+from parse_dg.explain.logits import LogitReading
 from parse_dg.explain.primitive_images import PrimitiveImages
+from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.wording import percent, plural, printable
 
 CLASSES = 5
@@ -53,8 +57,10 @@ def print_explanation(
     console: Console, image: str, explanation: Explanation, top: int, truth: str | None = None
 ) -> None:
     """The scores of the classes, the sum that the explained one is, and where what it speaks of is."""
-    say(console, f"{printable(image)}: {_prediction(explanation, truth)}")
-    _print_scores(console, explanation)
+    probabilities = explanation.probabilities
+    say(console, f"{printable(image)}: {_prediction(explanation.predicted, probabilities, truth)}")
+    _print_scores(console, "score", explanation.scores, probabilities, explanation.explained)
+    say(console, SCORE, "probability: softmax of the logits, which are the scores times a learned scale")
     relations, rest = explanation.relations[:top], explanation.weaker(top)
     score = explanation.scores[explanation.explained]
     count = plural(len(explanation.relations), "relation")
@@ -71,6 +77,51 @@ def print_explanation(
     console.print(table)
     say(console, WEIGHT, SATISFACTION)
     _print_places(console, explanation, sorted({k for relation in relations for k in relation.primitives}))
+
+
+def print_logit(
+    console: Console, image: str, reading: LogitReading, of: str | None, top: int | None, truth: str | None = None
+) -> None:
+    """The logits of the classes, and where in the image that of class `of` (none: the predicted one) comes from."""
+    explained = reading.predicted if of is None else of
+    number = reading.number(explained)
+    probabilities = by_class(reading.classes, reading.logits.softmax(0))
+    say(console, f"{printable(image)}: {_prediction(reading.predicted, probabilities, truth)}")
+    _print_scores(console, "logit", by_class(reading.classes, reading.logits), probabilities, explained)
+    say(console, "probability: softmax of the logits")
+    parts, bias = reading.parts[number], float(reading.bias[number])
+    places = "its primitives" if reading.descriptors else f"a map of {parts.shape[0]} × {parts.shape[1]} cells"
+    say(console, f"\nwhere the score of {quoted(explained)} comes from: its logit as a sum over {places}")
+    if reading.descriptors is None:
+        _print_cells(console, parts)
+    else:
+        _print_primitive_parts(console, reading.descriptors, parts, top)
+    added, taken = float(parts.clamp_min(0).sum()), float(parts.clamp_max(0).sum())
+    say(
+        console,
+        f"what adds {added:+.3f}, what takes away {taken:+.3f}, bias {bias:+.3f}: "
+        f"the logit of {quoted(explained)} {reading.logits[number]:+.3f}",
+        "it says where a score comes from, and not why: only models of parse have relations",
+    )
+
+
+def _print_cells(console: Console, parts: Float64[Tensor, "H W"]) -> None:
+    """A class activation map, a digit a cell."""
+    largest = max(float(parts.abs().max()), 1e-12)
+    for row in (10 * parts / largest).trunc().int().tolist():
+        say(console, "  " + "".join(f"{tenths:4d}" if tenths else "   ·" for tenths in row))
+    say(console, f"each cell: what it adds to the logit, in tenths of the strongest cell's {largest:.3f}; ·: less")
+
+
+def _print_primitive_parts(
+    console: Console, descriptors: PrimitiveDescriptors, parts: Float64[Tensor, "K"], top: int | None
+) -> None:
+    table = _table("part", "primitive", "x", "y", "width", "height", "presence", words=("primitive",))
+    places = places_of(descriptors)
+    for k in parts.argsort(descending=True, stable=True).tolist()[:top]:
+        _add(table, f"{float(parts[k]):+z.4f}", *_place(places[k]))
+    console.print(table)
+    say(console, "part: what presence, place and extent of the primitive add to the logit", PLACES)
 
 
 def print_contrast(console: Console, image: str, contrast: Contrast, top: int) -> None:
@@ -162,24 +213,24 @@ def print_primitives(
     )
 
 
-def _prediction(explanation: Explanation, truth: str | None) -> str:
-    probability = percent(explanation.probabilities[explanation.predicted])
-    said = f"predicted {quoted(explanation.predicted)}, probability {probability}"
+def _prediction(predicted: str, probabilities: Mapping[str, float], truth: str | None) -> str:
+    said = f"predicted {quoted(predicted)}, probability {percent(probabilities[predicted])}"
     if truth is None:
         return said
-    return f"{said}, which is right" if truth == explanation.predicted else f"{said}; it is {quoted(truth)}"
+    return f"{said}, which is right" if truth == predicted else f"{said}; it is {quoted(truth)}"
 
 
-def _print_scores(console: Console, explanation: Explanation) -> None:
-    ranked = sorted(explanation.probabilities, key=lambda name: -explanation.probabilities[name])
-    shown = [name for rank, name in enumerate(ranked) if rank < CLASSES or name == explanation.explained]
-    table = _table("class", "score", "probability", words=("class",))
+def _print_scores(
+    console: Console, what: str, scores: Mapping[str, float], probabilities: Mapping[str, float], explained: str
+) -> None:
+    ranked = sorted(probabilities, key=lambda name: -probabilities[name])
+    shown = [name for rank, name in enumerate(ranked) if rank < CLASSES or name == explained]
+    table = _table("class", what, "probability", words=("class",))
     for name in shown:
-        _add(table, printable(name), _number(explanation.scores[name]), percent(explanation.probabilities[name]))
+        _add(table, printable(name), _number(scores[name]), percent(probabilities[name]))
     console.print(table)
     if len(shown) < len(ranked):
         say(console, f"{len(shown)} of {len(ranked):,} classes, the most probable first")
-    say(console, SCORE, "probability: softmax of the logits, which are the scores times a learned scale")
 
 
 def _print_places(console: Console, explanation: Explanation, primitives: Sequence[int]) -> None:
@@ -187,11 +238,14 @@ def _print_places(console: Console, explanation: Explanation, primitives: Sequen
     say(console, "\nwhere the primitives of these relations are")
     table = _table("primitive", "x", "y", "width", "height", "presence", words=("primitive",))
     for k in primitives:
-        place = explanation.places[k]
-        numbers = (f"{value:.2f}" for value in (place.width, place.height, place.presence))
-        _add(table, called(k, explanation.names), f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers)
+        _add(table, *_place(explanation.places[k], explanation.names))
     console.print(table)
     say(console, PLACES)
+
+
+def _place(place: PrimitivePosition, names: Mapping[int, str] | None = None) -> tuple[str, ...]:
+    numbers = (f"{value:.2f}" for value in (place.width, place.height, place.presence))
+    return called(place.primitive, names or {}), f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers
 
 
 def _add_differences(table: Table, relations: Sequence[Difference], nothing: str) -> None:

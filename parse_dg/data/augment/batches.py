@@ -185,7 +185,7 @@ def cut_out(images: ImageBatch, rows: Int[Tensor, "B h"], columns: Int[Tensor, "
 def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
     from parse_dg.data.augment.fused import augment_normalised
 
-    images = _randaugmented(images, config, draws)
+    images = randaugmented(images, config, draws)
     return augment_normalised(
         images, draws.uniform.to(images.device), draws.order, shape,
         crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
@@ -193,7 +193,7 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
     )  # fmt: skip
 
 
-def _randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
+def randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
     """After RandAugment, if it is on; on CUDA in three launches a round."""
     if draws.randaugment is None:
         return images
@@ -219,7 +219,7 @@ def _augmented(
     layout: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
     """The batch augmented and finished; on a CPU some rows at a time."""
-    images = _randaugmented(images, config, draws)
+    images = randaugmented(images, config, draws)
     uniform = draws.uniform.to(images.device)
     result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
     together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)

@@ -1,4 +1,4 @@
-"""Folders of images, as torchvision's ImageFolder finds them; what is passed over is named, with the reason.
+"""Folders of images, as torchvision's ImageFolder finds them (.gif and .heic too); what is passed over is named.
 
 Hidden files and folders are not looked at. A link is followed if it stays inside the folder the user gave, so that
 nothing outside it can be drawn in by an archive, and only if it does not lead back to where it was met.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from parse_dg.data.listing import Problem
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""What the name of an image ends with, capitals or not."""
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif", ".heic", ".heif")
+"""What the name of an image ends with, capitals or not; the content decides what it is."""
 
 
 class Folder(NamedTuple):

@@ -102,7 +102,8 @@ def _require_no_splits(folder: Path, found: Mapping[str, ByClass], classes: Sequ
             if kind == "classes":
                 advice = "expected a folder for each class, of all its images"
             else:
-                one = f"give one of them, such as {folder / names[0]}, to train on, another to"
+                first = next((name for name in names if name.casefold().startswith("train")), names[0])
+                one = f"give one of them to train on, such as {folder / first}, and another to"
                 advice = f"{one} `parse-dg evaluate RUN --data`; if they are domains, rename them"
             raise InputError(f"{folder}: {' and '.join(names)} look like parts of a data set, not {kind}: {advice}")
 

@@ -14,23 +14,31 @@ from torch import Tensor
 
 from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.contact_sheets import spread
-from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError, unknown
-from parse_dg.explain.explanation import read_images
+from parse_dg.explain.class_cards import RELATIONS, class_cards
+from parse_dg.explain.explanation import as_batch, read_images
+from parse_dg.explain.faces import faces_of
+from parse_dg.explain.figures.cards import cards_figure, faces_figure, fitting
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
 from parse_dg.explain.figures.page import check_place
-from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline
+from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline, step_figures
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
+from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
 from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives, true_centres
 from parse_dg.explain.measures.localisation import places_among_parts
 from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.opened import OpenedRun
+from parse_dg.wording import plural
 
-CLASSES = {"primitives": {"column": 3, "page": 3}, "errors": {"column": 1, "page": 2}}
+CLASSES = {
+    "primitives": {"column": 3, "page": 3},
+    "errors": {"column": 1, "page": 2},
+    "cards": {"column": 4, "page": 8},
+}
 PRIMITIVES = {"primitives": {"column": 1, "page": 3}, "errors": {"column": 2, "page": 2}}
 """How many are shown, unless they are chosen."""
 CANDIDATES = 32
@@ -124,7 +132,7 @@ def draw_errors(asked: FigureRequest) -> str:
     The classes are those with most wrong images among those with enough right ones.
     """
     run = _open(asked)
-    subset = run.split.target
+    subset = run.target_images
     located = locate(run.model, subset, run.progress)
     found = find_coinciding(located)
     labels = _labels_with_errors(run, asked, located)
@@ -191,26 +199,60 @@ def _group(
 # --- the pipeline -------------------------------------------------------------------------------------------------
 
 
-def draw_pipeline(asked: FigureRequest, image: Path | None = None) -> str:
-    """The pipeline on an image file; without one, on the most confident right image among some of the target's."""
+def draw_pipeline(asked: FigureRequest, image: str | None = None, steps: Path | None = None) -> str:
+    """The pipeline on an image file or DOMAIN:NUMBER; without one, on the most confident right image among some of
+    the target's.
+
+    With a folder for `steps`, each step is drawn there by itself, too.
+    """
     run = _open(asked)
+    if steps is not None:
+        prepare_folder(steps)
     if image is None:
         seen = _example(run)
     else:
-        pixels = torch.from_numpy(decode(image, run.model.spec.framing)).permute(2, 0, 1)
-        seen = read_pipeline(run.model, pixels, image.name)
+        given = run.find_image(image)
+        seen = read_pipeline(run.model, as_batch(run.model, given.image)[0], Path(image).name, given.truth)
     pipeline_figure(asked.path, seen, width=asked.width)
+    if steps is not None:
+        step_figures(steps, seen)
     truth = "" if seen.truth is None else f", true {seen.truth}"
     return f"{seen.title}: predicted {seen.explanation.predicted}{truth}"
 
 
 def _example(run: OpenedRun) -> PipelineImage:
-    subset = _candidates(run.split.target, spread(len(run.classes), 8))
+    subset = _candidates(run.target_images, spread(len(run.classes), 8))
     located = locate(run.model, subset, run.progress)
     row = int((located.probability * located.right).argmax())
     image, label = load_images(subset, np.array([row]))
     title = f"image {int(subset.indices[row])} of {run.target}, never seen"
     return read_pipeline(run.model, image[0], title, run.classes[int(label[0])])
+
+
+# --- primitives and classes to look at ---------------------------------------------------------------------------
+
+
+def draw_faces(asked: FigureRequest) -> str:
+    """The faces of the primitives that were asked for, or of all; of too many, those with most weight."""
+    run = _open(asked)
+    faces = faces_of(run)
+    assert faces is not None  # the run fits its images
+    ranked = primitive_weights(run.model).sum(0).argsort(descending=True, stable=True)
+    chosen = list(dict.fromkeys(asked.primitives)) or sorted(ranked[: fitting(faces, asked.width)].tolist())
+    faces_figure(asked.path, faces, chosen, run.model.names, width=asked.width)
+    return f"faces of {len(chosen)} of {plural(len(faces.faces), 'primitive')}: {faces.words}"
+
+
+def draw_cards(asked: FigureRequest) -> str:
+    """Classes as cards: the named ones, or some that are evenly spread."""
+    run = _open(asked)
+    names = [run.classes[label] for label in _labels(run, asked, "cards")]
+    cards = class_cards(run, names)
+    cards_figure(asked.path, cards, faces_of(run), run.model.names, width=asked.width)
+    return (
+        f"classes {', '.join(names)}; of each its {RELATIONS} strongest relations between primitives, drawn over "
+        "where these are in the mean of its training images, stretched and moved apart to be seen"
+    )
 
 
 # --- what they share ----------------------------------------------------------------------------------------------

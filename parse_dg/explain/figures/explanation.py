@@ -14,7 +14,7 @@ from torch import Tensor
 from parse_dg.data.framing import Picture, pixels_in
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation
-from parse_dg.explain.figures.marks import mark_primitive, mark_relation, show, show_heat, show_picture
+from parse_dg.explain.figures.marks import mark_primitives, mark_relation, show, show_heat, show_picture
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def explanation_figure(
         show_picture(drawing, picture)
         for relation, colour in zip(shown, COLOURS, strict=False):
             mark_relation(drawing, relation, places, colour)
-        for i in used:
-            mark_primitive(drawing, places[i], i)
+        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7)
         drawing.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
         _write_relations(words, explanation, shown, used, names or {})
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from parse_dg.data.framing import Picture, SeenPart, pixels_in
-from parse_dg.explain.explanation import Relation
+from parse_dg.explain.explanation import Application
 from parse_dg.explain.figures.page import BLUE, INK
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -37,7 +37,7 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
 
 
 def show_picture(axes: "Axes", picture: Picture) -> None:
-    """A whole image with its shape: pale where the network did not see it, with the borders it was padded with."""
+    """A whole image with its shape, pale where the network did not see it."""
     height, width = picture.pixels.shape[:2]
     left, top, right, bottom = picture.seen
     show(axes, torch.from_numpy(picture.pixels).permute(2, 0, 1), smooth=True)
@@ -46,8 +46,6 @@ def show_picture(axes: "Axes", picture: Picture) -> None:
     pale = np.ones((height, width, 4)) * (1, 1, 1, 0.7)
     pale[~unseen] = 0
     axes.imshow(pale)
-    axes.set_xlim(min(0, left) - 0.5, max(width, right) - 0.5)
-    axes.set_ylim(max(height, bottom) - 0.5, min(0, top) - 0.5)
 
 
 def show_heat(
@@ -84,15 +82,16 @@ def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Fl
 
 def mark_relation(
     axes: "Axes",
-    relation: Relation,
+    relation: Application,
     places: Float[np.ndarray, "K 2"],
     colour: str,
     scale: float = 1.0,
     bend: float = 0.0,
+    shrink: float = 5.0,
 ) -> None:
     """A ring for presence, an arrow for an ordered pair, a line for a symmetric one, the edges for the rest.
 
-    `bend` curves them, so that relations on one edge can be told apart.
+    `bend` curves them, so that relations on one edge can be told apart; they end `shrink` points before a place.
     """
     for kind, *primitives in relation.marks:
         points = [tuple(places[i]) for i in primitives]
@@ -102,7 +101,7 @@ def mark_relation(
         elif kind in EDGES:
             head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
             style = f"-|>{head}" if kind == "arrow" else "-"
-            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": 5 * scale, "shrinkB": 5 * scale}
+            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
             curve = {"connectionstyle": f"arc3,rad={bend}"}
             start, end = points
             axes.annotate("", xy=end, xytext=start, zorder=3, arrowprops={"arrowstyle": style, **line, **curve})

@@ -1,9 +1,10 @@
 """The paper's pipeline on one real image, from a trained model's own numbers: nothing in it is a sketch.
 
-Image → feature map → heat maps → primitives and their places → strongest relations → class scores.
+Image → feature map → heat maps → primitives and their places → strongest relations → class scores. In one figure
+or a picture a step (docs/how_parse_works.md), with the composition of the class among them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,16 +18,21 @@ from torch import Tensor
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.explanation import Explanation, Relation, read_image
 from parse_dg.explain.figures.marks import mark_primitives, mark_relation, pixels_of, show, show_heat, zoom_on
-from parse_dg.explain.figures.page import BLUE, COLOURS, FAINT, INK, NORMAL, SMALL, VERMILION, Sheet
+from parse_dg.explain.figures.page import BLUE, COLOURS, FAINT, INK, NORMAL, SMALL, VERMILION, Sheet, figure_file
 from parse_dg.explain.measures.collapse import PRESENT
+from parse_dg.model.predicate import FAMILIES
 
 SHOWN_RELATIONS = 5
 SHOWN_CLASSES = 8
 TITLE = 0.3
 """Inches above a panel for what it is."""
 
+STEP_DPI = 160
+"""Of a picture of one step: it is seen on a screen."""
+
 Box = tuple[float, float, float, float]
 """x, y, width, height of a panel without its title, in inches."""
+DrawPanel = Callable[[Sheet, Box, "PipelineImage"], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +45,8 @@ class PipelineImage:
     truth: str | None
     features: Float[Tensor, "C h w"]
     explanation: Explanation
+    applications: int
+    """M: how many a class could use."""
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -51,23 +59,48 @@ def read_pipeline(
     model: Model, image: UInt8[Tensor, "3 H W"], title: str, truth: str | None = None
 ) -> PipelineImage:
     """Everything that the figure shows of one RGB image, values 0 to 255, at the model's size."""
-    features = model.parse_network().backbone(model.prepare(image[None]))[0].cpu()
-    return PipelineImage(title, image, truth, features, read_image(model, image).explain())
+    network = model.parse_network()
+    features = network.backbone(model.prepare(image[None]))[0].cpu()
+    explanation = read_image(model, image).explain()
+    return PipelineImage(title, image, truth, features, explanation, network.structure.vocabulary.size)
 
 
 def pipeline_figure(path: Path, seen: PipelineImage, *, width: str = "page") -> None:
     """Draw it in two rows on a page, in four in a column."""
     boxes, height = _on_a_page() if width == "page" else _in_a_column()
-    draw: Sequence[Callable[[Sheet, Box, PipelineImage], None]]
     draw = (_image, _features, _heatmaps, _places, _relations, _scores)
     with Sheet.file(path, width, height) as sheet:
         for number, (panel, box) in enumerate(zip(draw, boxes, strict=True), 1):
-            panel(sheet, box, seen)
-            sheet.text(box[0], box[1] - TITLE + 0.04, str(number), NORMAL, weight="bold", color=BLUE)
+            _draw(sheet, panel, box, number, seen)
         for one, other in pairwise(boxes):
             if one[1] == other[1]:  # beside each other
                 middle = one[1] + min(one[3], other[3]) / 2
                 sheet.line(one[0] + one[2] + 0.03, middle, other[0] - 0.03, middle, arrow=True, color=INK)
+
+
+def step_figures(folder: Path, seen: PipelineImage) -> tuple[Path, ...]:
+    """A picture a step: `1_image.png` to `7_scores.png`."""
+    side, top = 2.6, TITLE + 0.06
+    steps: dict[str, tuple[DrawPanel, float, float]] = {
+        "image": (_image, side, side),
+        "features": (_features, side, side),
+        "heatmaps": (_heatmaps, 3.0, 3.0),
+        "primitives": (_places, side, side),
+        "relations": (_relations, 4.95, 1.55),
+        "composition": (_composition, 4.95, 1.3),
+        "scores": (_scores, 3.3, 1.55),
+    }
+    paths = []
+    for number, (name, (panel, width, height)) in enumerate(steps.items(), 1):
+        paths.append(folder / f"{number}_{name}.png")
+        with figure_file(paths[-1], width + 0.14, top + height + 0.1, dpi=STEP_DPI) as figure:
+            _draw(Sheet(figure), panel, (0.07, top, width, height), number, seen)
+    return tuple(paths)
+
+
+def _draw(sheet: Sheet, panel: DrawPanel, box: Box, number: int, seen: PipelineImage) -> None:
+    panel(sheet, box, seen)
+    sheet.text(box[0], box[1] - TITLE + 0.04, str(number), NORMAL, weight="bold", color=BLUE)
 
 
 def _on_a_page() -> tuple[tuple[Box, ...], float]:
@@ -177,6 +210,22 @@ def _list_relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     others = score - sum(relation.contribution for relation in shown)
     rest = f"{len(explanation.relations) - len(shown):,} weaker: {others:.3f}; sum: {score:.3f}"
     sheet.text(x + width, y + len(shown) * step + 0.05, rest, SMALL, ha="right", color=FAINT)
+
+
+def _composition(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
+    """The weights of the explained class, the largest first, in the colours of their families."""
+    relations = sorted(seen.explanation.relations, key=lambda relation: -relation.weight)
+    told = f"{len(relations):,} of {seen.applications:,} applications have weight; the weights sum to 1"
+    _title(sheet, box, f"composition of {seen.explanation.explained}", told)
+    colours = dict(zip(FAMILIES, COLOURS, strict=False))
+    axes = sheet.axes(*box)
+    heights, places = [relation.weight for relation in relations], range(len(relations))
+    axes.bar(places, heights, width=0.8, color=[colours[relation.family] for relation in relations])
+    axes.set_xlim(-0.6, max(len(relations), 8) - 0.4)
+    for row, family in enumerate(name for name in FAMILIES if name in {each.family for each in relations}):
+        share = sum(each.weight for each in relations if each.family == family)
+        at = (box[0] + box[2], box[1] + 0.1 + 0.14 * row)
+        sheet.text(*at, f"{family} {share:.2f}", ha="right", color=colours[family])
 
 
 def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:

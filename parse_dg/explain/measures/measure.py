@@ -92,6 +92,7 @@ def measure_run(
     require(within > 0, "--within", within, "a positive number of cells")
     require(swaps >= 1, "--swaps", swaps, "at least 1")
     require_primitives(run)
+    run.target  # noqa: B018 - what is measured there is compared with the sources
     marked = part_annotations(run, parts) if parts else None
     located = [locate(run.model, subset, run.progress) for subset in run.held_out]
     places, followed = _localisations(run, located)

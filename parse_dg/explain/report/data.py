@@ -1,13 +1,15 @@
 """What the report of a run is made of, as plain data: gathered elsewhere, written by `explain/report/page.py`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
+from parse_dg.explain.class_cards import ClassCard
 from parse_dg.explain.classes import ClassComposition
+from parse_dg.explain.faces import PrimitiveFaces
 from parse_dg.explain.report.curve import Curve
 from parse_dg.tables.text_table import TextTable
 
@@ -61,6 +63,12 @@ class Report:
     galleries: tuple[Gallery, ...]
     compositions: tuple[ClassComposition, ...]
     """Empty for methods other than PARSE."""
+    cards: tuple[ClassCard, ...] = ()
+    """The same classes, drawn; empty where the images are not here, too."""
+    faces: PrimitiveFaces | None = None
+    """Of the primitives; None as above."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives."""
     compaction: tuple[TextTable, ...]
     """Empty for methods other than PARSE."""
     curve: Curve | None

@@ -1,6 +1,6 @@
 """Which images a report shows: right and wrong ones, spread over the classes, the same ones every time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,12 +10,11 @@ from jaxtyping import Bool, Float, Int
 from parse_dg.data.listing import Progress
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
-from parse_dg.deploy.image_batches import LoadedImage
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
-from parse_dg.explain.explanation import read_images
+from parse_dg.explain.logits import read_any
 from parse_dg.explain.report.data import Gallery
-from parse_dg.explain.viewer_data import CLASSES, parse_case, plain_case
+from parse_dg.explain.viewer_data import case_of
 from parse_dg.training.accuracy import Predictions
 from parse_dg.wording import percent, printable
 
@@ -51,17 +50,15 @@ class SubsetPredictions:
 
 def galleries(
     predictor: Predictor,
-    target: SubsetPredictions,
+    target: Sequence[SubsetPredictions],
     sources: Sequence[SubsetPredictions],
     count: int,
     progress: Progress,
 ) -> Iterator[Gallery]:
-    """Wrong and right images of the target, then held-out ones of the sources; empty galleries are left out."""
+    """Wrong and right images of the target, if there is one, then held-out ones of the sources; none is empty."""
     names = ", ".join(each.subset.domain.name for each in sources)
-    kinds = [
-        (target.subset.domain.name, f"{target.subset.domain.name}, the target", [target]),
-        ("sources", f"the held-out images of {names}", list(sources)),
-    ]
+    kinds = [(each.subset.domain.name, f"{each.subset.domain.name}, the target", [each]) for each in target]
+    kinds.append(("sources", f"the held-out images of {names}", list(sources)))
     done = 0
     for short, words, parts in kinds:
         for wrong in (True, False):
@@ -132,16 +129,12 @@ def _cases(
 
 def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, "n"]) -> Iterator[dict[str, Any]]:
     images, labels = load_images(subset, positions)
-    pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
     titles = [_title(subset, int(index)) for index in subset.indices[positions]]
     truths = [predictor.classes[label] for label in labels.tolist()]
-    explains = predictor.model.explains
-    loaded = [LoadedImage(n, None, image) for n, image in enumerate(pixels)]
-    found = read_images(predictor.model, images) if explains else predictor.predict_batch(loaded, CLASSES)
-    case: Callable[..., dict[str, Any]] = parse_case if explains else plain_case
+    found = read_any(predictor, images)
     for said, index, title, truth in zip(found, subset.indices[positions], titles, truths, strict=True):
         picture = subset.domain.picture(int(index), predictor.model.spec.framing)
-        yield case(said, picture, title=title, truth=truth)
+        yield case_of(said, picture, title=title, truth=truth)
 
 
 def _title(subset: Subset, index: int) -> str:

@@ -13,7 +13,9 @@ from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
+from parse_dg.explain.class_cards import ClassCard, class_cards
 from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.faces import PrimitiveFaces, faces_of
 from parse_dg.explain.report.curve import training_curve
 from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
@@ -44,6 +46,8 @@ class ImageFindings(NamedTuple):
     galleries: tuple[Gallery, ...] = ()
     compared: tuple[Comparison, ...] = ()
     """The full and the compact model on the same images."""
+    cards: tuple[ClassCard, ...] = ()
+    faces: PrimitiveFaces | None = None
 
 
 def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
@@ -60,6 +64,8 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"Left out: images, and what is found by looking at them. {error}.")
     else:
         seen = _look(run, small[0] if small else None, images)
+        if small:
+            seen = seen._replace(cards=class_cards(run), faces=faces_of(run))
         if not run.split.validation:
             notes.append("Left out: images of the source domains, since all of them train and none is held out.")
     if run.model_file is None:
@@ -68,12 +74,11 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"The result is of the run's own weights; all that follows it is of {run.model_file.name}.")
     curve = _unless_damaged(partial(training_curve, run), notes, "the course of the training")
     environment = _unless_damaged(partial(_environment, run.path), notes, "where it was trained")
-    data, target = Path(config.data.benchmark).name, result.target
+    data, held_out = Path(config.data.benchmark).name, config.data.target or "no domain"
     return Report(
-        title=f"{config.method} on {data}, {run.target} held out, seed {config.seed}",
-        accuracy=target.accuracy,
-        headline=f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images "
-        f"({target.part}). This number is the result of the run.",
+        title=f"{config.method} on {data}, {held_out} held out, seed {config.seed}",
+        accuracy=result.target.accuracy if result.target else result.validation_mean_accuracy,
+        headline=_headline(result),
         facts=tuple(_facts(run)),
         rules=result.protocol.rules,
         notes=tuple(notes),
@@ -81,12 +86,25 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         scores=seen.scores or tuple(_recorded(result)),
         galleries=seen.galleries,
         compositions=describe_classes(model, TERMS) if small else (),
+        cards=seen.cards,
+        faces=seen.faces,
+        names=model.names,
         compaction=(_compaction(small[1], model, at_start, seen.compared),) if small else (),
         curve=curve,
         config={name: as_typed(value) for name, value in flatten(config).items()},
         commands=tuple(_commands(config)),
         environment=environment or {},
     )
+
+
+def _headline(result: RunResult) -> str:
+    """What the large number is."""
+    if target := result.target:
+        found = f"accuracy on {target.domain}, the target: {target.correct:,} of {target.images:,} images"
+        return f"{found} ({target.part}). This number is the result of the run."
+    mean = "mean over " if len(result.validation) > 1 else ""
+    images = f"{mean}{result.validation_part} of {', '.join(result.validation)}"
+    return f"validation accuracy: {images}. All domains trained, so that no number is of an unseen one."
 
 
 def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
@@ -120,13 +138,14 @@ def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
             )
         )
     held_out = [looked[id(subset)] for subset in split.validation]
-    shown = tuple(galleries(predictor, looked[id(split.target)], held_out, images, run.progress))
+    target = [looked[id(split.target)]] if split.target else []
+    shown = tuple(galleries(predictor, target, held_out, images, run.progress))
     return ImageFindings(tuple(scores), shown, tuple(compared))
 
 
 def _disagreement(result: RunResult, scores: tuple[DomainScore, ...]) -> list[str]:
     """Said where the run's own weights give another result now than it recorded."""
-    then = (result.target.correct, result.target.images)
+    then = (result.target.correct, result.target.images) if result.target else (0, 0)
     return [
         f"The run recorded {then[0]:,} of {then[1]:,} images of its target as right, and now they are "
         f"{score.correct:,} of {score.total:,}. Another device may change a few, another version more."
@@ -145,7 +164,7 @@ def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
     count = f" ({plural(sum(split.training_images.values()), 'image')})" if split else ""
     yield "trained on", f"{', '.join(sources)}{count}"
     leaked = result.leakage.words if result.leakage.images else "no image of it was trained on"
-    yield "target", f"{config.data.target}: {leaked}"
+    yield "target", f"{config.data.target}: {leaked}" if result.target else "none: all domains trained"
     yield "weights", f"of step {result.selected_step:,} of {result.steps:,}, by {result.selection}"
     if result.validation:
         mean = "mean over " if len(result.validation) > 1 else ""
@@ -167,7 +186,8 @@ def _facts(run: OpenedRun) -> Iterator[tuple[str, str]]:
 def _recorded(result: RunResult) -> Iterator[DomainScore]:
     """The accuracies that the run wrote down."""
     recorded: list[tuple[str, str, Role, Accuracy]]
-    recorded = [(result.target.domain, result.target.part, "result", result.target)]
+    target = result.target
+    recorded = [(target.domain, target.part, "result", target)] if target else []
     recorded += [(name, result.validation_part, "source", value) for name, value in result.validation.items()]
     for domain, part, role, value in recorded:
         images = f"{part}, as recorded by the run"

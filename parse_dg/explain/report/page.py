@@ -10,9 +10,12 @@ import numpy as np
 from jaxtyping import Int
 from markupsafe import Markup
 
+from parse_dg.deploy.names import called
 from parse_dg.explain import viewer
+from parse_dg.explain.faces import known_primitives
 from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
+from parse_dg.explain.viewer_data import drawing_of
 from parse_dg.files import attempting, require_writable, write_file
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.tables.text_table import page_template
@@ -57,7 +60,14 @@ def report_page(report: Report) -> str:
     """The whole page: `report.html`, in which text is text, whatever it holds."""
     script, style = viewer.read(*SCRIPTS), viewer.read(*STYLES)
     galleries = [{"title": g.title, "words": g.words, "cases": g.cases} for g in report.galleries if g.cases]
-    data = json.dumps(galleries, allow_nan=False, separators=(",", ":"))
+    primitives = {
+        "known": known_primitives(report.names, report.faces),
+        "cards": [
+            {"relations": [each.to_dict() | drawing_of(each) for each in card.relations]}
+            | {"places": [place.to_dict() for place in card.places]}
+            for card in report.cards
+        ],
+    }
     return page_template(Path(__file__).with_name("report.html")).render(
         report=report,
         sections=SECTIONS,
@@ -75,8 +85,15 @@ def report_page(report: Report) -> str:
         policy=_policy(script, style),
         script=Markup(script),
         style=Markup(style),
-        data=Markup(data.replace("<", "\\u003c")),  # never executed, and no `<` in it can end its element
+        called=called,
+        data=_embedded(galleries),
+        primitives=_embedded(primitives),
     )
+
+
+def _embedded(data: object) -> Markup:
+    """JSON as the content of a script element: never executed, and no `<` in it can end its element."""
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _config(report: Report) -> dict[str, list[tuple[str, str]]]:

@@ -11,11 +11,15 @@ window.ParseDrawing = (() => {
   const GAP = 8; // between a disc and the line that ends there
   const BEYOND = 130; // so far a guide goes on
   const AWAY = 110; // from a box to the number of what it is of
+  const CARD = 400; // the side of a class card
+  const LETTERS = 20; // room for a name below a face on it
   const SMALLEST = 256; // of the heat map's canvas, in pixels
   const INFERNO = [
     [0, 0, 4], [40, 11, 84], [101, 21, 110], [159, 42, 99], [212, 72, 66], [245, 125, 21], [250, 193, 39],
     [252, 255, 164],
   ];
+
+  const [ADDS, TAKES] = [[230, 97, 1], [33, 102, 172]];
 
   function overlay() {
     const svg = document.createElementNS(SVG, "svg");
@@ -55,13 +59,13 @@ window.ParseDrawing = (() => {
   }
 
   /* Discs of primitives that lie together are moved apart until every number can be read. */
-  function labels(points, side) {
+  function labels(points, side, gap = GAP) {
     const found = points.map((point) => point.slice());
     for (let turn = 0; turn < 60; turn++) {
       for (let i = 0; i < found.length; i++) {
         for (let j = i + 1; j < found.length; j++) {
           const apart = minus(found[j], found[i]);
-          const lacking = 2 * RADIUS + GAP - length(apart);
+          const lacking = 2 * RADIUS + gap - length(apart);
           if (lacking <= 0) continue;
           const way = length(apart) > 1 ? unit(apart) : [Math.cos(j), Math.sin(j)];
           found[i] = add(found[i], times(way, -lacking / 2));
@@ -158,7 +162,7 @@ window.ParseDrawing = (() => {
       this.stroke(`M${left} ${top} H${right} V${bottom} H${left} Z`, `${name} pv-thin`);
     }
 
-    discs(points, numbers, name, moved = labels(points, this.side)) {
+    discs(points, numbers, name, names = {}, moved = labels(points, this.side)) {
       points.forEach((point, index) => {
         if (length(minus(moved[index], point)) < 3) return;
         this.stroke(`M${point} L${moved[index]}`, `${name} pv-thin`);
@@ -167,6 +171,8 @@ window.ParseDrawing = (() => {
       moved.forEach(([cx, cy], index) => {
         this.element("circle", `pv-number-disc ${name}`, { cx, cy, r: RADIUS });
         this.element("text", "pv-number-text", { x: cx, y: cy }).textContent = numbers[index];
+        const known = names[`p${numbers[index]}`];
+        if (known) this.text([cx, cy + RADIUS + 26], known);
       });
     }
   }
@@ -243,11 +249,11 @@ window.ParseDrawing = (() => {
     const at = add(corner, times(out, AWAY - RADIUS));
     sketch.line(corner, at, "pv-extent");
     const inside = at.map((value, axis) => Math.max(RADIUS, Math.min(frame.side[axis] - RADIUS, value)));
-    sketch.discs([inside], [place.primitive], "pv-extent", [inside]);
+    sketch.discs([inside], [place.primitive], "pv-extent", {}, [inside]);
   }
 
   /* Relations with the numbers of what they bind, or the extent of one primitive. */
-  function draw(svg, { relations, place, places, size, seen }) {
+  function draw(svg, { relations, place, places, size, seen, names }) {
     const frame = frameOf(size, seen);
     const sketch = new Sketch(svg, frame.side);
     sketch.veil(frame.seen);
@@ -261,8 +267,36 @@ window.ParseDrawing = (() => {
     if (place) drawExtent(sketch, frame, place);
     const numbers = [...bound];
     const alone = relations.length === 1 ? `pv-${relations[0].family}` : "pv-plain";
-    sketch.discs(numbers.map((primitive) => frame.point(places.get(primitive))), numbers, alone);
+    sketch.discs(numbers.map((primitive) => frame.point(places.get(primitive))), numbers, alone, names);
     return relations.length === 1 ? measured.join(", ") : "";
+  }
+
+  /* A class card: relations between faces, where their primitives are on average; stretched to fill the square. */
+  function drawCard(svg, { relations, places }, known) {
+    const sketch = new Sketch(svg, [CARD, CARD]);
+    if (!places.length) return;
+    const at = places.map((place) => [place.x, place.y]);
+    const ends = [0, 1].map((axis) => at.map((point) => point[axis])).map((all) => [Math.min(...all), Math.max(...all)]);
+    const scale = (CARD - 3.4 * RADIUS) / Math.max(...ends.map(([low, high]) => high - low), 0.15);
+    const fill = (point) => point.map((value, axis) => (value - (ends[axis][0] + ends[axis][1]) / 2) * scale + CARD / 2);
+    const points = labels(at.map(fill), [CARD, CARD - LETTERS], 1.5 * LETTERS);
+    const where = new Map(places.map((place, index) => [place.primitive, { ...place, at: points[index] }]));
+    const frame = {
+      point: (place) => place.at,
+      corners: ({ at: [x, y] }) => [[x - 1.4 * RADIUS, y - 1.4 * RADIUS], [x + 1.4 * RADIUS, y + 1.4 * RADIUS]],
+    };
+    for (const relation of relations) {
+      for (const mark of relation.marks) drawMark(sketch, frame, mark, where, `pv-${relation.family}`);
+    }
+    for (const { primitive, at: [x, y] } of where.values()) {
+      const [face] = known.faces[primitive] || [];
+      const box = { x: x - RADIUS, y: y - RADIUS, width: 2 * RADIUS, height: 2 * RADIUS };
+      if (face) sketch.element("image", "pv-face", { ...box, href: face.image });
+      sketch.element("rect", face ? "pv-edge" : "pv-number-disc", { ...box, rx: 4 });
+    }
+    for (const { primitive, at: [x, y] } of where.values()) {
+      sketch.text([x, y + RADIUS + LETTERS / 2], known.names[`p${primitive}`] || `p${primitive}`);
+    }
   }
 
   /* ---- heat maps -------------------------------------------------------------------------------------------- */
@@ -295,29 +329,43 @@ window.ParseDrawing = (() => {
 
   /* The heat map of a primitive, as strong as it is present; none: an empty canvas. */
   function paintHeat(canvas, heatmaps, place, size, seen) {
+    if (!heatmaps || !place) return paint(canvas, null, size, seen);
+    const [, rows, columns] = heatmaps.shape;
+    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    const strength = 0.25 + 0.65 * place.presence;
+    paint(canvas, { map, rows, columns }, size, seen, (value) => [...colour(value / 255), value * strength]);
+  }
+
+  /* What each cell adds to a logit: orange where it adds, blue where it takes away; the largest is the strongest. */
+  function paintCells(canvas, cells, size, seen) {
+    const map = cells.flat();
+    const largest = Math.max(...map.map(Math.abs), 1e-9);
+    const tint = (value) => [...(value > 0 ? ADDS : TAKES), 205 * Math.abs(value / largest)];
+    paint(canvas, { map, rows: cells.length, columns: cells[0].length }, size, seen, tint);
+  }
+
+  /* A map over the canvas, blended between the centres of its cells; `tint` gives the colour of a value. */
+  function paint(canvas, grid, size, seen, tint) {
     const scale = Math.max(1, Math.ceil(SMALLEST / Math.min(...size)));
     const context = canvas.getContext("2d", { willReadFrequently: true }); // it is written pixel by pixel
     canvas.width = size[0] * scale; // which also clears it
     canvas.height = size[1] * scale;
-    if (!heatmaps || !place) return;
-    const [, rows, columns] = heatmaps.shape;
-    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    if (!grid) return;
+    const { map, rows, columns } = grid;
     const picture = context.createImageData(canvas.width, canvas.height);
     const across = cellsAlong(canvas.width, size[0], seen[0], seen[2], columns);
     const down = cellsAlong(canvas.height, size[1], seen[1], seen[3], rows);
-    const strength = 0.25 + 0.65 * place.presence;
     let at = 0;
     for (const [top, bottom, v, inRows] of down) {
       for (const [left, right, u, inColumns] of across) {
         const above = map[top * columns + left] * (1 - u) + map[top * columns + right] * u;
         const below = map[bottom * columns + left] * (1 - u) + map[bottom * columns + right] * u;
-        const heat = (above * (1 - v) + below * v) / 255;
-        if (inRows && inColumns) picture.data.set([...colour(heat), 255 * heat * strength], at);
+        if (inRows && inColumns) picture.data.set(tint(above * (1 - v) + below * v), at);
         at += 4;
       }
     }
     context.putImageData(picture, 0, 0);
   }
 
-  return { overlay, draw, paintHeat };
+  return { overlay, draw, drawCard, paintHeat, paintCells };
 })();

@@ -4,6 +4,10 @@
 
 (() => {
   ParseTheme.attach(document.getElementById("theme"));
+  const { known, cards } = JSON.parse(document.getElementById("primitives").textContent);
+  for (const svg of document.querySelectorAll("svg[data-card]")) {
+    ParseDrawing.drawCard(svg, cards[Number(svg.dataset.card)], known);
+  }
   const place = document.getElementById("gallery");
   const galleries = JSON.parse(document.getElementById("galleries").textContent);
   if (!place || !galleries.length) return;
@@ -48,11 +52,11 @@
   function open(gallery) {
     words.textContent = gallery.words;
     const buttons = gallery.cases.map((data) =>
-      choice("case", "thumb", () => ParseViewer.mount(viewer, data), ...thumbnail(data)));
+      choice("case", "thumb", () => ParseViewer.mount(viewer, data, known), ...thumbnail(data)));
     thumbs.replaceChildren(...buttons);
     thumbs.scrollLeft = 0;
     buttons[0].firstChild.checked = true;
-    ParseViewer.mount(viewer, gallery.cases[0]);
+    ParseViewer.mount(viewer, gallery.cases[0], known);
   }
 
   for (const gallery of galleries) {

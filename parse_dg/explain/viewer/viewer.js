@@ -1,6 +1,7 @@
 /* The viewer: one image, what a model said of it and why.
 
-   ParseViewer.mount(element, data) replaces the element's content by a case (parse_dg/explain/viewer_data.py).
+   ParseViewer.mount(element, data, known) replaces the element's content by a case (parse_dg/explain/viewer_data.py);
+   `known` is what is known of the primitives: their names and faces, and `rename`, where they may be given names.
    Needs drawing.js before it, and viewer.css; in Python `parse_dg.explain.viewer` has them in order. Whatever is said of the image, names of classes and files above all, is set as text and never read as HTML. */
 "use strict";
 
@@ -29,17 +30,28 @@ window.ParseViewer = (() => {
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   const number = (value) => (Math.abs(value) >= 0.001 || value === 0 ? value.toFixed(3) : value.toPrecision(2));
 
+  const signed = (value) => `${value < 0 ? "−" : "+"}${number(Math.abs(value))}`;
+
   function bar(name, share) {
     const element = make("span", name);
     element.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
     return element;
   }
 
+  function picture(name, face, alt = "") {
+    const image = make("img", name);
+    image.src = face.image;
+    image.alt = alt;
+    if (alt) image.title = alt;
+    return image;
+  }
+
   /* ---- one mounted case ------------------------------------------------------------------------------------- */
 
   class View {
-    constructor(data) {
+    constructor(data, known) {
       this.data = data;
+      this.known = { names: {}, faces: [], words: "", rename: null, ...known };
       this.places = new Map(data.places.map((place) => [place.primitive, place]));
       this.explanations = new Map(Object.entries(data.explanations));
       this.explained = this.explanations.has(data.predicted) ? data.predicted : null;
@@ -81,14 +93,53 @@ window.ParseViewer = (() => {
       const row = group("pv-primitives", "Primitives");
       this.primitives = this.data.places.map((place) => {
         const track = make("span", "pv-track", bar("pv-fill", place.presence));
-        const button = make("button", "pv-primitive", make("span", "pv-disc", place.primitive), track);
+        const [face] = this.facesOf(place.primitive);
+        const portrait = make("span", face ? "pv-portrait" : "", ...(face ? [picture("pv-face", face)] : []),
+          make("span", "pv-disc", place.primitive));
+        const button = make("button", "pv-primitive", portrait, track);
+        const name = this.known.names[`p${place.primitive}`];
+        if (name) button.append(make("span", "pv-called", name));
         button.dataset.primitive = place.primitive;
-        button.setAttribute("aria-label", `primitive ${place.primitive}, presence ${place.presence.toFixed(2)}`);
+        const named = name ? `, ${name}` : "";
+        button.setAttribute("aria-label", `primitive ${place.primitive}${named}, presence ${place.presence.toFixed(2)}`);
         this.listen(button, { primitive: place.primitive });
         return button;
       });
       row.append(...this.primitives);
-      return make("div", "pv-parts", make("p", "pv-label", "Primitives: where each is, and how present"), row);
+      const about = this.known.words ? `. Faces: ${this.known.words}` : "";
+      const label = make("p", "pv-label", `Primitives: where each is, and how present${about}`);
+      this.naming = make("div", "pv-naming");
+      return make("div", "pv-parts", label, row, this.naming);
+    }
+
+    called(primitive) {
+      const name = this.known.names[`p${primitive}`];
+      return name ? `p${primitive} ${name}` : `p${primitive}`;
+    }
+
+    facesOf(primitive) {
+      return this.known.faces[primitive] || [];
+    }
+
+    /* A line to write the name of the chosen primitive on, where it may be given one. */
+    offerName(place) {
+      if (!this.known.rename || !this.naming || this.naming.dataset.primitive === String(place && place.primitive)) return;
+      this.naming.dataset.primitive = String(place && place.primitive);
+      this.naming.replaceChildren();
+      if (!place) return;
+      const key = `p${place.primitive}`;
+      const input = make("input");
+      input.maxLength = 40;
+      input.value = this.known.names[key] || "";
+      input.placeholder = "such as beak";
+      input.setAttribute("aria-label", `A name for ${key}`);
+      const save = make("button", "pv-save", "Save");
+      save.addEventListener("click", () => this.known.rename(place.primitive, input.value));
+      input.addEventListener("keydown", (event) => {
+        event.stopPropagation(); // arrows move in the text
+        if (event.key === "Enter") save.click();
+      });
+      this.naming.append(make("span", "", `Call ${key} `), input, save);
     }
 
     /* -- the words beside it -- */
@@ -105,7 +156,7 @@ window.ParseViewer = (() => {
       }
       this.why = make("section", "pv-why");
       if (this.explained === null) {
-        const text = "This method gives no reasons: only a prediction of PARSE is a sum of relations.";
+        const text = "This method gives no reasons: its logits are no sum over places in the image.";
         this.why.append(make("p", "pv-quiet", text));
       }
       return make("div", "pv-words", make("h3", "pv-title", title), verdict, this.buildClasses(top), this.why);
@@ -139,12 +190,60 @@ window.ParseViewer = (() => {
       this.chosen = this.hovered = null;
       for (const row of this.classes) row.setAttribute("aria-pressed", String(row.dataset.class === name));
       const explanation = this.explanations.get(name);
-      const asked = name === this.data.predicted ? "Why " : "What speaks for ";
-      const heading = make("h4", "pv-heading", asked, make("strong", "", name), "?");
-      const hint = make("p", "pv-quiet", "Its score is a sum: weight × satisfaction of each relation. " +
-        "A pale bar is the weight, the full part of it what holds here.");
-      this.why.replaceChildren(heading, hint, this.buildRelations(explanation), this.buildSum(explanation));
+      const [asked, end] = explanation.cells ? ["Where does the score of ", " come from?"]
+        : [name === this.data.predicted ? "Why " : "What speaks for ", "?"];
+      const heading = make("h4", "pv-heading", asked, make("strong", "", name), end);
+      this.relations = this.parts = [];
+      const built = explanation.cells ? this.buildCells(explanation)
+        : explanation.primitives ? this.buildPresences(explanation)
+        : [this.hint("Its score is a sum: weight × satisfaction of each relation. " +
+          "A pale bar is the weight, the full part of it what holds here."),
+          this.buildRelations(explanation), this.buildSum(explanation)];
+      this.why.replaceChildren(heading, ...built);
       this.show();
+    }
+
+    hint(words) {
+      return make("p", "pv-quiet", words);
+    }
+
+    /* A class activation map: what each cell adds to the logit. */
+    buildCells({ logit, bias, cells }) {
+      const sum = (keep) => cells.flat().filter(keep).reduce((total, part) => total + part, 0);
+      const hint = `A class activation map of ${cells.length} × ${cells[0].length} cells: what each cell adds to ` +
+        "this class's logit. It says where, exactly, and not what is seen there: relations are PARSE's alone.";
+      return [this.hint(hint), this.buildParts([
+        ["cells that add to it (orange)", sum((part) => part > 0)],
+        ["cells that take away (blue)", sum((part) => part < 0)],
+      ], bias, logit)];
+    }
+
+    /* Primitives without relations: what presence, place and extent of each add to the logit. */
+    buildPresences({ logit, bias, primitives }) {
+      const order = [...primitives.keys()].sort((one, other) => primitives[other] - primitives[one]);
+      const widest = Math.max(...primitives.map(Math.abs), 1e-9);
+      const list = group("pv-relations", "Primitives, what adds most first", "ol");
+      this.parts = order.map((k) => {
+        const button = make("button", `pv-relation pv-${primitives[k] < 0 ? "takes" : "adds"}`,
+          make("span", "pv-said", this.called(k)), make("span", "pv-formula", make("strong", "", signed(primitives[k]))),
+          make("span", "pv-room", bar("pv-weight", Math.abs(primitives[k]) / widest)));
+        button.querySelector(".pv-weight").append(bar("pv-fill", 1));
+        button.dataset.primitive = k;
+        this.listen(button, { primitive: k });
+        return button;
+      });
+      list.append(...this.parts.map((button) => make("li", "", button)));
+      const hint = "What presence, place and extent of each primitive add to this class's logit: orange adds, blue " +
+        "takes away. This method has no relations between them.";
+      const total = primitives.reduce((sum, part) => sum + part, 0);
+      return [this.hint(hint), list, this.buildParts([[`the ${primitives.length} primitives`, total]], bias, logit)];
+    }
+
+    /* A logit as a sum. */
+    buildParts(parts, bias, logit) {
+      const row = (name, words, value) => make("div", name, make("dt", "", words), make("dd", "", signed(value)));
+      return make("dl", "pv-sum", ...parts.map((each) => row("", ...each)),
+        row("", "bias, the same for every image", bias), row("pv-total", "logit, of which softmax is taken", logit));
     }
 
     buildRelations({ relations }) {
@@ -155,7 +254,9 @@ window.ParseViewer = (() => {
         const formula = make("span", "pv-formula", product, make("strong", "", number(relation.contribution)));
         const weight = bar("pv-weight", relation.weight / widest);
         weight.append(bar("pv-fill", relation.satisfaction));
-        const button = make("button", `pv-relation pv-${relation.family}`, make("span", "pv-said", relation.words));
+        const faces = relation.primitives.map((k) => this.facesOf(k)[0]).filter(Boolean);
+        const said = make("span", "pv-said", ...faces.map((face) => picture("pv-face", face)), relation.words);
+        const button = make("button", `pv-relation pv-${relation.family}`, said);
         button.dataset.index = index;
         button.append(formula, make("span", "pv-room", weight));
         this.listen(button, { relation: index });
@@ -208,8 +309,8 @@ window.ParseViewer = (() => {
         this.choose(null);
         return;
       }
-      for (const row of [this.relations, this.primitives]) {
-        const at = (row || []).indexOf(document.activeElement);
+      for (const row of [this.relations, this.parts, this.primitives || []]) {
+        const at = row.indexOf(document.activeElement);
         if (at < 0) continue;
         const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0,
           End: row.length - 1 }[event.key];
@@ -223,30 +324,35 @@ window.ParseViewer = (() => {
 
     show() {
       if (this.explained === null) return;
-      const { relations } = this.explanations.get(this.explained);
-      const item = this.hovered || this.chosen;
+      const { relations = [], cells, primitives } = this.explanations.get(this.explained);
+      const strongest = primitives ? { primitive: primitives.indexOf(Math.max(...primitives)) } : null;
+      const item = this.hovered || this.chosen || strongest;
       const relation = item && "relation" in item ? relations[item.relation] : null;
       const place = item && "primitive" in item ? this.places.get(item.primitive) : null;
       const drawn = relation ? [relation] : place ? [] : relations.slice(0, AT_REST);
       const size = [this.image.naturalWidth || 224, this.image.naturalHeight || 224];
       this.mark(item, relation ? relation.primitives : place ? [place.primitive] : []);
-      this.root.classList.toggle("pv-heated", place !== null);
+      this.root.classList.toggle("pv-heated", place !== null || Boolean(cells));
       const { seen } = this.data;
-      ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size, seen);
-      const measured = ParseDrawing.draw(this.overlay, { relations: drawn, place, places: this.places, size, seen });
-      this.say(relation, place, drawn.length, measured);
+      if (cells) ParseDrawing.paintCells(this.heat, cells, size, seen);
+      else ParseDrawing.paintHeat(this.heat, place ? this.data.heatmaps : null, place, size, seen);
+      const { names } = this.known;
+      const what = { relations: drawn, place, places: this.places, size, seen, names };
+      const measured = ParseDrawing.draw(this.overlay, what);
+      this.offerName(this.chosen && "primitive" in this.chosen ? this.places.get(this.chosen.primitive) : null);
+      this.say(relation, place, drawn.length, measured, cells);
     }
 
     mark(item, used) {
       this.relations.forEach((button, index) => current(button, item !== null && item.relation === index));
-      for (const button of this.primitives) {
+      for (const button of [...(this.primitives || []), ...this.parts]) {
         const primitive = to_primitive(button);
         current(button, item !== null && item.primitive === primitive);
         button.classList.toggle("pv-used", used.includes(primitive));
       }
     }
 
-    say(relation, place, drawn, measured) {
+    say(relation, place, drawn, measured, cells) {
       let words = drawn === 1 ? "The strongest relation" : `The ${drawn} strongest relations`;
       let numbers = "Point at a relation or a primitive, or tap it, to see it alone.";
       if (relation) {
@@ -254,10 +360,19 @@ window.ParseViewer = (() => {
         numbers = `weight ${number(relation.weight)} × satisfaction ${relation.satisfaction.toFixed(2)} ` +
           `= contribution ${number(relation.contribution)}` + (measured ? ` · ${measured}` : "");
       } else if (place) {
-        words = `p${place.primitive}, presence ${place.presence.toFixed(2)}`;
+        words = `${this.called(place.primitive)}, presence ${place.presence.toFixed(2)}`;
         numbers = "its heat map; the box is its extent, twice the map's deviation to each side";
+      } else if (cells) {
+        const strongest = cells.flat().reduce((most, part) => (Math.abs(part) > Math.abs(most) ? part : most), 0);
+        words = `Where the score of ${this.explained} comes from`;
+        numbers = `orange adds, blue takes away; the strongest cell: ${signed(strongest)}`;
       }
       this.caption.replaceChildren(make("span", "pv-said", words), make("span", "pv-quiet", numbers));
+      const faces = place ? this.facesOf(place.primitive) : [];
+      if (faces.length) {
+        const strongest = (face) => `p${place.primitive} is strong here: ${face.words}`;
+        this.caption.prepend(make("span", "pv-faces", ...faces.map((face) => picture("pv-face", face, strongest(face)))));
+      }
     }
   }
 
@@ -271,5 +386,5 @@ window.ParseViewer = (() => {
     else button.removeAttribute("aria-current");
   }
 
-  return { make, mount: (element, data) => element.replaceChildren(new View(data).root) };
+  return { make, mount: (element, data, known) => element.replaceChildren(new View(data, known).root) };
 })();

@@ -102,7 +102,7 @@ def write_slurm(
     `at_most` is how many run at a time, `track` the trackers of every run.
     """
     _check(gpus_per_run, cpus_per_run, time, partition, at_most)
-    missing = [job for job in jobs if read_finished(job.config, job.folder, weights=False) is None]
+    missing = [job for job in jobs if read_finished(job.config, job.folder, large=False) is None]
     if not missing:
         raise InputError(f"there is nothing to hand in: {plural(len(jobs), 'run')}, all finished")
     place = folder.absolute() / ".sweep"

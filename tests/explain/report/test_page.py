@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 from parse_dg.errors import InputError
+from parse_dg.explain.class_cards import ClassCard
 from parse_dg.explain.classes import ClassComposition, Term
+from parse_dg.explain.explanation import PrimitivePosition
+from parse_dg.explain.faces import Face, PrimitiveFaces
 from parse_dg.explain.report.curve import Curve, CurvePoint
 from parse_dg.explain.report.data import DomainScore, Gallery, Report
 from parse_dg.explain.report.gather import TERMS
@@ -126,6 +129,28 @@ def report() -> Report:
     )
 
 
+def test_faces_names_and_cards(report: Report) -> None:
+    mine = Face(domain=HOSTILE, index=0, label="cat", evidence=1.0, image=PIXEL)
+    faces = PrimitiveFaces(primitives="x", images={"photo": 5}, faces=((mine, mine), *((mine,) for _ in range(9))))
+    term = Term("above(p3, p4)", f"{HOSTILE} above p4", "above", (3, 4), 0.2)
+    place = PrimitivePosition(3, 0.1, 0.2, 0.1, 0.1, 0.9)
+    card = ClassCard(name="cat", relations=(term,), places=(place, replace(place, primitive=4)), images=12)
+    page = Page(report_page(replace(report, faces=faces, names={3: "beak <b>"}, cards=(card,))))
+    assert "p3 beak <b>" in page.text
+    assert "patches where it is strongest among 5 training images of the source domains (photo)" in page.text
+    assert f"Drawn: {HOSTILE} above p4" in page.text
+    ids = {each["id"] for each in page.all("image") if each["href"] == PIXEL}
+    assert len(ids) == 11
+    used = [str(each["href"]) for each in page.all("use")]
+    assert {each.removeprefix("#") for each in used} <= ids
+    assert len(used) > 11  # in the list of primitives, and with every relation
+    assert [each["data-card"] for each in page.all("svg") if "data-card" in each] == ["0"]
+    data = json.loads(page.texts["script"][0])
+    assert data["known"]["names"] == {"p3": "beak <b>"}
+    assert data["cards"][0]["relations"][0]["marks"] == [["arrow", 3, 4]]
+    assert not page.all("img")
+
+
 def test_everything_is_on_the_page(report: Report) -> None:
     text = Page(report_page(report)).text
     for words in (
@@ -145,7 +170,7 @@ def test_the_page_asks_for_nothing_and_lets_nothing_else_run(report: Report) -> 
         )
         assert attributes.get("href", "#").startswith("#")
     scripts = page.all("script")
-    assert [attributes.get("type") for attributes in scripts] == ["application/json", None]
+    assert [attributes.get("type") for attributes in scripts] == ["application/json", "application/json", None]
     (policy,) = (a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     allowed = re.findall(r"sha256-([\w+/=]+)", policy)
@@ -186,9 +211,9 @@ def test_no_name_is_read_as_html(report: Report) -> None:
     )
     page = Page(report_page(hostile))
     assert page.all("img") == []
-    assert len(page.all("script")) == 2
+    assert len(page.all("script")) == 3
     assert page.text.count(HOSTILE) >= 18
-    (gallery,) = json.loads(page.texts["script"][0])
+    (gallery,) = json.loads(page.texts["script"][1])
     assert gallery["title"] == gallery["cases"][0]["title"] == gallery["cases"][0]["truth"] == HOSTILE
 
 
