@@ -182,13 +182,6 @@ def test_a_sweep_asks_for_both() -> None:
     ]
 
 
-@pytest.mark.parametrize(("method", "kind"), [("erm", "none"), ("erm+swad", "swad")])
-def test_a_sweep_with_a_method_that_cannot_is_refused(method: str, kind: str) -> None:
-    message = rf"averaging\.also_plain must be false with averaging\.kind={kind}"
-    with pytest.raises(InputError, match=message):
-        plan_jobs(sweep("parse+ema", method, settings=ALSO_PLAIN))
-
-
 def test_two_stages_cannot(tiny: Tiny) -> None:
     with pytest.raises(InputError, match=r"averaging\.also_plain must be false, as algorithm\.stages=2 trains on"):
         tiny("erm_plus_plus", averaging__also_plain=True)
