@@ -24,6 +24,7 @@ from parse_dg.files import (
     write_file,
     write_json,
 )
+from tests.parts import refusal
 
 FOLDERS = [
     (cache_folder, "PARSE_DG_CACHE", "XDG_CACHE_HOME", ".cache"),
@@ -171,10 +172,9 @@ def test_a_folder_is_made_with_those_above_it_and_may_be_there(tmp_path: Path) -
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / below
-    with pytest.raises(InputError) as caught:
-        make_folder(folder, "PARSE_DG_DATA")
     reason = "Not a directory" if below else "File exists"
-    assert str(caught.value) == f"cannot write to {folder} ({reason}): set PARSE_DG_DATA to another folder"
+    expected = f"cannot write to {folder} ({reason}): set PARSE_DG_DATA to another folder"
+    assert refusal(make_folder, folder, "PARSE_DG_DATA") == expected
 
 
 def test_an_error_without_a_number_is_told_in_its_own_words(tmp_path: Path) -> None:

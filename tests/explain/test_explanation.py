@@ -331,11 +331,6 @@ def test_the_examples_of_the_layout(laid_out: Model) -> None:
         assert found[true] > 0.5 > found[false]
 
 
-def step(i: int, j: int) -> tuple[float, float]:
-    (x, y), (u, v) = at(LAYOUT[i]), at(LAYOUT[j])
-    return u - x, v - y
-
-
 LEARNED = {"tri": (90.0, 25.0, 140.0), "turn": (60.0,), "orient": (0.0, 90.0, 45.0, 130.0)}
 """Target angles in degrees, other than those that training starts from."""
 

@@ -1,5 +1,6 @@
 """Sweeps as TOML files: everything that can be said, and every mistake in one line."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.file import parse_sweep, read_sweep_file
 from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
+from tests.parts import refusal
 
 EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "sweep_example.toml"
 OUT = Path("runs/here")
@@ -197,22 +199,14 @@ def test_a_mistake_is_said_in_one_line(case: str, tmp_path: Path) -> None:
     text, message = MISTAKES[case]
     path = tmp_path / "sweep.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match=message) as caught:
-        read_sweep_file(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
+    assert re.match(f"{path}: .*{message}", refusal(read_sweep_file, path))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"methods = [", "is not valid TOML"), (b"a = 1\na = 2", "is not valid TOML"), (b"\xff", "is not valid TOML")],
-)
-def test_a_file_that_is_no_toml(content: bytes, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"methods = [", b"a = 1\na = 2", b"\xff"])
+def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as caught:
-        read_sweep_file(path)
-    assert "\n" not in str(caught.value)
+    assert "is not valid TOML" in refusal(read_sweep_file, path)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
