@@ -8,7 +8,7 @@ names: after another training p3 is something else, and its old name is left out
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +102,19 @@ def read_names(folder: Path, network: ParseNetwork) -> dict[int, str] | None:
             return from_text(found.names, network.structure.vocabulary.primitives)
     log.warning("%s names the primitives of another model: they are left out", path)
     return None
+
+
+def change_names(
+    folder: Path, network: ParseNetwork, names: Mapping[int, str], changes: Iterable[tuple[int, str]]
+) -> dict[int, str]:
+    """`names` with changes (an empty name takes one away), written to the folder's names.json and returned.
+
+    Raises before names of another model are lost.
+    """
+    if (folder / NAMES).exists() and read_names(folder, network) is None:
+        raise InputError(f"{folder / NAMES} names the primitives of another model: begin anew with --clear")
+    changed = {**names, **dict(changes)}
+    return write_names(folder, network, {k: name for k, name in changed.items() if name})
 
 
 def write_names(folder: Path, network: ParseNetwork, names: Mapping[int, str]) -> dict[int, str]:

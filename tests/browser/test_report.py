@@ -209,7 +209,7 @@ def test_focus_is_seen_and_everything_has_a_name(page: Any, address: str) -> Non
     tab_to(page, ".pv-relation")
     style = "() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth }"
     assert page.evaluate(style) == "solid3px"
-    for selector in ("button", "img", "nav", "[role=region]", "[role=group]", "[role=radiogroup]"):
+    for selector in ("button", "img:not(.pv-face)", "nav", "[role=region]", "[role=group]", "[role=radiogroup]"):
         for found in page.locator(selector).all():
             if found.is_visible():
                 name = found.get_attribute("aria-label") or found.get_attribute("alt") or found.inner_text()
