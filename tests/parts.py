@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.deploy.model_file import ModelSpec
+from parse_dg.deploy.model_file import Model, ModelSpec
 from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -47,6 +47,23 @@ def spec_of(config: AlgorithmConfig) -> ModelSpec:
     """A model of three classes on that network."""
     classes = ("one", "two", "three")
     return ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=32)
+
+
+def model_of(
+    config: AlgorithmConfig,
+    classes: tuple[str, ...] = ("one", "two", "three"),
+    *,
+    backbone: BackboneConfig | None = None,
+    image_size: int = 64,
+    seed: int = 0,
+) -> Model:
+    """A model before its first step."""
+    spec = ModelSpec(
+        backbone=backbone or BackboneConfig(), algorithm=config, classes=classes, image_size=image_size
+    )
+    start = seeded(seed)
+    network = build_backbone(spec.backbone, MixStyleConfig(stages=()), start)
+    return Model(spec, config.build(BuildContext(network, len(classes), generator=start)).eval())
 
 
 def trainer_of(algorithm: Algorithm, rates: OptimizerConfig | None = None, **changes: Any) -> Trainer:

@@ -6,7 +6,6 @@ names: after another training p3 is something else, and its old name is left out
 """
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parse_dg.errors import InputError, about
-from parse_dg.files import attempting, parse_json, write_file
+from parse_dg.files import attempting, parse_json, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import short
@@ -124,5 +123,5 @@ def write_names(folder: Path, network: ParseNetwork, names: Mapping[int, str]) -
     content = NamesFile(primitives=fingerprint(network), names=to_text(checked)).to_dict()
     path = folder / NAMES
     with attempting(f"write {path}"):
-        write_file(path, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n", shared=True)
+        write_json(path, content, shared=True)
     return checked

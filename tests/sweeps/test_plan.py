@@ -19,12 +19,11 @@ from parse_dg.sweeps.draws import job_seed, random_hparams
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
-from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection import select
 from tests.algorithms import golden
 from tests.conftest import TINY
 from tests.parts import refusal
-from tests.runs.helpers import quiet
+from tests.runs.helpers import quiet, read_runs
 
 OUT = Path("runs/sweep")
 DOMAINS = ("photo", "cartoon", "sketch", "paint")

@@ -22,12 +22,12 @@ from parse_dg.runs.metrics import CheckLine
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import TargetAccuracy
-from parse_dg.tables.records import find_runs, read_run, read_runs
+from parse_dg.tables.records import find_runs, read_run
 from parse_dg.tables.selection import Case, select
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from tests.parts import refusal
-from tests.runs.helpers import accuracy_of, check_of, result_of
+from tests.runs.helpers import accuracy_of, check_of, read_runs, result_of
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 

@@ -30,6 +30,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Relation, explain
 from parse_dg.explain.figures.explanation import explanation_figure
 from parse_dg.explain.figures.strongest import prepare_folder
+from parse_dg.tables.text_table import spreadsheet_cell
 from parse_dg.wording import percent, plural, printable
 
 RELATIONS = 5
@@ -116,8 +117,8 @@ def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Cons
         match options.format:
             case "jsonl":
                 write_jsonl(answers, shown)
-            case "csv":
-                write_csv(answers, shown)
+            case "csv" | "csv-raw":
+                write_csv(answers, shown, raw=options.format == "csv-raw")
             case _:
                 write_tables(answers, shown, predictor, console)
 
@@ -202,8 +203,8 @@ def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
         print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
 
 
-def write_csv(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
-    """A row an image, after a heading."""
+def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, *, raw: bool) -> None:
+    """A row an image, after a heading; unless it is to be `raw`, no cell is a formula."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     heading = ["file", "predicted", "probability"]
     heading += [name for rank in range(2, shown.classes + 1) for name in (f"name_{rank}", f"probability_{rank}")]
@@ -215,7 +216,7 @@ def write_csv(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
             row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in answer.relations))
         if shown.pictures:
             row.append(str(answer.picture))
-        writer.writerow(row)
+        writer.writerow(row if raw else map(spreadsheet_cell, row))
 
 
 def write_tables(
