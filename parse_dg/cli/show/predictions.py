@@ -222,7 +222,7 @@ def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, *, raw: bo
 def write_tables(
     answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
 ) -> None:
-    """Tables of at most `TABLE_ROWS` rows, or an image after the other with its reasons; then what the numbers are."""
+    """Tables of at most `TABLE_ROWS` rows, or image after image with its reasons; then what the numbers are."""
     some = False
     if shown.relations or shown.pictures:
         for answer in answers:
