@@ -44,3 +44,17 @@ def test_commands_are_a_block_in_markdown_and_comments_in_latex() -> None:
 def test_the_best_of_each_column_and_all_that_are_as_good() -> None:
     means = [[0.5, None, 0.70004, 0.1], [0.6, 0.4, 0.69996, None], [0.6, None, 0.6994, None]]
     assert best_cells(means) == {(1, 1), (2, 1), (0, 3), (1, 3)}
+
+
+def test_latex_calls_methods_as_papers_do_in_the_notes_too() -> None:
+    rows = (("no_relations", "1"), ("parse", "2"))
+    found = TextTable("t", ("algorithm", "x"), rows, ("Against parse: no_relations -1; parse-dg says so.",)).latex()
+    assert "Against PARSE: No Relations -1; parse-dg says so." in found
+
+
+def test_latex_puts_columns_below_that_a_page_has_no_room_for() -> None:
+    header = ("algorithm", *(f"column {n}" for n in range(12)))
+    found = TextTable("t", header, (("erm", *map(str, range(12))),), ()).latex()
+    assert found.count(r"\begin{tabular}") == 2
+    assert r"ERM & 0 & 1 & 2 & 3 & 4 & 5 & 6 & 7 \\" in found
+    assert r"ERM & 8 & 9 & 10 & 11 \\" in found

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from parse_dg.cli.options import opened
+from parse_dg.cli.show.tables import print_table
 from parse_dg.config import require
 from parse_dg.data.images import ImageError, open_file
 from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
@@ -31,6 +30,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Relation, explain
 from parse_dg.explain.figures.explanation import explanation_figure
 from parse_dg.explain.figures.strongest import prepare_folder
+from parse_dg.tables.text_table import TextTable
 from parse_dg.wording import percent, plural, printable
 
 RELATIONS = 5
@@ -225,12 +225,10 @@ def write_tables(
     """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
     rows, some = (_cells(answer, shown) for answer in answers), False
     while part := list(islice(rows, TABLE_ROWS)):
-        some, table = True, Table()
-        for heading in part[0]:
-            table.add_column(heading, justify="right" if heading == "probability" else "left", overflow="fold")
-        for cells in part:
-            table.add_row(*map(Text, cells.values()))
-        console.print(table)
+        some, header = True, tuple(part[0])
+        words = frozenset(range(len(header))) - {header.index("probability")}
+        rows_here = tuple(tuple(cells.values()) for cells in part)
+        print_table(console, TextTable("", header, rows_here, (), words=words))
     if some:
         spec = predictor.model.spec
         model = f"{spec.algorithm.name}, {plural(len(spec.classes), 'class')}; images {spec.framing.words}"

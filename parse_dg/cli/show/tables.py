@@ -54,7 +54,7 @@ def _grid(text: TextTable, block: ColumnWidths, fitted: FittedTable) -> Table:
     looks: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     shown = Table(title=text.title and Text(text.title), title_justify="left", **looks if fitted.tight else {})
     for column, width in block.items():
-        side: JustifyMethod = "left" if column < text.names else "right"
+        side: JustifyMethod = "left" if column < text.names or column in text.words else "right"
         shown.add_column(Text(fitted.header[column]), justify=side, width=width)
     for r, row in enumerate(text.rows):
         shown.add_row(*(Text(row[c], style="bold" if (r, c) in text.bold else "") for c in block))
