@@ -189,7 +189,7 @@ def measure(path: Path, run: Path, clients: int, seconds: float, images: int = I
         files = [Path(folder) / f"{number}.png" for number in range(len(encoded))]
         for file, data in zip(files, encoded, strict=True):
             file.write_bytes(data)
-        pixels = np.stack([decode(file, predictor.image_size) for file in files])
+        pixels = np.stack([decode(file, predictor.model.spec.framing) for file in files])
         classes = [found.predicted for found in predictor.predict(pixels)]
 
         def ask(clients: int, seconds: float) -> Load:

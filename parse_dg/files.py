@@ -75,9 +75,10 @@ def write_all(file: io.FileIO, data: bytes) -> None:
         data = data[file.write(data) :]
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write a whole JSON file, for people to read."""
-    write_file(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+def write_json(path: Path, data: Any, *, shared: bool = False) -> None:
+    """Write a whole JSON file, for people to read; `shared` as for `whole_file`."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    write_file(path, text.encode() + b"\n", shared=shared)
 
 
 def read_json(path: Path) -> Any:
@@ -211,12 +212,6 @@ def make_folder(folder: Path, variable: str) -> None:
     """Make a folder of ours; where that cannot be done, name the environment variable that moves it."""
     with attempting(f"write to {folder}", f"set {variable} to another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-
-
-def cannot_write(folder: Path, variable: str, error: OSError) -> InputError:
-    """The error for a folder of ours that cannot be written to."""
-    reason = error.strerror or str(error)
-    return InputError(f"cannot write to {folder} ({reason}): set {variable} to another folder")
 
 
 def free_bytes(folder: Path) -> int:

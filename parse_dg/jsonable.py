@@ -7,11 +7,11 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
+from parse_dg.config import SCALARS
 from parse_dg.errors import InputError
 from parse_dg.wording import short
 
 J = TypeVar("J", bound="Jsonable")
-EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 class Jsonable:
@@ -95,9 +95,9 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return tuple(_read(each, item, where) for each, item in zip(kinds, value, strict=True))
     if kind is float and type(value) is int and abs(value) < 2**1023:
         return float(value)
-    if kind in EXPECTED and type(value) is kind:
+    if kind in SCALARS and type(value) is kind:
         return value
-    expected = EXPECTED.get(kind, "an object" if origin is Mapping else "a list")
+    expected = SCALARS.get(kind, "an object" if origin is Mapping else "a list")
     raise InputError(f"{where} must be {expected}, found {short(value)}")
 
 

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
-from parse_dg.algorithms.base import Algorithm, AlgorithmConfig
+from parse_dg.algorithms.base import Algorithm, AlgorithmConfig, BuildContext
 from parse_dg.data.augment.batches import AugmentConfig
-from parse_dg.deploy.model_file import ModelSpec
+from parse_dg.deploy.model_file import Model, ModelSpec
+from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.training.optimizer import OptimizerConfig
@@ -17,6 +19,14 @@ from parse_dg.training.trainer import Trainer, TrainingConfig
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def refusal(action: Callable[..., object], *given: Any, **settings: Any) -> str:
+    """The one line with which it refuses what it is given."""
+    with pytest.raises(InputError) as caught:
+        action(*given, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
@@ -37,6 +47,23 @@ def spec_of(config: AlgorithmConfig) -> ModelSpec:
     """A model of three classes on that network."""
     classes = ("one", "two", "three")
     return ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=32)
+
+
+def model_of(
+    config: AlgorithmConfig,
+    classes: tuple[str, ...] = ("one", "two", "three"),
+    *,
+    backbone: BackboneConfig | None = None,
+    image_size: int = 64,
+    seed: int = 0,
+) -> Model:
+    """A model before its first step."""
+    spec = ModelSpec(
+        backbone=backbone or BackboneConfig(), algorithm=config, classes=classes, image_size=image_size
+    )
+    start = seeded(seed)
+    network = build_backbone(spec.backbone, MixStyleConfig(stages=()), start)
+    return Model(spec, config.build(BuildContext(network, len(classes), generator=start)).eval())
 
 
 def trainer_of(algorithm: Algorithm, rates: OptimizerConfig | None = None, **changes: Any) -> Trainer:

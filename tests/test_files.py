@@ -11,7 +11,6 @@ from parse_dg.errors import InputError
 from parse_dg.files import (
     attempting,
     cache_folder,
-    cannot_write,
     data_folder,
     free_bytes,
     is_locked,
@@ -24,6 +23,7 @@ from parse_dg.files import (
     write_file,
     write_json,
 )
+from tests.parts import refusal
 
 FOLDERS = [
     (cache_folder, "PARSE_DG_CACHE", "XDG_CACHE_HOME", ".cache"),
@@ -171,16 +171,17 @@ def test_a_folder_is_made_with_those_above_it_and_may_be_there(tmp_path: Path) -
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / below
-    with pytest.raises(InputError) as caught:
-        make_folder(folder, "PARSE_DG_DATA")
     reason = "Not a directory" if below else "File exists"
-    assert str(caught.value) == f"cannot write to {folder} ({reason}): set PARSE_DG_DATA to another folder"
+    expected = f"cannot write to {folder} ({reason}): set PARSE_DG_DATA to another folder"
+    assert refusal(make_folder, folder, "PARSE_DG_DATA") == expected
 
 
-def test_an_error_without_a_number_is_told_in_its_own_words(tmp_path: Path) -> None:
-    assert "(the tape is torn)" in str(cannot_write(tmp_path, "X", OSError("the tape is torn")))
-    full = cannot_write(tmp_path, "PARSE_DG_CACHE", OSError(errno.ENOSPC, "No space left on device"))
-    assert "(No space left on device): set PARSE_DG_CACHE to another folder" in str(full)
+def test_an_error_without_a_number_is_told_in_its_own_words() -> None:
+    with (
+        pytest.raises(InputError, match=r"^cannot write it \(the tape is torn\): mend it$"),
+        attempting("write it", "mend it"),
+    ):
+        raise OSError("the tape is torn")
 
 
 def test_free_space_is_that_of_the_disk_that_would_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def name(options: Namespace, console: Console) -> None:
       parse-dg name RUN --propose --parts CUB_200_2011
     """
     from parse_dg.cli.show.display import progress_display
-    from parse_dg.deploy.names import NAMES, parse_assignment, write_names
+    from parse_dg.deploy.names import NAMES, change_names, parse_assignment, write_names
 
     changes = [parse_assignment(text) for text in options.names]
     if len({k for k, _ in changes}) < len(changes):
@@ -47,30 +47,17 @@ def name(options: Namespace, console: Console) -> None:
         if options.propose:
             _propose(options, console, run)
             return
-    names = {} if options.clear else dict(run.model.names)
-    for k, given in changes:
-        names.pop(k, None)
-        if given:
-            names[k] = given
+    names: Mapping[int, str] = run.model.names
     if changes or options.clear:
         path = options.model or options.run
         folder = path if path.is_dir() else path.parent
-        if not options.clear and (folder / NAMES).exists():
-            _require_ours(run)
-        names = write_names(folder, network, names)
+        if options.clear:
+            names = write_names(folder, network, {k: given for k, given in changes if given})
+        else:
+            names = change_names(folder, network, names, changes)
         if options.format == "table":
             say(console, f"written to {printable(str(folder / NAMES))}")
     _list(options, console, run, names)
-
-
-def _require_ours(run: "OpenedRun") -> None:
-    """Raise before names of another model are lost."""
-    from parse_dg.deploy.names import NAMES, read_names
-
-    path = run.model_file or run.path
-    folder = path if path.is_dir() else path.parent
-    if read_names(folder, run.model.parse_network()) is None:
-        raise InputError(f"{folder / NAMES} names the primitives of another model: begin anew with --clear")
 
 
 def _list(options: Namespace, console: Console, run: "OpenedRun", names: Mapping[int, str]) -> None:

@@ -23,6 +23,7 @@ def serve(options: Namespace, console: Console) -> None:
 
       POST /predict   an image file as the body, or as the form's field `image`; answers JSON
                       (?top=K, ?explain=true, ?explain=true&class=NAME)
+      GET /primitives the names and faces of the primitives; POST /names gives one a name, as the page does
       GET /health     whether it is well, which model it has, how busy it is
       GET /openapi.json   the description of all this
 
@@ -38,16 +39,19 @@ def serve(options: Namespace, console: Console) -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'parse-dg[serve]'")
+    from parse_dg.cli.show.display import progress_display
+    from parse_dg.explain.faces import faces_of
     from parse_dg.serve.guard import read_token
     from parse_dg.serve.server import address_of, bind, bound_to_this_machine, build_server, model_name, run
 
     token = None if options.token_file is None else read_token(options.token_file)
-    asked = opened(options)
     held = bind(options.host, options.port)
     with held:
         limits = _limits(options, shared=not bound_to_this_machine(held))
         path = options.model or options.run
-        predictor = asked.predictor
+        with progress_display() as progress:
+            asked = opened(options, progress)
+            predictor, faces = asked.predictor, faces_of(asked)
         if token is None and not bound_to_this_machine(held):
             print(f"parse-dg: warning: {WARNING}", file=sys.stderr)
 
@@ -56,7 +60,9 @@ def serve(options: Namespace, console: Console) -> None:
             say(console, f"serving {printable(model_name(path))} at {address_of(held)} (Ctrl-C ends it)")
             sys.stdout.flush()
 
-        run(build_server(predictor, model_name(path), held, limits, ready, options.host, token), held)
+        folder = path if path.is_dir() else path.parent
+        how = (held, limits, ready, options.host, token, faces, folder)
+        run(build_server(predictor, model_name(path), *how), held)
         say(console, "stopped")
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Int
 
 from parse_dg.config import Config, Rule, Whole, require
 from parse_dg.data.domain import Benchmark, Domain
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 
 Indices = Int[np.ndarray, "n"]
 Scheme = Literal["holdout20", "gvrt-split", "train-valid"]
@@ -122,8 +122,7 @@ def leave_one_out(
     unseen = None
     if config.validation_domain is not None:
         names = [part[0].domain.name for part in sources]
-        if config.validation_domain not in names:
-            raise unknown("split.validation_domain", config.validation_domain, names)
+        require_known("split.validation_domain", config.validation_domain, names)
         unseen = sources.pop(names.index(config.validation_domain))[0]
     require(bool(sources), "the number of source domains to train on", 0, "at least 1")
     everything = config.target_images == "all"

@@ -24,8 +24,8 @@ from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers, map_ahead
 from parse_dg.errors import InputError
 from parse_dg.files import (
+    attempting,
     cache_folder,
-    cannot_write,
     free_bytes,
     is_as_written,
     locked,
@@ -109,7 +109,8 @@ def open_store(
         if error.errno in FULL:  # there was room when it began: somebody else took it
             needed = store_bytes(len(manifest.images), size)
             raise NoRoomError(folder.parent, needed, f"no room left ({error.strerror})") from error
-        raise cannot_write(folder, "PARSE_DG_CACHE", error) from error
+        with attempting(f"write to {folder}", "set PARSE_DG_CACHE to another folder"):
+            raise
     return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
 
 

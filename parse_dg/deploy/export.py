@@ -36,7 +36,7 @@ from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.names import to_text
-from parse_dg.errors import FailedError, InputError, unknown
+from parse_dg.errors import FailedError, InputError, require_known
 from parse_dg.files import attempting, require_writable, whole_file
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
@@ -97,8 +97,7 @@ class Exportable(nn.Module):
 
 def check_place(path: Path, kind: Format) -> None:
     """Raise unless a file of this format can be written there, and its packages are installed."""
-    if kind not in FORMATS:
-        raise unknown("format", kind, FORMATS)
+    require_known("format", kind, FORMATS)
     require_writable(path, "the exported model", (SUFFIXES[kind],))
     if kind == "onnx":
         try:

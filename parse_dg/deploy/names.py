@@ -6,15 +6,14 @@ names: after another training p3 is something else, and its old name is left out
 """
 
 import hashlib
-import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from parse_dg.errors import InputError, about
-from parse_dg.files import attempting, parse_json, write_file
+from parse_dg.files import attempting, parse_json, write_json
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import short
@@ -105,11 +104,24 @@ def read_names(folder: Path, network: ParseNetwork) -> dict[int, str] | None:
     return None
 
 
+def change_names(
+    folder: Path, network: ParseNetwork, names: Mapping[int, str], changes: Iterable[tuple[int, str]]
+) -> dict[int, str]:
+    """`names` with changes (an empty name takes one away), written to the folder's names.json and returned.
+
+    Raises before names of another model are lost.
+    """
+    if (folder / NAMES).exists() and read_names(folder, network) is None:
+        raise InputError(f"{folder / NAMES} names the primitives of another model: begin anew with --clear")
+    changed = {**names, **dict(changes)}
+    return write_names(folder, network, {k: name for k, name in changed.items() if name})
+
+
 def write_names(folder: Path, network: ParseNetwork, names: Mapping[int, str]) -> dict[int, str]:
     """Write a folder's names.json; returns what is in it."""
     checked = check_names(names, network.structure.vocabulary.primitives)
     content = NamesFile(primitives=fingerprint(network), names=to_text(checked)).to_dict()
     path = folder / NAMES
     with attempting(f"write {path}"):
-        write_file(path, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n", shared=True)
+        write_json(path, content, shared=True)
     return checked

@@ -1,32 +1,29 @@
 """Class cards: a class as its few strongest relations, where their primitives are in its images on average.
 
-The mean is over training images of the source domains, weighted by presence, in the grid's units. What is there
-alone ("p3 is there") has no layout and is left out, unless a class has nothing else.
+What is there alone ("p3 is there") has no layout and is left out, unless a class has nothing else.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
-from parse_dg.data.contact_sheets import spread
-from parse_dg.data.loader import evaluation_batches
-from parse_dg.data.splits import Subset
-from parse_dg.explain.classes import ClassComposition, Term, describe_classes
+from parse_dg.deploy.model_file import Model
+from parse_dg.explain.classes import Term, describe_classes
 from parse_dg.explain.explanation import PrimitivePosition
-from parse_dg.explain.primitive_images import find_primitives
+from parse_dg.explain.faces import PrimitiveFaces
+from parse_dg.explain.figures.marks import give_way
+from parse_dg.explain.viewer_data import drawing_of
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun
 
 RELATIONS = 4
 """How many a card shows."""
-IMAGES = 16
-"""Of every class and source domain the mean layout is of so many images, at most."""
-ALL_IMAGES = 2048
-"""Of a source domain, where there are many classes."""
-BATCH = 64
+FACE = 0.085
+"""Half the side of a face, as a share of the card's side."""
+LABEL = 0.06
+"""The height of the name below it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,55 +38,43 @@ class ClassCard(Jsonable):
     images: int
     """How many training images of the source domains that is over."""
 
+    def arranged(self) -> dict[int, tuple[float, float]]:
+        """Where each face is on the card, x and y of its middle from 0 to 1: the layout stretched, alike in both
+        directions, until it fills the card, and faces that would cover each other moved apart.
+        """
+        middle = arrange(np.array([(place.x, place.y) for place in self.places]).reshape(-1, 2)).round(4).tolist()
+        return {place.primitive: (x, y) for place, (x, y) in zip(self.places, middle, strict=True)}
 
-def class_cards(run: OpenedRun, classes: Sequence[str] = ()) -> tuple[ClassCard, ...]:
+    def drawing(self) -> dict[str, Any]:
+        """What the viewer draws."""
+        faces = [{"primitive": k, "at": list(at)} for k, at in self.arranged().items()]
+        relations = [{"words": each.words, **drawing_of(each)} for each in self.relations]
+        return {"name": self.name, "faces": faces, "relations": relations}
+
+
+def class_cards(model: Model, known: PrimitiveFaces, classes: Sequence[str] = ()) -> tuple[ClassCard, ...]:
     """The cards of the named classes, or of all."""
-    wanted = [n for n, name in enumerate(run.classes) if not classes or name in classes]
-    related = describe_classes(run.model, RELATIONS, presence=False)
-    chosen = [each if each.terms else _present(run, each) for each in (related[n] for n in wanted)]
-    layouts, images = _layouts(run, wanted)
+    related = describe_classes(model, RELATIONS, presence=False)
+    if not all(each.terms for each in related):
+        present = describe_classes(model, RELATIONS)
+        related = tuple(each if each.terms else other for each, other in zip(related, present, strict=True))
     cards = []
-    for number, composition in zip(wanted, chosen, strict=True):
-        bound = sorted({k for term in composition.terms for k in term.primitives}) if images[number] else []
-        places = tuple(
-            PrimitivePosition(k, *(round(value, 4) for value in layouts[number, k].tolist())) for k in bound
-        )
-        cards.append(
-            ClassCard(name=composition.name, relations=composition.terms, places=places, images=images[number])
-        )
-    return tuple(cards)
+    for each, layout in zip(related, known.layouts, strict=True):
+        bound = sorted({k for term in each.terms for k in term.primitives}) if layout.images else []
+        places = tuple(layout.places[k] for k in bound)
+        cards.append(ClassCard(name=each.name, relations=each.terms, places=places, images=layout.images))
+    return tuple(card for card in cards if not classes or card.name in classes)
 
 
-def _present(run: OpenedRun, composition: ClassComposition) -> ClassComposition:
-    """The same class with what is there, for one that has no relation."""
-    return next(each for each in describe_classes(run.model, RELATIONS) if each.name == composition.name)
-
-
-def _layouts(run: OpenedRun, labels: Sequence[int]) -> tuple[Float[np.ndarray, "C K 5"], list[int]]:
-    """x, y, width, height and presence of every primitive in every class, and how many images that is over."""
-    primitives = run.model.parse_network().structure.vocabulary.primitives
-    sums, weights = np.zeros((len(run.classes), primitives, 4)), np.zeros((len(run.classes), primitives))
-    images = [0] * len(run.classes)
-    for subset in run.split.training:
-        some = _some(subset, labels)
-        done = 0
-        for pixels, of in evaluation_batches(some, BATCH):
-            z = find_primitives(run.model, pixels).descriptors
-            presence = z.presence.double().cpu().numpy()
-            place = torch.cat((z.centre, z.extent), -1).double().cpu().numpy()  # (B, K, 4)
-            for row, label in enumerate(of.tolist()):
-                sums[label] += presence[row, :, None] * place[row]
-                weights[label] += presence[row]
-                images[label] += 1
-            done += len(of)
-            run.progress(f"layouts in {subset.domain.name}", done, len(some.indices))
-    mean = sums / np.maximum(weights, 1e-12)[..., None]
-    presence = weights / np.maximum(np.array(images), 1)[:, None]
-    return np.concatenate((mean, presence[..., None]), -1), images
-
-
-def _some(subset: Subset, labels: Sequence[int]) -> Subset:
-    each = max(1, min(IMAGES, ALL_IMAGES // max(1, len(labels))))
-    of = subset.domain.labels[subset.indices]
-    groups = [subset.indices[of == label] for label in labels]
-    return Subset(subset.domain, np.concatenate([group[spread(len(group), each)] for group in groups]))
+def arrange(places: Float[np.ndarray, "n 2"], rounds: int = 200) -> Float[np.ndarray, "n 2"]:
+    """Places of any unit on a card from 0 to 1, so that no face covers another as far as there is room."""
+    if not len(places):
+        return places
+    low, high = np.full(2, FACE + 0.03), np.array([1 - FACE - 0.03, 1 - FACE - LABEL - 0.02])
+    extent = places.max(0) - places.min(0)
+    scale = min((high - low) / np.maximum(extent, 0.15))
+    moved = (places - (places.max(0) + places.min(0)) / 2) * scale + (low + high) / 2
+    apart = min(0.29, 0.8 / len(places) ** 0.5)
+    for _ in range(rounds):
+        moved = np.clip(give_way(moved, apart, 1), low, high)
+    return np.asarray(moved)

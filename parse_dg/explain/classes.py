@@ -10,7 +10,6 @@ from torch import Tensor
 
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
-from parse_dg.errors import unknown
 from parse_dg.explain.explanation import Application, model_of, name_applications
 from parse_dg.model.paper_predicates import PREDICATES
 
@@ -94,11 +93,3 @@ def describe_classes(
         used_by = sum(weight > 0 for weight in row)
         compositions.append(ClassComposition(name, terms, used_by, families, rest))
     return tuple(compositions)
-
-
-def describe_class(model: Model | Predictor, name: str) -> ClassComposition:
-    """The composition of one class."""
-    for composition in describe_classes(model):
-        if composition.name == name:
-            return composition
-    raise unknown("class", name, model_of(model).spec.classes)

@@ -16,7 +16,7 @@ from torch import Tensor
 from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import Family, Mark
@@ -154,8 +154,7 @@ class ClassReading:
 
     def number(self, name: str) -> int:
         """The row of a class."""
-        if name not in self.classes:
-            raise unknown("class", name, self.classes)
+        require_known("class", name, self.classes)
         return self.classes.index(name)
 
 

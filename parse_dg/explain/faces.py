@@ -1,7 +1,8 @@
 """The faces of primitives: patches of source training images, cut out where a primitive is strongest.
 
-They are found once, in some images of every source domain, and kept in faces.json in the run's folder; the same run
-gives the same bytes. The file says whose primitives they are, so that those of an earlier training are made anew.
+They are found once, in some images of every source domain, with the mean places of primitives in every class, and
+kept in faces.json in the run's folder; the same run gives the same bytes. The file says whose primitives they are,
+so that those of an earlier training are made anew.
 """
 
 import base64
@@ -27,6 +28,8 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.names import fingerprint, to_text
 from parse_dg.errors import InputError, about
+from parse_dg.explain.explanation import PrimitivePosition
+from parse_dg.explain.primitive_images import find_primitives
 from parse_dg.explain.viewer_data import data_uri
 from parse_dg.files import parse_json, write_file
 from parse_dg.jsonable import Jsonable
@@ -37,7 +40,8 @@ FACES = "faces.json"
 COUNT = 3
 """Faces of a primitive, of different domains and classes as far as there are."""
 IMAGES = 128
-"""Of every source domain so many training images are looked at, spread evenly over its classes."""
+"""Of every source domain so many training images are looked at, spread evenly over its classes; one of each where
+there are more classes."""
 PATCH = 0.35
 """Side of a face, as a share of the image's."""
 BATCH = 64
@@ -86,8 +90,18 @@ class Face(Jsonable):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassLayout(Jsonable):
+    """Where primitives are in the images of a class: the mean, weighted by presence."""
+
+    images: int
+    """How many of those that were looked at are of the class."""
+    places: tuple[PrimitivePosition, ...]
+    """Of every primitive."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrimitiveFaces(Jsonable):
-    """What faces.json holds: the faces of every primitive of a run's model."""
+    """What faces.json holds: the faces of every primitive of a run's model, and where they are in every class."""
 
     primitives: str
     """Whose they are: `fingerprint` of the network."""
@@ -95,6 +109,8 @@ class PrimitiveFaces(Jsonable):
     """How many training images of each source domain were looked at."""
     faces: tuple[tuple[Face, ...], ...]
     """By primitive, the strongest first."""
+    layouts: tuple[ClassLayout, ...]
+    """By class."""
 
     @property
     def words(self) -> str:
@@ -117,6 +133,8 @@ class Seen(NamedTuple):
     evidence: Float[np.ndarray, "N K"]
     peak: Float[np.ndarray, "N K 2"]
     """Where the evidence is largest: x and y from 0, the centre of the first pixel, to 1, that of the last."""
+    places: Float[np.ndarray, "N K 5"]
+    """x, y, width, height and presence."""
 
 
 def faces_of(run: OpenedRun) -> PrimitiveFaces | None:
@@ -152,18 +170,19 @@ def read_faces(folder: Path, model: Model) -> PrimitiveFaces | None:
         log.warning("%s: the faces are made anew", error)
         return None
     network = model.parse_network()
-    count = network.structure.vocabulary.primitives
-    return found if found.primitives == fingerprint(network) and len(found.faces) == count else None
+    counts = (network.structure.vocabulary.primitives, len(model.spec.classes))
+    fits = found.primitives == fingerprint(network) and (len(found.faces), len(found.layouts)) == counts
+    return found if fits else None
 
 
 def find_faces(run: OpenedRun) -> PrimitiveFaces:
     """Look through some training images of every source domain."""
-    subsets = [sample(subset, IMAGES) for subset in run.split.training]
+    subsets = [sample(subset, max(IMAGES, len(run.classes))) for subset in run.split.training]
     subsets = [subset for subset in subsets if len(subset.indices)]
     if not subsets:
         raise InputError("there are no training images")
     seen = [_look(run, subset) for subset in subsets]
-    evidence = np.concatenate([each.evidence for each in seen])
+    evidence, places = (np.concatenate([getattr(each, name) for each in seen]) for name in ("evidence", "places"))
     domains = np.repeat(np.arange(len(subsets)), [len(subset.indices) for subset in subsets])
     labels = np.concatenate([subset.domain.labels[subset.indices] for subset in subsets])
     starts = np.cumsum([0, *(len(subset.indices) for subset in subsets)])
@@ -187,7 +206,16 @@ def find_faces(run: OpenedRun) -> PrimitiveFaces:
         primitives=fingerprint(run.model.parse_network()),
         images={subset.domain.name: len(subset.indices) for subset in subsets},
         faces=tuple(faces),
+        layouts=tuple(_layout(places[labels == label]) for label in range(len(run.classes))),
     )
+
+
+def _layout(places: Float[np.ndarray, "n K 5"]) -> ClassLayout:
+    presence = places[..., 4:]
+    mean = (presence * places[..., :4]).sum(0) / np.maximum(presence.sum(0), 1e-12)
+    whole = np.concatenate((mean, presence.sum(0) / max(1, len(places))), -1).round(4).tolist()
+    found = tuple(PrimitivePosition(k, *each) for k, each in enumerate(whole))
+    return ClassLayout(images=len(places), places=found)
 
 
 def sample(subset: Subset, most: int) -> Subset:
@@ -234,16 +262,16 @@ def cut_out(image: UInt8[Tensor, "3 H W"], peak: Float[np.ndarray, "2"]) -> UInt
     return image[:, top : top + side, left : left + side].permute(1, 2, 0).contiguous().numpy()
 
 
-@torch.no_grad()
 def _look(run: OpenedRun, subset: Subset) -> Seen:
-    network, found, done = run.model.parse_network(), [], 0
+    found, done = [], 0
     for images, _ in evaluation_batches(subset, BATCH):
-        maps = network.bottleneck.evidence(network.backbone(run.model.prepare(images)))  # (B, K, H, W)
-        height, width = maps.shape[2:]
-        value, cell = maps.flatten(2).max(2)
-        x, y = cell % width / max(1, width - 1), cell // width / max(1, height - 1)
-        found.append((value.float().cpu(), torch.stack((x, y), -1).float().cpu()))
+        seen = find_primitives(run.model, images)
+        z = seen.descriptors
+        height, width = z.heatmap.shape[2:]
+        cell = z.heatmap.flatten(2).argmax(2)
+        peak = torch.stack((cell % width / max(1, width - 1), cell // width / max(1, height - 1)), -1)
+        places = torch.cat((z.centre, z.extent, z.presence[..., None]), -1)
+        found.append([part.double().cpu().numpy() for part in (seen.evidence, peak, places)])
         done += len(images)
         run.progress(f"faces in {subset.domain.name}", done, len(subset.indices))
-    values, peaks = zip(*found, strict=True)
-    return Seen(torch.cat(values).numpy(), torch.cat(peaks).numpy())
+    return Seen(*map(np.concatenate, zip(*found, strict=True)))

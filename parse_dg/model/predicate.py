@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from parse_dg.config import require
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.tuples import ARITIES, Enumeration, Ranks, Symmetry, Tuples, count, unrank
@@ -168,16 +168,14 @@ class Predicate:
         where = f"predicate {self.name!r}"
         ok = self.name.isidentifier() and not hasattr(nn.ParameterDict, self.name)
         require(ok, f"{where}: its name", self.name, "letters, digits and '_', and no method of a dictionary")
-        if self.symmetry not in get_args(Symmetry):
-            raise unknown(f"{where}: symmetry", self.symmetry, get_args(Symmetry))
+        require_known(f"{where}: symmetry", self.symmetry, get_args(Symmetry))
         arity = ARITIES.get(self.symmetry, max(1, self.arity))
         require(self.arity == arity, f"{where}: arity", self.arity, f"{arity} with symmetry {self.symmetry}")
         for kind in self.parameters:
             ok = kind.isidentifier() and not hasattr(nn.Module(), kind) and kind not in ("config", "target_angle")
             require(ok, f"{where}: a parameter", kind, "a name of letters, digits and '_' that is not taken")
         for kind, *places in self.marks:
-            if kind not in MARKS:
-                raise unknown(f"{where}: mark", kind, MARKS)
+            require_known(f"{where}: mark", kind, MARKS)
             ok = len(places) == MARKS[kind] and all(0 <= place < self.arity for place in places)
             require(ok, f"{where}: mark {kind}", places, f"{MARKS[kind]} places from 0 to {self.arity - 1}")
         try:

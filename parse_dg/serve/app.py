@@ -17,7 +17,7 @@ from parse_dg.deploy.predictor import TOP
 from parse_dg.explain import viewer
 from parse_dg.serve.guard import Guard, error_body
 from parse_dg.serve.limits import RateLimiter, RefusedError
-from parse_dg.serve.schemas import RESPONSES, UPLOAD, CaseData, HealthData, PredictionData
+from parse_dg.serve.schemas import RESPONSES, UPLOAD, CaseData, HealthData, PredictionData, PrimitivesData
 from parse_dg.serve.service import Service
 from parse_dg.wording import first_line
 
@@ -30,6 +30,9 @@ OtherClass = Annotated[
 ComparedClass = Annotated[
     str | None, Query(alias="class", max_length=200, description="explain this class beside the predicted one")
 ]
+
+Primitive = Annotated[int, Query(ge=0, le=1_000_000, description="its number: 3 for p3")]
+PrimitiveName = Annotated[str, Query(max_length=200, description="such as beak; none takes its name away")]
 
 
 def build_app(service: Service, hosts: Collection[str] | None = None, token: str | None = None) -> Guard:
@@ -73,6 +76,17 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         """All that the page shows of an image: classes, relations, places and heat maps of the primitives."""
         _check_names(request, ("class",))
         return _json(await service.case(request, of=of))
+
+    @app.get("/primitives", response_model=PrimitivesData)
+    async def primitives() -> Response:
+        """What is known of the primitives: their names and faces, and classes as cards made of them."""
+        return _json(service.primitives)
+
+    @app.post("/names", response_model=PrimitivesData, responses=RESPONSES)
+    async def names(request: Request, primitive: Primitive, name: PrimitiveName = "") -> Response:
+        """Call a primitive by a name from now on, in every answer and in names.json beside the model."""
+        _check_names(request, ("primitive", "name"))
+        return _json(service.give_name(primitive, name))
 
     @app.get("/health", response_model=HealthData)
     async def health() -> Response:

@@ -149,6 +149,46 @@ class CaseData(ResponseModel):
     heatmaps: HeatMaps | None
 
 
+class FaceData(ResponseModel):
+    """A patch of a source training image where a primitive is strongest."""
+
+    image: str = Field(description="data: URI", examples=["data:image/png;base64,iVBORw0KGgo"])
+    words: str = Field(description="the class and the domain it is from", examples=["house, photo"])
+
+
+class CardFace(ResponseModel):
+    """Where a primitive is on a class card."""
+
+    primitive: int = Field(examples=[3])
+    at: list[float] = Field(description="x and y from 0 (left, top) to 1", examples=[[0.4, 0.2]])
+
+
+class CardRelation(ResponseModel):
+    """One relation on a class card."""
+
+    words: str = Field(examples=["beak above p11"])
+    family: str = Field(examples=["binary"])
+    marks: list[list[str | int]] = Field(examples=[[["arrow", 3, 11]]])
+
+
+class CardData(ResponseModel):
+    """A class as its strongest relations between primitives, where these are on average."""
+
+    name: str = Field(examples=["house"])
+    faces: list[CardFace]
+    relations: list[CardRelation]
+
+
+class PrimitivesData(ResponseModel):
+    """What is known of the primitives."""
+
+    names: dict[str, str] = Field(examples=[{"p3": "beak"}])
+    faces: list[list[FaceData]] = Field(description="by primitive; empty where the images are not known")
+    words: str = Field(description="what the faces are")
+    cards: list[CardData]
+    may_be_named: bool = Field(description="whether POST /names is answered")
+
+
 class QueueData(ResponseModel):
     """How busy the service is."""
 
@@ -182,7 +222,7 @@ class ErrorData(ResponseModel):
 
 ERRORS = {
     400: "the image is damaged, the form is, or a parameter is not valid",
-    403: "a page of another site asked",
+    403: "a page of another site asked, or names may not be given from elsewhere",
     408: "the upload did not arrive in time",
     413: "the upload is too long, or the image has too many pixels",
     415: "no image, or not of a format that is read",

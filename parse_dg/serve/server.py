@@ -15,6 +15,7 @@ import uvicorn
 
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
+from parse_dg.explain.faces import PrimitiveFaces
 from parse_dg.serve.app import build_app
 from parse_dg.serve.guard import HEAD_BYTES, is_loopback
 from parse_dg.serve.limits import ServiceLimits
@@ -97,12 +98,16 @@ def build_server(
     ready: Callable[[], None],
     host: str = "",
     token: str | None = None,
+    faces: PrimitiveFaces | None = None,
+    folder: Path | None = None,
 ) -> Server:
     """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too;
-    `token` is what every request has to bring.
+    `token` is what every request has to bring; `faces` and `folder` as `Service` has them, unless whoever reaches
+    the service could give names.
     """
-    service = Service(predictor, name, limits)
-    app = build_app(service, {host.lower()} - {""} if bound_to_this_machine(held) else None, token)
+    alone = bound_to_this_machine(held)
+    service = Service(predictor, name, limits, faces, folder if alone or token else None)
+    app = build_app(service, {host.lower()} - {""} if alone else None, token)
     config = uvicorn.Config(
         app,
         http=bounded(limits),

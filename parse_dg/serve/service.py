@@ -4,15 +4,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
 from parse_dg._version import __version__
 from parse_dg.data.parallel import default_workers
+from parse_dg.deploy.names import change_names
 from parse_dg.deploy.predictor import Predictor
+from parse_dg.errors import InputError
+from parse_dg.explain.class_cards import class_cards
 from parse_dg.explain.explanation import Reading
+from parse_dg.explain.faces import PrimitiveFaces, known_primitives
 from parse_dg.explain.logits import ModelAnswer
 from parse_dg.explain.viewer_data import case_of
 from parse_dg.serve.batcher import Batcher, ranked
@@ -35,9 +41,20 @@ class PredictedUpload(NamedTuple):
 class Service:
     """Answers what can be asked of a model."""
 
-    def __init__(self, predictor: Predictor, name: str, limits: ServiceLimits) -> None:
-        """`name` is what the model is called in answers."""
+    def __init__(
+        self,
+        predictor: Predictor,
+        name: str,
+        limits: ServiceLimits,
+        faces: PrimitiveFaces | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """`name` is what the model is called in answers; `faces` are those of its primitives, where they are known;
+        `folder` is where names that are given to them are kept, None: nobody may give any.
+        """
         self.predictor = predictor
+        self.faces = faces
+        self.folder = folder if predictor.model.explains else None
         self.name = name
         self.limits = limits
         self.started = time.monotonic()
@@ -48,6 +65,7 @@ class Service:
         self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
         self._decoding = Turns(cores)
         self._room = DecodingRoom(limits.pixels)
+        self.primitives = self.know_primitives()
 
     @property
     def method(self) -> str:
@@ -91,6 +109,29 @@ class Service:
         self._check_class(of)
         asked = await self._ask(request, why=True, shown=True)
         return await self._in_thread(case_data, asked, of)
+
+    def know_primitives(self) -> dict[str, Any]:
+        """Gather the answer of `GET /primitives`."""
+        model = self.predictor.model
+        cards = class_cards(model, self.faces) if self.faces else ()
+        self.primitives = {
+            **known_primitives(model.names, self.faces),
+            "cards": [card.drawing() for card in cards if card.places],
+            "may_be_named": self.folder is not None,
+        }
+        return self.primitives
+
+    def give_name(self, primitive: int, name: str) -> dict[str, Any]:
+        """The answer of `POST /names`: from now on the primitive is called so everywhere; nothing: as before."""
+        if self.folder is None:
+            raise RefusedError(403, "names are given on this machine, or where a token is asked for: parse-dg name")
+        model = self.predictor.model
+        try:
+            names = change_names(self.folder, model.parse_network(), model.names, [(primitive, name.strip())])
+        except InputError as error:
+            raise RefusedError(400, str(error).replace(f"{self.folder}/", "")) from error
+        self.predictor.model = replace(model, names=names)
+        return self.know_primitives()
 
     def health(self) -> dict[str, Any]:
         """The answer of `GET /health`."""

@@ -103,8 +103,8 @@ class SweepConfig(Config):
             split_method(method)
         _require_distinct("data", [data.name for data in self.data])
         _require_distinct("seeds", self.seeds)
-        if self.recipe is not None and self.recipe not in RECIPES:
-            raise unknown("recipe", self.recipe, RECIPES)
+        if self.recipe is not None:
+            require_known("recipe", self.recipe, RECIPES)
         require_known("protocol", self.protocol, PROTOCOLS)
         if self.variants:
             _require_distinct("names of variants", [variant.name for variant in self.variants])

@@ -26,8 +26,6 @@ from parse_dg.files import attempting
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
 
-__all__ = ["SweepConfig", "parse_sweep", "read_sweep_file"]
-
 
 def read_sweep_file(path: Path) -> SweepConfig:
     """A sweep from a TOML file; runs go to `runs/NAME-OF-THE-FILE` unless it has `out`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parse_dg.data.public.catalogue import DATA_SETS, spelling
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 from parse_dg.tables.domainbed import ENVIRONMENTS
 
 FILE = Path(__file__).with_name("published.json")
@@ -104,8 +104,7 @@ class Published:
             return self
         wanted = [name.strip() for name in names.split(",")]
         for name in wanted:
-            if name not in self.sources:
-                raise unknown("source of published figures", name, ("all", *self.sources))
+            require_known("source of published figures", name, ("all", *self.sources))
         rows = tuple(row for row in self.rows if {row.source.name, row.origin.name} & set(wanted))
         return Published(self.sources, rows, tuple(row for row in self.compaction if row.source.name in wanted))
 

@@ -98,11 +98,6 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
-    """The records of finished runs, to select from in one way, in rows by method."""
-    return tuple(record for run in read_comparable(folders, selection) for record in run.records)
-
-
 def read_comparable(
     folders: Sequence[Path], selection: str, name_row: Callable[[RunConfig], str] | None = None
 ) -> tuple[FinishedRun, ...]:

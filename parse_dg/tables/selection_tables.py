@@ -7,9 +7,8 @@ from itertools import product
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
-from parse_dg.tables.estimate import SPREADS, Estimate, Spread, explain_spread, shown
+from parse_dg.tables.estimate import SPREADS, Estimate, Spread, compared_with, explain_spread, shown
 from parse_dg.tables.selection import Case, Record, SelectedModel, Selection, average, find_selection, select
-from parse_dg.tables.significance import compared_with
 from parse_dg.tables.text_table import TextTable, best_cells, csv_table
 from parse_dg.wording import plural
 
@@ -108,7 +107,7 @@ class SelectionTables:
             last = f"no run has {', '.join(table.left_out)} as its target, so that there is no average"
         how = f"{explain_spread(self.spread, len(table.trials))}; {last}{f'; {BEST}' if bold else ''}"
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
-        paired = (compared_with(table, self.against),) if self.against in table.cells and self.against else ()
+        paired = (compared_with(table.cells, self.against),) if self.against in table.cells and self.against else ()
         notes = (f"{self._scored()}: {how}. {count_runs(table)}", *paired)
         caption = self._caption(
             f"each target of {_title(table.data_set)}", explain_spread(self.spread, len(table.trials))

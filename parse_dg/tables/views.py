@@ -18,7 +18,6 @@ METHODS = (
     *("no_relations", "parse"),
 )
 """The order of the paper's tables; other methods come after these, by name."""
-FAMILIES = "algorithm.vocabulary.families"
 PRIMITIVES = "algorithm.primitives.count"
 ABLATION = {
     "no_relations": "No Relations",
@@ -73,7 +72,7 @@ def _ablation(config: RunConfig) -> TableRow:
 def _count(config: RunConfig) -> TableRow:
     count = flatten(config).get(PRIMITIVES)
     if not isinstance(count, int):
-        return TableRow((_method_rank(config.method),), config.method)
+        return _main(config)
     of = config.method
     return TableRow((_method_rank(of), (count, "")), f"{of}, K = {count}", of, count)
 

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Minibatch
+from parse_dg.algorithms.base import Algorithm, BuildContext, Minibatch
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.parts import trainer_of
@@ -106,6 +106,10 @@ class Trace:
         prefix = next(name for name in ("featurizer.", "network_f.") if f"{name}input.weight" in state)
         width, channels = len(state[f"{prefix}input.weight"]), len(state[f"{prefix}output.weight"])
         return FlatBackbone(self.inputs, width, int(self.hparams["mlp_depth"]), channels)
+
+    def context(self) -> BuildContext:
+        """What a method is built from."""
+        return BuildContext(self.backbone(), self.classes, domains=self.domains)
 
     def _under(self, prefix: str) -> State:
         return {name.removeprefix(prefix): v for name, v in self.tensors.items() if name.startswith(prefix)}

@@ -6,16 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
-from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, backbone, batch, copy_of, moved, step
+from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, batch, context, copy_of, moved, step
 from tests.parts import seeded
 
 
-def build(seed: int = 0, **settings: Any) -> Cdann:
-    config = CdannConfig(**{"width": 8, **settings})
-    return Cdann(config, BuildContext(backbone(), CLASSES, domains=DOMAINS, generator=seeded(seed)))
+def build(**settings: Any) -> Cdann:
+    return Cdann(CdannConfig(**{"width": 8, **settings}), context())
 
 
 def slow_average(each: Tensor, labels: Tensor) -> float:
@@ -76,7 +74,7 @@ def test_the_embedding_learns_with_the_discriminator() -> None:
 
 def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
     cdann = build()
-    dann = Dann(DannConfig(width=8), BuildContext(backbone(), CLASSES, domains=DOMAINS))
+    dann = Dann(DannConfig(width=8), context())
     state = {name: value for name, value in cdann.state_dict().items() if not name.startswith("class_embeddings")}
     dann.load_state_dict(state)
     torch.nn.init.zeros_(cdann.class_embeddings.weight)

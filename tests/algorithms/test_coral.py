@@ -7,17 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.coral import Coral, CoralConfig, distance
 from parse_dg.errors import InputError
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch
+from tests.algorithms.tiny import DOMAINS, batch, context
 from tests.parts import seeded
 
 
-def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> Coral:
-    return Coral(
-        CoralConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=seeded(seed))
-    )
+def build(domains: int = DOMAINS, **settings: Any) -> Coral:
+    return Coral(CoralConfig(**settings), context(domains))
 
 
 def slow_distance(features: Tensor) -> float:

@@ -8,30 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, GroupSettings
+from parse_dg.algorithms.base import GroupSettings
 from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.training.optimizer import OptimizerConfig, build_optimizer
-from tests.algorithms.tiny import (
-    CHANNELS,
-    CLASSES,
-    DOMAINS,
-    backbone,
-    batch,
-    copy_of,
-    double,
-    moved,
-    step,
-    total,
-)
+from tests.algorithms.tiny import CHANNELS, batch, context, copy_of, double, moved, step, total
 from tests.parts import seeded
 
 
-def build(*, smoothing: float = 0.0, seed: int = 0, **settings: Any) -> Dann:
-    config = DannConfig(**{"width": 8, **settings})
-    return Dann(
-        config,
-        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=seeded(seed)),
-    )
+def build(*, seed: int = 0, **settings: Any) -> Dann:
+    return Dann(DannConfig(**{"width": 8, **settings}), context(seed=seed))
 
 
 def cross_entropy(scores: Tensor, label: int) -> float:

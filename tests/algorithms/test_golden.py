@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import Algorithm, BuildContext
+from parse_dg.algorithms.base import Algorithm
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
 from parse_dg.algorithms.coral import Coral, CoralConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
@@ -64,7 +64,7 @@ def pooled(state: State) -> State:
 
 def test_erm() -> None:
     trace = golden.load("ERM")
-    run(trace, Erm(ErmConfig(), BuildContext(trace.backbone(), trace.classes)), pooled, {"loss": "total"})
+    run(trace, Erm(ErmConfig(), trace.context()), pooled, {"loss": "total"})
 
 
 def adversarial_settings(trace: Trace) -> dict[str, Any]:
@@ -92,27 +92,17 @@ def adversarial_names(config: DannConfig, *others: str) -> Callable[[State], Sta
     return lambda state: golden.renamed(state, prefixes)
 
 
-ADVERSARIAL_TERMS = {"gen_loss": "total", "disc_loss": "total"}
-
-
-def adversarial_rates(trace: Trace) -> OptimizerConfig:
-    return golden.constant(trace.hparams["lr_g"], trace.hparams["weight_decay_g"])
-
-
-def test_dann() -> None:
-    trace = golden.load("DANN")
-    config = DannConfig(**adversarial_settings(trace))
-    algorithm = Dann(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
-    names = adversarial_names(config)
-    run(trace, algorithm, names, ADVERSARIAL_TERMS, optimizer=adversarial_rates(trace))
-
-
-def test_cdann() -> None:
-    trace = golden.load("CDANN")
-    config = CdannConfig(**adversarial_settings(trace))
-    algorithm = Cdann(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
-    names = adversarial_names(config, "class_embeddings.")
-    run(trace, algorithm, names, ADVERSARIAL_TERMS, optimizer=adversarial_rates(trace))
+@pytest.mark.parametrize(
+    ("name", "kind", "settings", "others"),
+    [("DANN", Dann, DannConfig, ()), ("CDANN", Cdann, CdannConfig, ("class_embeddings.",))],
+)
+def test_dann_and_cdann(name: str, kind: type[Dann], settings: type[DannConfig], others: tuple[str, ...]) -> None:
+    trace = golden.load(name)
+    config = settings(**adversarial_settings(trace))
+    names = adversarial_names(config, *others)
+    rates = golden.constant(trace.hparams["lr_g"], trace.hparams["weight_decay_g"])
+    terms = {"gen_loss": "total", "disc_loss": "total"}
+    run(trace, kind(config, trace.context()), names, terms, optimizer=rates)
 
 
 def test_group_dro() -> None:
@@ -123,14 +113,14 @@ def test_group_dro() -> None:
         return {**pooled(state), "q": weights}
 
     config = GroupDroConfig(eta=trace.hparams["groupdro_eta"])
-    algorithm = GroupDro(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
+    algorithm = GroupDro(config, trace.context())
     run(trace, algorithm, names, {"loss": "total"})
 
 
 def test_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = golden.load("Mixup")
     config = MixupConfig(alpha=trace.hparams["mixup_alpha"])
-    algorithm = Mixup(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
+    algorithm = Mixup(config, trace.context())
 
     def before(step: int) -> None:
         order, *shares = trace.draws(step)
@@ -142,7 +132,7 @@ def test_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sagnet(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = golden.load("SagNet")
     config = SagNetConfig(weight=trace.hparams["sag_w_adv"])
-    algorithm = SagNet(config, BuildContext(trace.backbone(), trace.classes, domains=trace.domains))
+    algorithm = SagNet(config, trace.context())
     prefixes = {"network_f.": "backbone.", "network_c.": "classifier.", "network_s.": "style_classifier."}
     left: list[Tensor] = []
 
@@ -162,7 +152,5 @@ def test_coral() -> None:
     for each in trace.losses:  # theirs is logged without its weight, and also where it has none
         penalty = each.pop("penalty")
         each |= {"penalty": gamma * penalty} if gamma else {}
-    algorithm = Coral(
-        CoralConfig(gamma=gamma), BuildContext(trace.backbone(), trace.classes, domains=trace.domains)
-    )
+    algorithm = Coral(CoralConfig(gamma=gamma), trace.context())
     run(trace, algorithm, pooled, {"loss": "cross_entropy", "penalty": "alignment"})

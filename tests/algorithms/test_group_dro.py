@@ -6,16 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch
+from tests.algorithms.tiny import DOMAINS, batch, context
 from tests.parts import seeded
 
 
-def build(*, domains: int = DOMAINS, seed: int = 0, **settings: Any) -> GroupDro:
-    return GroupDro(
-        GroupDroConfig(**settings), BuildContext(backbone(), CLASSES, domains=domains, generator=seeded(seed))
-    )
+def build(domains: int = DOMAINS, **settings: Any) -> GroupDro:
+    return GroupDro(GroupDroConfig(**settings), context(domains))
 
 
 def slow_losses(dro: GroupDro, domains: int, number: int) -> list[float]:

@@ -7,22 +7,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, Turn
+from parse_dg.algorithms.base import Turn
 from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
 from tests.algorithms.golden import constant
-from tests.algorithms.tiny import CLASSES, DOMAINS, backbone, batch, copy_of, moved, step
+from tests.algorithms.tiny import batch, context, copy_of, moved, step
 from tests.parts import seeded, trainer_of
 
 GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 
 
-def build(*, seed: int = 0, smoothing: float = 0.0, **settings: Any) -> SagNet:
-    config = SagNetConfig(**settings)
-    return SagNet(
-        config,
-        BuildContext(backbone(), CLASSES, domains=DOMAINS, label_smoothing=smoothing, generator=seeded(seed)),
-    )
+def build(**settings: Any) -> SagNet:
+    return SagNet(SagNetConfig(**settings), context())
 
 
 def features_and_exchange() -> tuple[Tensor, Exchange]:

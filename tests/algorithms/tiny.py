@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import Algorithm, Group, LossTerms, Minibatch
+from parse_dg.algorithms.base import Algorithm, BuildContext, Group, LossTerms, Minibatch
 from tests.algorithms.golden import FlatBackbone, as_images, constant
 from tests.parts import seeded, trainer_of
 
@@ -20,6 +20,11 @@ def backbone(seed: int = 0) -> FlatBackbone:
         for parameter in network.parameters():
             parameter.copy_(0.5 * torch.randn(parameter.shape, generator=draws))
     return network
+
+
+def context(domains: int = DOMAINS, seed: int = 0, smoothing: float = 0.0) -> BuildContext:
+    """What a method on that network is built from; the seed is for everything but the backbone."""
+    return BuildContext(backbone(), CLASSES, domains=domains, label_smoothing=smoothing, generator=seeded(seed))
 
 
 def batch(domains: int = DOMAINS, per_domain: int = 5, *, seed: int = 0) -> Minibatch:

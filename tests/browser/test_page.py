@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from parse_dg.deploy.predictor import load
 from tests.serve.conftest import Running, encoded, picture, png, running
 
 pytest.importorskip("playwright.sync_api", reason="these tests need playwright: pip install 'parse-dg[dev]'")
@@ -114,6 +115,32 @@ def test_another_class_beside_the_predicted_one(page: Any, parse: Running) -> No
     page.locator("#other").select_option(other)
     page.get_by_role("heading", name=f"What speaks for {other}?").wait_for()
     assert page.locator("#other").input_value() == other
+
+
+def test_a_primitive_is_named_by_clicking(page: Any, parse_copy: Path) -> None:
+    with running(parse_copy) as service:
+        visit(page, service)
+        give(page, "drop", ("a.png", photo()), ("b.png", photo(1)))
+        page.get_by_role("heading", name="b.png").wait_for()
+        assert page.locator(".pv-primitive img.pv-face").count() == 16
+        assert page.locator(".pv-relation[data-index='0'] img.pv-face").count() >= 1
+        page.locator(".pv-primitive[data-primitive='3']").click()
+        page.get_by_label("A name for p3").fill("red crest")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="primitive 3, red crest").wait_for()
+        assert page.locator(".pv-caption").inner_text().startswith("p3 red crest")
+        page.locator("#classes summary").click()
+        assert page.locator("#cards .pv-card").count() == 8
+        page.locator("#strip button").nth(1).click()
+        page.get_by_role("heading", name="a.png").wait_for()
+        assert page.locator(".pv-called").inner_text() == "red crest"
+        page.locator(".pv-primitive[data-primitive='5']").click()
+        page.get_by_label("A name for p5").fill("Red Crest")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("p3 and p5 would both be called").wait_for()
+        assert all("400" in complaint for complaint in page.complaints)
+        page.complaints.clear()
+    assert load(parse_copy, "cpu").names == {3: "red crest"}
 
 
 def test_what_goes_wrong_is_said_in_one_line(page: Any, parse: Running) -> None:

@@ -11,8 +11,6 @@ from parse_dg.deploy.model_file import load_model
 from tests.cli.conftest import Run, result_of, shown, snapshot, table
 from tests.runs.helpers import without_digests
 
-LOSSY = 0.005
-
 
 @pytest.fixture
 def two_runs(parse_copy: Path, tmp_path: Path) -> list[Path]:

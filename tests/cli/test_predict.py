@@ -21,8 +21,6 @@ from parse_dg.deploy.predictor import load
 from parse_dg.explain.explanation import explain
 from tests.cli.conftest import Run, Said, assert_refused, snapshot, table
 
-CLASSES = 8
-
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:

@@ -20,6 +20,7 @@ from parse_dg.errors import InputError
 from tests.conftest import Numbered, Tiny
 from tests.data.test_parallel import time_limit
 from tests.data.test_store import COUNTS, make_images
+from tests.parts import refusal
 
 
 def test_blueprints_opens_by_name(tiny: Tiny) -> None:
@@ -152,9 +153,7 @@ def test_always_is_refused_where_it_does_not_fit(
     folder: str, cache_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(store, "free_bytes", lambda folder: 0)
-    with pytest.raises(InputError) as caught:
-        open_benchmark(small(folder, store="always"))
-    assert str(caught.value) == (
+    assert refusal(open_benchmark, small(folder, store="always")) == (
         f"decoded images would take 0.00 GB and {cache_of_its_own} has 0.00 GB free (1.07 GB of it kept back): "
         "set PARSE_DG_CACHE to another disk, or data.store=auto"
     )

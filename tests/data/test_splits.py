@@ -10,6 +10,7 @@ from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, Subset, hold_out, leaked, leave_one_out, seed_hash, whole
 from parse_dg.errors import InputError
 from tests.conftest import Numbered
+from tests.parts import refusal
 
 SIZES = {"art": 13, "cartoon": 20, "photo": 5, "sketch": 41}
 
@@ -179,9 +180,7 @@ def test_source_number_s_has_the_lists_with_its_number(benchmark: Benchmark, tar
 def test_a_missing_list_is_named(benchmark: Benchmark, name: str, domain: str) -> None:
     found = ", ".join(other for other in NAMES if other != name)
     expected = f"split.scheme=gvrt-split needs the list {name} of {domain}; lists found: {found}"
-    with pytest.raises(InputError) as error:
-        leave_one_out(listed(benchmark, name), "cartoon", 0, LISTS)
-    assert str(error.value) == expected
+    assert refusal(leave_one_out, listed(benchmark, name), "cartoon", 0, LISTS) == expected
 
 
 def test_a_benchmark_without_lists_is_refused(benchmark: Benchmark) -> None:

@@ -7,16 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
-from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
+from parse_dg.deploy.model_file import Model, load_model, save_model
 from parse_dg.errors import InputError
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from parse_dg.model.vocabulary import VocabularyConfig
@@ -24,6 +21,7 @@ from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.model import test_structure as structure
 from tests.model.reference import shake, sparsemax_by_sorting
+from tests.parts import model_of, refusal
 
 STARTS = {
     **structure.STARTS,
@@ -39,10 +37,7 @@ def benchmark(tiny: Tiny) -> Benchmark:
 
 def untrained(config: ParseConfig, classes: tuple[str, ...]) -> Model:
     """A model before its first step; its predicates have parameters of their own."""
-    draw = torch.Generator().manual_seed(5)
-    spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=classes, image_size=64)
-    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), draw)
-    model = Model(spec, config.build(BuildContext(backbone, len(classes), generator=draw)).eval())
+    model = model_of(config, classes, seed=5)
     shake(model.parse_network().structure.predicates, seed=9)
     return model
 
@@ -223,9 +218,9 @@ def test_the_largest_threshold_that_is_named_is_one_that_can_be_used(parse_run: 
     full = load_model(parse_run)
     largest = largest_usable(composition_of(full).active().weights.detach())
     for threshold in (largest, 1.01 * largest, 0.99):
-        with pytest.raises(InputError, match="threshold must be below") as refused:
-            compact(full, threshold)
-    named = float(str(refused.value).split("below ")[1].split(",")[0])
+        message = refusal(compact, full, threshold)
+        assert "threshold must be below" in message
+    named = float(message.split("below ")[1].split(",")[0])
     assert 0.999 * largest < named <= largest
     small, _ = compact(full, 0.9999 * named)
     before, after = composition_of(full).active(), composition_of(small)

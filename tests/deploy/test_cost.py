@@ -6,20 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import cost, count_parameters, feature_operations
-from parse_dg.deploy.model_file import Model, ModelSpec
-from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.deploy.model_file import Model
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.network import ParseNetwork
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitivesConfig
 from parse_dg.model.structure import StructuralLayer
 from parse_dg.model.vocabulary import VocabularyConfig
 from parse_dg.tables.published import PublishedCompaction, published
+from tests.parts import model_of
 
 
 class Handmade(Backbone):
@@ -62,20 +61,8 @@ def test_a_network_counted_by_hand(norm: str) -> None:
     assert feature_operations(handmade(nn.Identity()), 8) == found - NORMALISATION
 
 
-def model_of(backbone: str, classes: int, image_size: int, config: ParseConfig) -> Model:
-    draw = torch.Generator().manual_seed(0)
-    spec = ModelSpec(
-        backbone=BackboneConfig(name=backbone),
-        algorithm=config,
-        classes=tuple(f"class {i}" for i in range(classes)),
-        image_size=image_size,
-    )
-    built = build_backbone(spec.backbone, MixStyleConfig(stages=()), draw)
-    return Model(spec, config.build(BuildContext(built, classes, generator=draw)).eval())
-
-
 def test_compaction_changes_the_structural_part_and_nothing_else() -> None:
-    full = model_of("small", 3, 64, ParseConfig(primitives=PrimitivesConfig(count=4)))
+    full = model_of(ParseConfig(primitives=PrimitivesConfig(count=4)))
     small, report = compact(full)
     assert (cost(full), cost(small)) == (report.cost_before, report.cost_after)
     assert report.cost_before.features == report.cost_after.features > 0
@@ -105,9 +92,8 @@ def gflops(features: int, classes: int, applications: float) -> str:
 def resnet50() -> Model:
     """PARSE as the paper has it: ResNet-50, 224 pixels, K = 16, 130,176 applications; 7 classes."""
     zeros = CompositionConfig(start="zeros")
-    return model_of(
-        "resnet50", 7, 224, ParseConfig(vocabulary=VocabularyConfig(enumeration="paper"), composition=zeros)
-    )
+    config = ParseConfig(vocabulary=VocabularyConfig(enumeration="paper"), composition=zeros)
+    return model_of(config, tuple("abcdefg"), backbone=BackboneConfig(name="resnet50"), image_size=224)
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from parse_dg.data.augment.batches import normalise, to_unit
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.loader import evaluation_batches
 from parse_dg.data.splits import whole
-from parse_dg.deploy import model_file
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import COLUMNS, FORMAT, METADATA, Model, load_model, save_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun, Tiny
+from tests.parts import refusal
 
 LAMBDA = "network.structure.composition.weight"
 
@@ -40,12 +40,9 @@ def logits(model: Model, images: Tensor) -> Tensor:
         return model.algorithm(images)
 
 
-def refusal(path: Path) -> str:
+def of_file(path: Path) -> str:
     """What `load_model` says of a file that it must not read: one line that names the file."""
-    with pytest.raises(InputError) as caught:
-        load_model(path)
-    message = str(caught.value)
-    assert "\n" not in message
+    message = refusal(load_model, path)
     assert str(path) in message
     return message
 
@@ -106,30 +103,11 @@ def test_the_same_model_is_written_as_the_same_bytes(parse_run: Path, tmp_path: 
     assert len(contents) == 1
 
 
-def test_a_failed_write_leaves_the_old_file(
-    parse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, path = load_model(parse_run), tmp_path / "model.safetensors"
-    state = dict(model.algorithm.state_dict())
-    save_model(path, model.spec, state)
-    assert list(tmp_path.iterdir()) == [path]
-    before = path.read_bytes()
-
-    def fail(tensors: State, filename: Path, metadata: Metadata) -> None:
-        Path(filename).write_bytes(before[:100])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(model_file, "save_file", fail)
-    with pytest.raises(KeyboardInterrupt):
-        save_model(path, model.spec, state)
-    assert path.read_bytes() == before
-
-
 def test_what_is_not_there(tmp_path: Path) -> None:
-    assert "no model at" in refusal(tmp_path / "nothing.safetensors")
-    assert "no model at" in refusal(tmp_path)  # a folder without a model
+    assert "no model at" in of_file(tmp_path / "nothing.safetensors")
+    assert "no model at" in of_file(tmp_path)  # a folder without a model
     (tmp_path / "file").touch()
-    assert "no model at" in refusal(tmp_path / "file" / "model.safetensors")
+    assert "no model at" in of_file(tmp_path / "file" / "model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +117,7 @@ def test_a_truncated_file(keep: Any, parse_run: Path, tmp_path: Path) -> None:
     whole_file = (parse_run / "model.safetensors").read_bytes()
     path = tmp_path / "cut.safetensors"
     path.write_bytes(whole_file[: keep(len(whole_file))])
-    assert "not a readable .safetensors file" in refusal(path)
+    assert "not a readable .safetensors file" in of_file(path)
 
 
 class Trap:
@@ -158,9 +136,9 @@ def test_a_pickle_is_refused_and_never_run(tmp_path: Path) -> None:
     pickle.loads(path.read_bytes())
     assert mark.exists()  # the trap works
     mark.unlink()
-    assert "not a readable .safetensors file" in refusal(path)
+    assert "not a readable .safetensors file" in of_file(path)
     torch.save({"weights": Trap(mark)}, path)
-    assert "not a readable .safetensors file" in refusal(path)
+    assert "not a readable .safetensors file" in of_file(path)
     assert not mark.exists()
 
 
@@ -168,14 +146,14 @@ def test_weights_of_somebody_else(written: tuple[Metadata, State], tmp_path: Pat
     _, state = written
     for metadata in (None, {"format": "pt"}):
         save_file(state, tmp_path / "other.safetensors", metadata)
-        assert "not written by parse-dg" in refusal(tmp_path / "other.safetensors")
+        assert "not written by parse-dg" in of_file(tmp_path / "other.safetensors")
 
 
 def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None:
     metadata, state = written
     newer = {**json.loads(metadata[METADATA]), "format": FORMAT + 1}
     save_file(state, tmp_path / "newer.safetensors", {METADATA: json.dumps(newer)})
-    message = refusal(tmp_path / "newer.safetensors")
+    message = of_file(tmp_path / "newer.safetensors")
     assert f"format {FORMAT + 1}" in message
     assert f"reads format {FORMAT}" in message
 
@@ -184,7 +162,7 @@ def test_a_newer_format(written: tuple[Metadata, State], tmp_path: Path) -> None
 def test_a_damaged_description(text: str, written: tuple[Metadata, State], tmp_path: Path) -> None:
     _, state = written
     save_file(state, tmp_path / "m.safetensors", {METADATA: text})
-    assert "damaged description" in refusal(tmp_path / "m.safetensors")
+    assert "damaged description" in of_file(tmp_path / "m.safetensors")
 
 
 def without(data: dict[str, Any], key: str) -> dict[str, Any]:
@@ -217,7 +195,7 @@ def test_a_description_of_something_else(case: str, written: tuple[Metadata, Sta
     data = json.loads(metadata[METADATA])
     path = tmp_path / "m.safetensors"
     save_file(state, path, {METADATA: json.dumps({**data, "model": DESCRIPTIONS[case](data["model"])})})
-    message = refusal(path)
+    message = of_file(path)
     assert len(message) < 700 + len(str(path))
     if case == "another algorithm":
         assert "'emr': valid are erm, dann, cdann," in message
@@ -238,10 +216,10 @@ def test_weights_that_do_not_fit(case: str, written: tuple[Metadata, State], tmp
     damage, named = STATES[case]
     path = tmp_path / "m.safetensors"
     save_file(damage(state), path, metadata)
-    assert "its weights are not those that were written" in refusal(path)
+    assert "its weights are not those that were written" in of_file(path)
     description = without(json.loads(metadata[METADATA]), "sha256")  # as in files of earlier versions
     save_file(damage(state), path, {METADATA: json.dumps(description)})
-    message = refusal(path)
+    message = of_file(path)
     assert "does not fit its own description" in message
     assert named in message
     save_file(state, path, {METADATA: json.dumps(description)})
@@ -255,7 +233,7 @@ def test_columns_that_the_vocabulary_does_not_have(damage: Any, parse_run: Path,
     small, _ = compact(load_model(parse_run))
     state = dict(small.algorithm.state_dict())
     save_model(tmp_path / "m.safetensors", small.spec, {**state, COLUMNS: damage(state[COLUMNS])})
-    assert "columns must be whole numbers that ascend within" in refusal(tmp_path / "m.safetensors")
+    assert "columns must be whole numbers that ascend within" in of_file(tmp_path / "m.safetensors")
 
 
 def test_a_file_says_how_images_are_normalised_and_that_is_what_is_done(

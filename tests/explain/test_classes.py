@@ -11,7 +11,7 @@ import torch
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
-from parse_dg.explain.classes import describe_class, describe_classes
+from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.explanation import explain
 from tests.explain.test_explanation import BLANK, LAYOUT, peaks, placed_model
 
@@ -69,7 +69,7 @@ def test_a_class_in_words_strongest_first(composed: Model) -> None:
 
 
 def test_a_composition_is_json(composed: Model) -> None:
-    told = describe_class(composed, "two").to_dict()
+    told = describe_classes(composed)[1].to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["name"] == "two"
     assert told["terms"][0] == {
@@ -82,7 +82,7 @@ def test_a_composition_is_json(composed: Model) -> None:
 
 
 def test_what_is_not_listed_is_summed(composed: Model) -> None:
-    one = describe_class(composed, "one")
+    one = describe_classes(composed)[0]
     told = one.to_dict(top=2)
     assert [term["words"] for term in told["terms"]] == ["p0 above p1", "p0→p4 at about 90° to p2→p3"]
     assert (told["relations"], told["rest"]) == (5, {"count": 3, "weight": pytest.approx(0.3)})

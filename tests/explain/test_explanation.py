@@ -23,13 +23,13 @@ from parse_dg.deploy.model_file import Model, ModelSpec, load_model
 from parse_dg.deploy.predictor import load
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Relation, explain, in_words, read_image, read_images
-from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.model.backbones.backbone import Backbone, BackboneConfig
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.paper_predicates import PAPER
 from parse_dg.model.predicates import PredicatesConfig
 from parse_dg.model.primitives import PrimitivesConfig
 from tests.conftest import Tiny
+from tests.parts import model_of
 
 CELLS = 9
 """Side of the hand-placed maps: column c is at x = 2c/8 - 1."""
@@ -143,11 +143,7 @@ def thousand(tiny: Tiny) -> Tensor:
 def started_model(tiny: Tiny) -> Model:
     """PARSE as it starts, on eight primitives: every class on a few random relations of every family."""
     run = change(tiny(), {"algorithm.primitives.count": 8, "algorithm.composition.start_entries": 6})
-    classes = tuple("abcdefgh")
-    spec = ModelSpec(backbone=run.backbone, algorithm=run.algorithm, classes=classes, image_size=64)
-    generator = torch.Generator().manual_seed(7)
-    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), generator)
-    return Model(spec, spec.algorithm.build(BuildContext(backbone, len(classes), generator=generator)).eval())
+    return model_of(run.algorithm, tuple("abcdefgh"), backbone=run.backbone, seed=7)
 
 
 @pytest.mark.slow
@@ -329,11 +325,6 @@ def test_the_examples_of_the_layout(laid_out: Model) -> None:
         ("p1 near p4", "p2 near p3"),
     ):
         assert found[true] > 0.5 > found[false]
-
-
-def step(i: int, j: int) -> tuple[float, float]:
-    (x, y), (u, v) = at(LAYOUT[i]), at(LAYOUT[j])
-    return u - x, v - y
 
 
 LEARNED = {"tri": (90.0, 25.0, 140.0), "turn": (60.0,), "orient": (0.0, 90.0, 45.0, 130.0)}

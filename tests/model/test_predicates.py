@@ -1,6 +1,7 @@
 """Every predicate: the paper's formula, its gradient, its parameters and where they start."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig
-from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.model.primitives import PrimitiveDescriptors, to_descriptors
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model import reference
 from tests.model.predicate_helpers import ANGULAR, NAMES, build, each_variant, names_of, parts, values
@@ -79,54 +80,33 @@ def one(name: str, points: Points, extents: Points | None = None) -> float:
     return values(vocabulary, predicates, z)[predicate][row].item()
 
 
-def test_above_means_a_smaller_y_and_left_a_smaller_x() -> None:
+def test_every_predicate_means_what_its_name_says() -> None:
+    """Of points whose value can be told by hand; y grows downwards."""
     assert one("above(p0, p1)", [(0, -0.5), (0, 0.5)]) == pytest.approx(reference.sigmoid(5.0))
     assert one("above(p1, p0)", [(0, -0.5), (0, 0.5)]) == pytest.approx(reference.sigmoid(-5.0))
     assert one("left(p0, p1)", [(-0.5, 0), (0.5, 0)]) == pytest.approx(reference.sigmoid(5.0))
-
-
-def test_h_align_compares_heights_and_v_align_columns() -> None:
-    row = [(-0.9, 0.3), (0.9, 0.3)]
-    column = [(0.3, -0.9), (0.3, 0.9)]
-    assert one("h-align(p0, p1)", row) == pytest.approx(1)
-    assert one("v-align(p0, p1)", row) < 1e-6
-    assert one("h-align(p0, p1)", column) < 1e-6
-    assert one("v-align(p0, p1)", column) == pytest.approx(1)
-
-
-def test_contains_is_limited_by_the_tightest_side() -> None:
+    row, column = [(-0.9, 0.3), (0.9, 0.3)], [(0.3, -0.9), (0.3, 0.9)]
+    assert one("h-align(p0, p1)", row) == one("v-align(p0, p1)", column) == pytest.approx(1)
+    assert max(one("v-align(p0, p1)", row), one("h-align(p0, p1)", column)) < 1e-6
     inside = [(0.0, 0.0), (0.1, 0.0)]
-    loose, tight = [(0.5, 0.5), (0.2, 0.1)], [(0.5, 0.2), (0.2, 0.3)]
+    loose, tight = [(0.5, 0.5), (0.2, 0.1)], [(0.5, 0.2), (0.2, 0.3)]  # the tightest side decides
     assert one("contains(p0, p1)", inside, loose) == pytest.approx(reference.sigmoid(5 * 0.2))
     assert one("contains(p0, p1)", inside, tight) == pytest.approx(reference.sigmoid(-5 * 0.1))
-
-
-def test_tri_measures_the_angle_at_its_first_primitive() -> None:
     right_angle_at_p0 = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.9)]
     assert one("tri[1](p0, p1, p2)", right_angle_at_p0) == pytest.approx(1)  # target π/2
     assert one("tri[1](p1, p0, p2)", right_angle_at_p0) < 0.9
-
-
-def test_turn_measures_the_change_of_direction_at_its_middle_primitive() -> None:
     straight_on = [(-0.5, 0.0), (0.0, 0.0), (0.5, 0.0)]  # no turn: angle 0, target π/2, tolerance 0.4
     assert one("turn[0](p0, p1, p2)", straight_on) == pytest.approx(math.exp(-((math.pi / 2) ** 2) / 0.32))
     assert one("turn[0](p0, p1, p2)", [(-0.5, 0.0), (0.0, 0.0), (0.0, 0.3)]) == pytest.approx(1)
-
-
-def test_orient_tells_parallel_from_antiparallel_edges() -> None:
     square = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)]
     nearly_parallel = math.exp(-((1 - math.cos(math.pi / 8)) ** 2) / (2 * 0.09))  # target π/8, tolerance 0.3
     assert one("orient[0](p0→p1, p2→p3)", square) == pytest.approx(nearly_parallel)
     assert one("orient[3](p0→p1, p3→p2)", square) == pytest.approx(nearly_parallel)
     assert one("orient[0](p0→p1, p3→p2)", square) < 1e-6
-
-
-def test_eqdist_depends_on_the_logarithm_of_the_ratio() -> None:
     assert one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.2, 0), (0.2, 0.2)]) == pytest.approx(1)
-    doubled = one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.2, 0), (0.2, 0.4)])
-    halved = one("eqdist(p0→p1, p1→p2)", [(0, 0), (0.4, 0), (0.4, 0.2)])
-    assert doubled == pytest.approx(math.exp(-(math.log(2) ** 2) / (2 * 0.3**2)))
-    assert halved == pytest.approx(doubled)
+    for longer in ([(0, 0), (0.2, 0), (0.2, 0.4)], [(0, 0), (0.4, 0), (0.4, 0.2)]):  # by the logarithm of the ratio
+        twice = math.exp(-(math.log(2) ** 2) / (2 * 0.3**2))
+        assert one("eqdist(p0→p1, p1→p2)", longer) == pytest.approx(twice)
 
 
 def test_softness_scales_the_gradient_through_the_edges_of_angular_relations_alone() -> None:
@@ -217,3 +197,132 @@ def test_parameters_start_where_the_configuration_says() -> None:
     assert shape.tau_d == pytest.approx(0.33)
     assert shape.beta + shape.eta == pytest.approx([0.44] * 4)
     assert shape.gamma == pytest.approx([0.55] * 4)
+
+
+# Predicates of degenerate descriptors: coincident, in a row, without extent, absent. All stay finite
+
+
+def line(direction: tuple[float, float]) -> Tensor:
+    steps = torch.tensor([-0.75, -0.5, 0.0, 0.25, 1.0], dtype=torch.float64)
+    return (steps.unsqueeze(1) * torch.tensor(direction, dtype=torch.float64)).expand(2, 5, 2).clone()
+
+
+GENERAL = random_descriptors(2, 5, seed=7)
+DEGENERATE: dict[str, PrimitiveDescriptors] = {
+    "all coincide": GENERAL._replace(centre=torch.full((2, 5, 2), 0.3, dtype=torch.float64)),
+    "two coincide": GENERAL._replace(centre=GENERAL.centre.index_copy(1, torch.tensor([1]), GENERAL.centre[:, :1])),
+    "almost coincide": GENERAL._replace(centre=GENERAL.centre * 1e-6),
+    "denormally close": GENERAL._replace(centre=GENERAL.centre * 1e-30),
+    "in a row": GENERAL._replace(centre=line((1.0, 0.0))),
+    "in a column": GENERAL._replace(centre=line((0.0, 1.0))),
+    "on a diagonal": GENERAL._replace(centre=line((0.6, -0.8))),
+    "no extent": GENERAL._replace(extent=torch.zeros(2, 5, 2, dtype=torch.float64)),
+    "absent": GENERAL._replace(presence=torch.zeros(2, 5, dtype=torch.float64)),
+    "one absent": GENERAL._replace(presence=torch.eye(5, dtype=torch.float64)[:2].sub(1).neg()),
+    "hardly there": GENERAL._replace(presence=torch.full((2, 5), 1e-38, dtype=torch.float64)),
+    "at the gate's floor": GENERAL._replace(presence=torch.full((2, 5), 1e-30, dtype=torch.float64)),
+    "certain": GENERAL._replace(presence=torch.ones(2, 5, dtype=torch.float64)),
+    "everything at once": PrimitiveDescriptors(
+        torch.zeros(2, 5, 2, dtype=torch.float64),
+        torch.zeros(2, 5, dtype=torch.float64),
+        torch.zeros(2, 5, 2, dtype=torch.float64),
+        GENERAL.heatmap,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_variant
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_descriptors_give_finite_values_and_gradients(
+    name: str, gate: bool, softness: float, dtype: torch.dtype
+) -> None:
+    vocabulary, predicates = build(5, gate=gate, softness=softness, enumeration="paper", shaken=False)
+    predicates = predicates.to(dtype)
+    inputs = [part.to(dtype, copy=True).requires_grad_() for part in DEGENERATE[name][:3]]
+    z = PrimitiveDescriptors(*inputs, DEGENERATE[name].heatmap)
+    for predicate, activations in values(vocabulary, predicates, z).items():
+        assert activations.isfinite().all(), predicate
+        assert (activations >= 0).all(), predicate
+        assert (activations <= 1).all(), predicate
+        gradients = torch.autograd.grad(activations.sum(), (*inputs, *predicates.parameters()), allow_unused=True)
+        assert all(g.isfinite().all() for g in gradients if g is not None), predicate
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 6), (6, 1), (4, 4)])
+@pytest.mark.parametrize("logit", [0.0, 90.0, -90.0, 1e30, -1e30])
+def test_gradients_from_gated_relations_back_to_the_heat_maps_are_finite(
+    size: tuple[int, int], logit: float
+) -> None:
+    vocabulary, predicates = build(4, gate=True, softness=0.2, shaken=False)
+    predicates = predicates.float()
+    evidence = torch.full((1, 4, *size), logit)
+    evidence[:, :, -1, -1] += torch.tensor([0.0, 1.0, 2.0, 0.0])
+    evidence.requires_grad_()
+    z = to_descriptors(evidence, torch.tensor(1.0))
+    total = sum(activation.sum() for activation in values(vocabulary, predicates, z).values())
+    assert isinstance(total, Tensor)
+    assert total.isfinite()
+    assert torch.autograd.grad(total, evidence)[0].isfinite().all()
+
+
+def test_a_relation_of_an_absent_primitive_is_gated_to_nothing() -> None:
+    vocabulary, predicates = build(4, gate=True)
+    z = random_descriptors(1, 4, seed=8)
+    z.presence[0, 2] = 0
+    for predicate, activations in values(vocabulary, predicates, z).items():
+        involved = (parts(vocabulary)[predicate].primitives == 2).any(0)
+        assert (activations[involved] < 1e-6).all(), predicate
+        assert predicate == "has" or (activations[~involved] > 1e-3).any(), predicate
+
+
+# Which predicates stay the same when an image is moved, scaled, rotated or mirrored
+
+
+Transform = Callable[[Tensor], Tensor]
+
+
+def rotation(angle: float) -> Transform:
+    turned = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    matrix = torch.tensor(turned, dtype=torch.float64)
+    return lambda centre: centre @ matrix.T
+
+
+MIRROR_X = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+MIRROR_Y = torch.tensor([1.0, -1.0], dtype=torch.float64)
+
+INVARIANCES: dict[str, tuple[Transform, set[str]]] = {
+    "translation": (lambda c: c + torch.tensor([0.3, -0.7], dtype=torch.float64), set(NAMES)),
+    "shrinking": (lambda c: 0.25 * c, ANGULAR | {"has"}),
+    "growing": (lambda c: 3.0 * c, ANGULAR | {"has"}),
+    "rotation by 0.4": (rotation(0.4), ANGULAR | {"has", "near"}),
+    "rotation by 2.5": (rotation(2.5), ANGULAR | {"has", "near"}),
+    "mirroring x": (lambda c: c * MIRROR_X, set(NAMES) - {"left"}),
+    "mirroring y": (lambda c: c * MIRROR_Y, set(NAMES) - {"above"}),
+}
+
+
+@each_variant
+@pytest.mark.parametrize("name", INVARIANCES)
+def test_exactly_the_expected_predicates_are_invariant(name: str, gate: bool, softness: float) -> None:
+    transform, expected = INVARIANCES[name]
+    vocabulary, predicates = build(5, gate=gate, softness=softness)
+    z = random_descriptors(2, 5, seed=5)
+    before = values(vocabulary, predicates, z)
+    after = values(vocabulary, predicates, z._replace(centre=transform(z.centre)))
+    unchanged = {p for p in NAMES if torch.allclose(before[p], after[p], rtol=1e-9, atol=1e-11)}
+    assert unchanged == expected
+
+
+@pytest.mark.parametrize(("predicate", "mirror"), [("left", MIRROR_X), ("above", MIRROR_Y)])
+def test_mirroring_swaps_the_arguments_of_a_direction_without_margin(predicate: str, mirror: Tensor) -> None:
+    vocabulary, predicates = build(5)
+    with torch.no_grad():
+        predicates.margin[predicate].zero_()
+    z = random_descriptors(2, 5, seed=6)
+    names = names_of(vocabulary)[predicate]
+    before = values(vocabulary, predicates, z)[predicate]
+    after = values(vocabulary, predicates, z._replace(centre=z.centre * mirror))[predicate]
+    for row, name in enumerate(names):
+        i, j = read_name(name).primitives
+        torch.testing.assert_close(after[row], before[names.index(f"{predicate}(p{j}, p{i})")])

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.base import Minibatch
 from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.config import change
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.cost import cost
-from parse_dg.deploy.model_file import Model, ModelSpec, load_model, save_model
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
+from parse_dg.deploy.model_file import Model, load_model, save_model
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
+from tests.parts import model_of
 
 each_enumeration = pytest.mark.parametrize("enumeration", ["distinct", "paper"])
 
@@ -57,17 +55,13 @@ def test_the_drawn_columns_stay_what_they_are(settings: dict[str, object], expec
     assert hashlib.sha256(names.encode()).hexdigest()[:16] == expected
 
 
-def model_of(K: int, budget: int, draw: int = 0) -> Model:
+def with_budget(K: int, budget: int, draw: int = 0) -> Model:
     settings = {"primitives.count": K, "vocabulary.budget": budget, "vocabulary.draw": draw, "guidance": 0}
-    config = change(ParseConfig(), settings)
-    start = torch.Generator().manual_seed(2)
-    spec = ModelSpec(backbone=BackboneConfig(), algorithm=config, classes=("a", "b", "c"), image_size=32)
-    backbone = build_backbone(spec.backbone, MixStyleConfig(stages=()), start)
-    return Model(spec, config.build(BuildContext(backbone, 3, generator=start)).eval())
+    return model_of(change(ParseConfig(), settings), image_size=32, seed=2)
 
 
 def test_a_network_of_64_primitives_trains() -> None:
-    model = model_of(64, 2000)
+    model = with_budget(64, 2000)
     parse = model.algorithm.train()
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
@@ -83,7 +77,7 @@ def test_a_network_of_64_primitives_trains() -> None:
 
 @pytest.mark.parametrize("smaller", [False, True], ids=["full", "compact"])
 def test_a_model_file_holds_the_numbers_and_the_columns_mean_the_same(smaller: bool, tmp_path: Path) -> None:
-    model = model_of(20, 150, draw=4)
+    model = with_budget(20, 150, draw=4)
     structure = model.parse_network().structure
     used = structure.vocabulary.names(structure.composition.active().applications)
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from parse_dg.runs.result import (
     RunResult,
     TargetAccuracy,
 )
+from parse_dg.tables.records import read_comparable
+from parse_dg.tables.selection import Record
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 
@@ -55,6 +58,11 @@ def without_digests(folder: Path) -> Path:
     """A finished run as earlier versions wrote it: its files may be changed."""
     write_json(folder / "result.json", {k: v for k, v in read(folder / "result.json").items() if k != "files"})
     return folder
+
+
+def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
+    """The records of finished runs, to select from in one way, in rows by method."""
+    return tuple(record for run in read_comparable(folders, selection) for record in run.records)
 
 
 def checks(folder: Path) -> list[dict[str, Any]]:

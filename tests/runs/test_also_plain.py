@@ -17,12 +17,11 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.plan import plan_jobs
-from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection import Case, select
 from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.training.averaging import AveragingConfig
 from tests.conftest import Tiny
-from tests.runs.helpers import PLAIN, checks, hashes, quiet, read, result_of
+from tests.runs.helpers import PLAIN, checks, hashes, quiet, read, read_runs, result_of
 from tests.tables.test_missing import typed
 from tests.tables.test_records import configured, scored, write
 
@@ -181,13 +180,6 @@ def test_a_sweep_asks_for_both() -> None:
         ("parse+ema", True),
         ("erm+swad", False),
     ]
-
-
-@pytest.mark.parametrize(("method", "kind"), [("erm", "none"), ("erm+swad", "swad")])
-def test_a_sweep_with_a_method_that_cannot_is_refused(method: str, kind: str) -> None:
-    message = rf"averaging\.also_plain must be false with averaging\.kind={kind}"
-    with pytest.raises(InputError, match=message):
-        plan_jobs(sweep("parse+ema", method, settings=ALSO_PLAIN))
 
 
 def test_two_stages_cannot(tiny: Tiny) -> None:

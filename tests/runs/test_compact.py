@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
+from parse_dg.cli.show.display import print_compaction
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import whole
@@ -18,9 +20,10 @@ from parse_dg.runs import compact as module
 from parse_dg.runs.compact import NotLosslessError, compact_run, compact_runs, compare
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.opened import applications_at_start, open_run
+from parse_dg.runs.run import execute
 from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny
-from tests.runs.helpers import CPU, hashes, read, without_digests
+from tests.runs.helpers import CPU, hashes, quiet, read, without_digests
 
 LOSSY = 0.005
 
@@ -283,3 +286,32 @@ def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(InputError, match=r"cannot write the compact model.* to"):
         compact_run(open_run(folder, device="cpu"), tmp_path / "x.safetensors", 0.0)
+
+
+# What was in use before training, said beside what compaction leaves
+
+
+def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
+    """A start on the presence of all K primitives uses K applications, of a vocabulary of many more."""
+    config = tiny(training__steps=1, algorithm__composition__start="presence", algorithm__primitives__count=5)
+    execute(config, tmp_path / "run", quiet)
+    outcome = compact_run(open_run(tmp_path / "run", device="cpu"), None, 0.0)
+    assert outcome.report.applications.at_start == 5 < outcome.report.applications.before
+    assert read(outcome.report_path)["applications"]["at_start"] == 5
+
+
+def test_the_start_of_a_model_from_elsewhere_is_not_known(parse_run: Path, tiny: Tiny, tmp_path: Path) -> None:
+    """A file alone says nothing of it; one in a run's folder only if it is of the run's vocabulary, and whole."""
+    folder = without_digests(Path(shutil.copytree(parse_run, tmp_path / "run")))
+    assert compact_run(open_run(folder, device="cpu"), None, 0.0).report.applications.at_start
+    with pytest.raises(InputError, match="is not a run"):
+        compact_run(open_run(folder / "model.safetensors", device="cpu"), None, 0.0)
+    execute(tiny(training__steps=1, algorithm__primitives__count=5), tmp_path / "other", quiet)
+    for file in (folder / "compact.safetensors", tmp_path / "other" / "model.safetensors"):
+        shutil.copy(file, folder / "model.safetensors")
+        outcome = compact_run(open_run(folder, device="cpu"), tmp_path / "small.safetensors", 0.0)
+        assert outcome.report.applications.at_start is None
+        assert read(outcome.report_path)["applications"]["at_start"] is None
+        printed = Console(record=True, width=200)
+        print_compaction(printed, outcome)
+        assert "at the start" not in printed.export_text()

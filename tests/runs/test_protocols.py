@@ -11,7 +11,6 @@ from parse_dg.cli.train import configure
 from parse_dg.config import change
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config
@@ -127,11 +126,6 @@ def test_rates_and_the_method_stay_the_recipes(name: str, recipe: str) -> None:
             plain.algorithm,
             plain.mixstyle,
         )
-
-
-def test_an_unknown_protocol_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="unknown protocol 'wilds': valid are parse, domainbed, swad, gvrt"):
-        apply_protocol("wilds", build_config("blueprints", "erm"))
 
 
 def configured(*arguments: str) -> RunConfig:

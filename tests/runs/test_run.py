@@ -1,23 +1,33 @@
 """A run: a folder that says what it holds, and what each number in it is."""
 
 import json
+import random
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
+from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
+from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.folder import read_config
+from parse_dg.runs.folder import read_config, read_result
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.training.accuracy import Accuracy, accuracy
-from tests.conftest import FinishedRun, Tiny
-from tests.runs.helpers import CPU, REPEATED, checks, quiet, read
+from parse_dg.training.averaging import ValleyReport
+from parse_dg.training.trainer import Trainer
+from tests.conftest import FinishedRun, Tiny, slow_but
+from tests.runs.helpers import CPU, REPEATED, checks, hashes, quiet, read, repeated
 
 ONCE = [name for name in ALGORITHMS if name != "erm_plus_plus"]
 """Methods that are trained once; the others are in test_two_stage.py."""
@@ -115,3 +125,213 @@ def test_epochs_are_of_the_training_images(tiny: Tiny, tmp_path: Path) -> None:
     assert sum(len(part.indices) for part in split.training) == 3 * 32
     assert count_steps(config, split) == 4  # half of 96 images, 12 a step
     assert execute(config, tmp_path / "run", quiet).steps == 4
+
+
+# Runs of averaged weights: what their folder says, and that it is what the model's file holds
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "ema": {"averaging__decay": 0.5},
+    "sma": {"averaging__start": 2},
+    "swad": {"averaging__statistics_batches": 3, "training__check_every": 1},
+}
+
+
+def configured(tiny: Tiny, algorithm: str, kind: str) -> RunConfig:
+    return tiny(algorithm, averaging__kind=kind, **KINDS[kind])
+
+
+def assert_of_its_file(config: RunConfig, folder: Path) -> None:
+    """The numbers of the result are those of the weights in the model's file."""
+    result, model = read(folder / "result.json"), load_model(folder).algorithm
+    assert {line["weights"] for line in checks(folder)} == {result["averaging"]["checks_score"]}
+    split = leave_one_out(open_benchmark(config.data), "sketch", 0)
+    assert result["target"]["correct"] == accuracy(model, split.target, CPU).correct
+    for subset in split.validation:
+        found, expected = result["validation"][subset.domain.name], accuracy(model, subset, CPU)
+        assert found["correct"] == expected.correct
+        assert found["loss"] == pytest.approx(expected.loss, 1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_of_averaged_weights_scores_them_and_is_repeated_to_the_byte(
+    kind: str, tiny: Tiny, tmp_path: Path
+) -> None:
+    config = configured(tiny, "erm", kind)
+    for name in ("one", "again"):
+        torch.manual_seed(len(name))
+        execute(config, tmp_path / name, quiet)
+    assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
+    assert read(tmp_path / "one" / "result.json")["averaging"]["kind"] == kind
+    assert_of_its_file(config, tmp_path / "one")
+
+
+def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
+    result = execute(configured(tiny, "erm", "swad"), tmp_path / "run", quiet)
+    averaged = result.averaging
+    assert isinstance(averaged, ValleyReport)
+    start, end = averaged.start_step, averaged.end_step
+    assert result.selection.startswith(f"SWAD: the mean of the weights of steps {start} to {end}, ")
+    assert result.protocol.rules[-1] == f"{result.selection}."
+    assert result.selected_step == end
+    assert sum(averaged.segment_multiplicity) == averaged.segments
+    assert read_result(tmp_path / "run") == result
+    assert len(averaged.segment_multiplicity) == len(checks(tmp_path / "run"))
+
+
+# A run where it must not be, or cannot: refused before anything is trained, written or lost
+
+
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*arguments: Any) -> None:
+        pytest.fail("trained")
+
+    monkeypatch.setattr(Trainer, "fit", fit)
+
+
+def test_a_finished_run_is_returned_without_training(
+    erm_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_training(monkeypatch)
+    before = {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()}
+    assert execute(tiny("erm"), erm_run, quiet) == read_result(erm_run)
+    assert {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()} == before
+
+
+@pytest.mark.parametrize("settings", [{"seed": 1}, {"algorithm__dropout": 0.5}])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_of_another_configuration_is_refused(
+    settings: dict[str, Any],
+    finished: bool,
+    erm_run: Path,
+    tiny: Tiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_training(monkeypatch)
+    folder = tmp_path / "run"
+    shutil.copytree(erm_run, folder)
+    if not finished:
+        (folder / "result.json").unlink()
+    before = hashes(folder)
+    with pytest.raises(InputError, match=f"{folder} holds a run of another configuration .*now.*--overwrite"):
+        execute(tiny("erm", **settings), folder, quiet)
+    assert hashes(folder) == before
+
+
+def test_a_folder_that_is_not_a_run_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match=f"{tmp_path} exists and is not a run: choose another folder with --out"):
+        execute(tiny("erm"), tmp_path, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_an_unknown_target_is_refused_before_anything_is_drawn_or_written(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny("erm", data__target="skech")
+    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "run"))
+    with pytest.raises(InputError, match="valid are photo, cartoon, sketch, paint"):
+        execute(config, tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
+
+
+LEAVE_ONE = {"protocol__selection": "leave-one-domain-out"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"split__holdout": 0.02}, "holdout"),  # int(0.02 · 40) = 0 images of every source domain
+        ({"training__device": "abacus"}, r"device 'abacus' cannot be used .*: valid here are auto, cpu"),
+        ({**LEAVE_ONE, "split__validation_domain": "sketch"}, "valid are photo, cartoon, paint"),  # the target
+        ({**LEAVE_ONE, "split__validation_domain": "sktch"}, "valid are photo, cartoon, paint"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    settings: dict[str, Any], message: str, tiny: Tiny, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        execute(tiny("erm", **settings), tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_configuration_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"seed": ')
+    with pytest.raises(InputError, match="is not valid JSON"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_text('{"seeed": 1}')
+    with pytest.raises(InputError, match=r"unknown configuration field 'seeed': did you mean seed\?"):
+        read_config(tmp_path)
+
+
+# A run repeated is the same bytes again: only its configuration counts, and the target has no part in it
+
+
+def other_randomness() -> None:
+    """Whatever the global generators hold must not matter."""
+    seed = random.randrange(2**32)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+@pytest.mark.parametrize("algorithm", slow_but("parse", "erm_plus_plus"))
+def test_a_repeated_run_is_the_same_to_the_byte(
+    algorithm: str, finished_run: FinishedRun, tiny: Tiny, tmp_path: Path
+) -> None:
+    other_randomness()
+    execute(tiny(algorithm), tmp_path / "again", quiet)
+    assert set(repeated(tmp_path / "again")) == set(REPEATED)
+    assert repeated(tmp_path / "again") == repeated(finished_run(algorithm))
+
+
+def test_every_draw_comes_from_the_seed(tiny: Tiny, tmp_path: Path) -> None:
+    settings = {
+        "mixstyle__stages": (1, 2),
+        "mixstyle__probability": 1.0,
+        "augment__randaugment_ops": 2,
+        "algorithm__dropout": 0.5,
+        "training__label_smoothing": 0.1,
+    }
+    for name in ("one", "again"):
+        other_randomness()
+        execute(tiny("erm", **settings), tmp_path / name, quiet)
+    assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
+
+
+def test_a_seed_changes_the_start_the_order_and_the_draws(tiny: Tiny, tmp_path: Path) -> None:
+    """With no step of any size the weights are the start's alone."""
+    still = {"optimizer__backbone_rate": 0, "optimizer__head_rate": 0, "training__steps": 1}
+    states = []
+    for seed in (0, 1):
+        execute(tiny("erm", seed=seed, **still), tmp_path / str(seed), quiet)
+        states.append(load_file(tmp_path / str(seed) / "model.safetensors"))
+    assert not torch.equal(states[0]["classifier.weight"], states[1]["classifier.weight"])
+    running = next(name for name in states[0] if name.endswith("running_mean"))
+    assert not torch.equal(states[0][running], states[1][running])
+
+
+def with_target(benchmark: Benchmark, images: np.ndarray, labels: np.ndarray) -> Benchmark:
+    domains = tuple(Domain(d.name, images, labels) if d.name == "sketch" else d for d in benchmark.domains)
+    return replace(benchmark, domains=domains)
+
+
+@pytest.mark.parametrize("algorithm", ["erm", "parse"])
+def test_the_target_has_no_part_in_training_or_selection(
+    algorithm: str, finished_run: FinishedRun, tiny: Tiny, tmp_path: Path
+) -> None:
+    """With noise of other classes in its place, everything but its own score stays the same to the byte."""
+    config = tiny(algorithm)
+    benchmark = open_benchmark(config.data)
+    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
+    other = with_target(benchmark, noise, np.full(24, 3))
+    execute(config, tmp_path / "noise", quiet, other)
+    one, found = repeated(finished_run(algorithm)), repeated(tmp_path / "noise")
+    assert found["metrics.jsonl"] == one["metrics.jsonl"]
+    assert found["model.safetensors"] == one["model.safetensors"]
+    result, before = (read(folder / "result.json") for folder in (tmp_path / "noise", finished_run(algorithm)))
+    assert (result.pop("leakage")["of"], before.pop("leakage")["of"]) == (24, 40)
+    assert result.pop("target")["images"] == 24
+    assert before.pop("target")["images"] == 40
+    assert result == before

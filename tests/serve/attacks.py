@@ -62,7 +62,7 @@ def png_claiming(width: int, height: int, data: bytes = b"") -> bytes:
 
 def bombs() -> Iterator[Attack]:
     zeros = zlib.compress(bytes(20_000_000), 9)  # 20 KB that become 20 MB
-    claims = [(65_535, 65_535), (2**31 - 1, 2**31 - 1), (6000, 6000), (1, 30_000_000), (30_000_000, 1), (0, 0)]
+    claims = [(65_535, 65_535), (2**31 - 1, 2**31 - 1), (8000, 8000), (1, 60_000_000), (60_000_000, 1), (0, 0)]
     for size in claims:
         yield Attack(f"PNG of {size}", post(png_claiming(*size, zeros)))
         yield Attack(f"PNG of {size} in a form", form(part(png_claiming(*size, zeros)) + END, path="/case"))

@@ -19,6 +19,8 @@ from PIL import Image
 from parse_dg.data.framing import Framing
 from parse_dg.data.images import open_bytes
 from parse_dg.deploy.predictor import Predictor, load
+from parse_dg.explain.faces import faces_of
+from parse_dg.runs.opened import open_run
 from parse_dg.serve.limits import ServiceLimits
 from parse_dg.serve.server import Server, bind, build_server, model_name
 
@@ -68,7 +70,9 @@ def started(run: Path, token: str | None = None, **limits: Any) -> Iterator[tupl
     held, ready = bind("127.0.0.1", 0), threading.Event()
     port = held.getsockname()[1]
     predictor = load(run, "cpu")
-    server = build_server(predictor, model_name(run), held, ServiceLimits(**limits), ready.set, token=token)
+    known = {"faces": faces_of(open_run(run, device="cpu")), "folder": run}
+    how = (held, ServiceLimits(**limits), ready.set, "", token)
+    server = build_server(predictor, model_name(run), *how, **known)
     thread = threading.Thread(target=server.run, args=([held],), daemon=True)
     thread.start()
     try:

@@ -13,10 +13,13 @@ from PIL import Image
 
 from parse_dg import __version__
 from parse_dg.data.framing import Picture
+from parse_dg.deploy.predictor import load
 from parse_dg.explain.explanation import read_image
 from parse_dg.explain.logits import read_logits
 from parse_dg.explain.viewer_data import case_of
-from parse_dg.serve.schemas import CaseData, HealthData, PredictionData
+from parse_dg.serve.limits import RefusedError, ServiceLimits
+from parse_dg.serve.schemas import CaseData, HealthData, PredictionData, PrimitivesData
+from parse_dg.serve.service import Service
 from tests.conftest import FinishedRun
 from tests.serve.conftest import Running, encoded, error_of, picture, png, running, squares
 
@@ -189,6 +192,46 @@ def test_the_title_is_the_file_name_without_folders(parse_service: Running, give
     assert case(parse_service, IMAGES[0], given)["title"] == title
 
 
+def test_a_primitive_is_given_a_name(parse_copy: Path) -> None:
+    def give(**query: Any) -> httpx.Response:
+        return service.client.post("/names", params=query)
+
+    with running(parse_copy) as service:
+        known = service.client.get("/primitives").json()
+        PrimitivesData.model_validate(known)
+        assert known["may_be_named"]
+        assert (known["names"], len(known["faces"]), len(known["cards"])) == ({}, 16, 8)
+        k = known["cards"][0]["faces"][0]["primitive"]
+        assert give(primitive=k, name=" beak ").json()["names"] == {f"p{k}": "beak"}
+        again = service.client.get("/primitives").json()
+        assert any("beak" in each["words"] for each in again["cards"][0]["relations"])
+        explained = post(service, explain="true").json()["explanation"]["relations"]
+        assert all(("beak" in each["words"]) == (k in each["primitives"]) for each in explained)
+        for query, words in (
+            ({"primitive": 99, "name": "x"}, "unknown primitive p99: valid are p0 to p15"),
+            ({"primitive": 0 if k else 1, "name": "Beak"}, "would both be called"),
+            ({"primitive": "p3", "name": "x"}, "primitive is not valid"),
+        ):
+            answer = give(**query)
+            assert answer.status_code == 400
+            assert words in error_of(answer)
+        assert load(parse_copy, "cpu").names == {k: "beak"}
+        assert give(primitive=k).json()["names"] == {}
+        (parse_copy / "names.json").write_text('{"primitives": "another", "names": {"p0": "wheel"}}')
+        refused = error_of(give(primitive=k, name="beak"))
+        assert refused == "names.json names the primitives of another model: begin anew with --clear"
+    assert load(parse_copy, "cpu").names == {}
+
+
+def test_names_are_not_given_from_elsewhere(parse_service: Running, erm_service: Running) -> None:
+    service = Service(parse_service.predictor, "x", ServiceLimits())
+    with pytest.raises(RefusedError, match="names are given on this machine"):
+        service.give_name(0, "beak")
+    known = erm_service.client.get("/primitives").json()
+    assert known == {"names": {}, "faces": [], "words": "", "cards": [], "may_be_named": False}
+    assert erm_service.client.post("/names?primitive=0&name=beak").status_code == 403
+
+
 def test_health(service: Running) -> None:
     before = service.health()
     HealthData.model_validate(before)
@@ -205,7 +248,7 @@ def test_health(service: Running) -> None:
 def test_the_description_has_schemas_of_questions_and_answers(parse_service: Running) -> None:
     found = parse_service.client.get("/openapi.json").json()
     assert found["openapi"].startswith("3.")
-    assert set(found["paths"]) == {"/predict", "/case", "/health"}
+    assert set(found["paths"]) == {"/predict", "/case", "/primitives", "/names", "/health"}
     predict = found["paths"]["/predict"]["post"]
     assert {each["name"] for each in predict["parameters"]} == {"top", "explain", "class"}
     assert set(predict["requestBody"]["content"]) == {"multipart/form-data", "image/*", "application/octet-stream"}

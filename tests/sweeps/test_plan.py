@@ -1,6 +1,7 @@
 """From a sweep to jobs: which runs, in which order, in which folders, and what is refused before anything runs."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +19,11 @@ from parse_dg.sweeps.draws import job_seed, random_hparams
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.plan import plan_jobs
 from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
-from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection import select
 from tests.algorithms import golden
 from tests.conftest import TINY
-from tests.runs.helpers import quiet
+from tests.parts import refusal
+from tests.runs.helpers import quiet, read_runs
 
 OUT = Path("runs/sweep")
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
@@ -294,6 +295,4 @@ def test_draws_of_domainbed_with_settings_of_its_fields_are_refused() -> None:
     ],
 )
 def test_a_mistake_is_found_before_anything_runs(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        plan_jobs(sweep("erm", "parse", "parse+ema", **more))
-    assert "\n" not in str(caught.value)
+    assert re.search(message, refusal(plan_jobs, sweep("erm", "parse", "parse+ema", **more)))

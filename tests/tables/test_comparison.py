@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from parse_dg.errors import InputError
 from parse_dg.tables.comparison import compare, compare_csv, published_csv, published_tables
 from parse_dg.tables.published import published
 from parse_dg.tables.selection import Record
@@ -140,5 +139,3 @@ def test_the_published_tables_alone() -> None:
         "88.1 ± 0.1",
         *["79.1 ± 0.1", "70.6 ± 0.2", "50.0 ± 0.3", "46.5 ± 0.1", "66.9"],
     ) in suite.rows
-    with pytest.raises(InputError, match="unknown data set with published figures 'mnist': valid are all, pacs"):
-        published_tables(published(), "mnist")

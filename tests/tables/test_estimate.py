@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from parse_dg.errors import InputError
-from parse_dg.tables.estimate import Estimate, explain_spread, find_spread
+from parse_dg.tables.estimate import Estimate, explain_spread
 
 VALUES = {0: 0.5, 1: 0.6, 4: 0.85}
 
@@ -26,9 +25,3 @@ def test_a_single_trial_has_no_spread() -> None:
     assert str(Estimate({3: 0.25})) == "25.0"
     assert explain_spread("std", 1) == "one trial, so that there is no ±"
     assert explain_spread("std", 3) == "mean ± sample standard deviation over 3 trials"
-
-
-def test_spreads_have_names() -> None:
-    assert [find_spread(name) for name in ("se", "std")] == ["se", "std"]
-    with pytest.raises(InputError, match="unknown spread 'var': valid are se, std"):
-        find_spread("var")

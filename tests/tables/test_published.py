@@ -3,7 +3,6 @@
 import pytest
 
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
-from parse_dg.errors import InputError
 from parse_dg.tables.published import AVERAGE, ERRORS, SUITE, PublishedRow, find_domain, published
 from parse_dg.tables.selection import SELECTIONS
 
@@ -100,10 +99,6 @@ def test_sources_can_be_chosen() -> None:
     assert {each.source.name for each in of("domainbed, paper").rows} == {"paper", "domainbed", "swad"}
     assert {(each.source.name, each.method) for each in of("erm++").rows} == {("paper", "ERM++")}
     assert {each.data_set for each in of("gvrt").rows} == {"cub-dg", SUITE}
-    with pytest.raises(
-        InputError, match="unknown source of published figures 'papers': valid are all, paper, domain"
-    ):
-        of("papers")
 
 
 @pytest.mark.parametrize(

@@ -107,13 +107,6 @@ def test_a_record_needs_only_what_its_selection_looks_at() -> None:
         select([record(), record("art photo", in_part={})], "leave-one-domain-out")
 
 
-def test_an_unknown_selection_is_refused_with_those_there_are() -> None:
-    with pytest.raises(
-        InputError, match="unknown selection 'best': valid are training-domain, leave-one-domain-out, oracle"
-    ):
-        select([], "best")
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
+from parse_dg.tables.estimate import p_value
 from parse_dg.tables.selection import SELECTIONS, Record
 from parse_dg.tables.selection_tables import selection_tables
-from parse_dg.tables.significance import p_value
 
 DOMAINS = ("art", "photo", "sketch")
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from parse_dg.algorithms import ALGORITHMS, Algorithm, BuildContext
 from parse_dg.algorithms.base import Group, GroupSettings, LossTerms, Minibatch
-from parse_dg.model.backbones.backbone import BackboneConfig, build_backbone
-from parse_dg.model.backbones.mixstyle import MixStyleConfig
 from parse_dg.model.composition import Composition, CompositionConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from parse_dg.training.optimizer import (
@@ -23,12 +21,12 @@ from parse_dg.training.optimizer import (
     set_rates,
 )
 from tests.model.reference import sparsemax_by_sorting
+from tests.parts import seeded, small_backbone
 
 
 def build(name: str) -> Algorithm:
-    start = torch.Generator().manual_seed(0)
-    backbone = build_backbone(BackboneConfig(), MixStyleConfig(stages=()), start)
-    return ALGORITHMS[name]().build(BuildContext(backbone, 3, generator=start))
+    start = seeded()
+    return ALGORITHMS[name]().build(BuildContext(small_backbone(start), 3, generator=start))
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from parse_dg.training.check import Best, Check, NonFiniteLossError
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
+from tests.parts import trainer_of
 
 RATE = 0.125
 PLAIN = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
@@ -72,26 +73,15 @@ def batches() -> Iterator[Batch]:
 def trainer(
     algorithm: Algorithm,
     *,
-    steps: int,
     check_every: int = 1,
     sizes: dict[str, int] | None = None,
     optimizer: OptimizerConfig | None = None,
-    device: torch.device = torch.device("cpu"),  # noqa: B008
-    rules: dict[str, Any] | None = None,
-    **training: Any,
+    **settings: Any,
 ) -> Trainer:
-    return Trainer(
-        algorithm,
-        batches(),
-        [zeros(name, count) for name, count in (sizes or {"photo": 4}).items()],
-        steps=steps,
-        training=TrainingConfig(check_every=check_every, **training),
-        optimizer=optimizer or OptimizerConfig(head_rate=RATE),
-        augment=PLAIN,
-        generator=torch.Generator().manual_seed(0),
-        device=device,
-        **(rules or {}),
-    )
+    validation = [zeros(name, count) for name, count in (sizes or {"photo": 4}).items()]
+    given = {"batches": batches(), "validation": validation, "augment": PLAIN} | settings
+    rates = optimizer or OptimizerConfig(head_rate=RATE)
+    return trainer_of(algorithm, rates, training=TrainingConfig(check_every=check_every), **given)
 
 
 def quiet(step: int, check: Check | None) -> None:
@@ -189,7 +179,7 @@ def test_other_images_are_scored_after_validation_and_change_nothing() -> None:
     """The script says validation, in, out, check by check: the target is best where validation is not."""
     script = [*[(1, 1.0), (4, 1.0), (2, 1.0)], *[(3, 1.0), (0, 9.0), (0, 9.0)], *[(2, 1.0), (4, 1.0), (1, 1.0)]]
     checks: list[Check] = []
-    run = trainer(Scripted(iter(script)), steps=3, rules={"scored": SCORED})
+    run = trainer(Scripted(iter(script)), steps=3, scored=SCORED)
     best = run.fit(lambda step, check: checks.append(check) if check else None)
     assert best.check.step == step_of(best) == 2
     found = [[(value.correct, value.images) for value in check.scores.values()] for check in checks]
@@ -209,7 +199,7 @@ def test_a_loss_on_validation_must_be_a_number() -> None:
 def test_the_oracle_keeps_the_last_check() -> None:
     rules = {"protocol": ProtocolConfig(selection="oracle"), "scored": SCORED}
     script = [(4, 1.0), (4, 1.0), (2, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)]
-    best = trainer(Scripted(iter(script)), steps=5, check_every=3, rules=rules).fit(quiet)
+    best = trainer(Scripted(iter(script)), steps=5, check_every=3, **rules).fit(quiet)
     assert best.check.step == step_of(best) == 5
     assert best.check.mean_accuracy == 0
 
@@ -236,7 +226,7 @@ def textured(name: str) -> Subset:
 
 def images_of_checks(names: tuple[str, ...], scored: dict[str, str], **rules: Any) -> list[Tensor]:
     """What the model is shown in the checks of two steps: validation domain by domain, then what is scored."""
-    run = trainer(Shown(), steps=2, rules={"scored": {n: textured(d) for n, d in scored.items()}, **rules})
+    run = trainer(Shown(), steps=2, scored={n: textured(d) for n, d in scored.items()}, **rules)
     run.validation = [textured(name) for name in names]
     run.augment = AugmentConfig()
     run.fit(quiet)

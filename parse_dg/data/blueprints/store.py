@@ -19,7 +19,7 @@ from parse_dg.data.blueprints import benchmark as blueprints, drawing
 from parse_dg.data.blueprints.benchmark import BlueprintsConfig, BlueprintsDomain, generate_domain
 from parse_dg.data.listing import Progress
 from parse_dg.errors import InputError
-from parse_dg.files import cache_folder, cannot_write, make_folder, whole_folder
+from parse_dg.files import attempting, cache_folder, make_folder, whole_folder
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,10 @@ def _build(folder: Path, config: BlueprintsConfig, progress: Progress | None) ->
     try:
         with whole_folder(folder, shared=True) as temporary:
             _draw(temporary, config, progress)
-    except OSError as error:
+    except OSError:
         if not (folder / "index.json").exists():  # else somebody was faster
-            raise cannot_write(folder.parent, "PARSE_DG_CACHE", error) from error
+            with attempting(f"write to {folder.parent}", "set PARSE_DG_CACHE to another folder"):
+                raise
 
 
 def _draw(folder: Path, config: BlueprintsConfig, progress: Progress | None) -> None:

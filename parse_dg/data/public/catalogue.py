@@ -10,7 +10,7 @@ from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 
 
 class Version(NamedTuple):
@@ -77,8 +77,7 @@ def spelling(name: str) -> str:
 
 def find_data_set(name: str) -> DataSet:
     """The public benchmark called `name`."""
-    if name not in DATA_SETS:
-        raise unknown("data set", name, DATA_SETS)
+    require_known("data set", name, DATA_SETS)
     return DATA_SETS[name]
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import ClassCard
+from parse_dg.explain.class_cards import FACE, ClassCard
 from parse_dg.explain.faces import Face, PrimitiveFaces
-from parse_dg.explain.figures.marks import give_way, mark_relation
+from parse_dg.explain.figures.marks import mark_relation
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, NORMAL, SMALL, TALLEST, WIDTHS, Sheet, in_lines
 
 if TYPE_CHECKING:
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
 
 BESIDE = {"page": 4, "column": 2}
 """Cards beside each other."""
-GAP, HEADER, LINE, FOOT = 0.14, 0.2, 0.11, 0.34
+GAP, HEADER, LINE, FOOT = 0.14, 0.2, 0.11, 0.4
 """Inches: between cards, for a class's name, for a line of text, for what is said below."""
-FACE = 0.09
-"""Half the side of a face on a card, as a share of the card's width."""
 TILE = {"page": 0.5, "column": 0.42}
 """Inches: the side of a face on the sheet of all of them."""
 
@@ -35,19 +32,23 @@ def cards_figure(
     """Every class as a card: its strongest relations over the mean layout, with the faces of their primitives."""
     beside = BESIDE[width]
     side = (WIDTHS[width] - (beside - 1) * GAP) / beside
-    lines = 2 * max(len(card.relations) for card in cards)
+    lines = max(len(line) + 0.4 * len(card.relations) for card in cards for line in [_lines(card, side)])
     tall = HEADER + side + lines * LINE + GAP
     rows = -(-len(cards) // beside)
+    most = max(card.images for card in cards)
+    notes = (
+        "number: a relation's weight, the most it can add to the class's score",
+        f"drawn over the mean layout in {most} or fewer training images, moved apart",
+        "faces: where a primitive is strongest",
+    )
     height = rows * tall + FOOT
     if height > TALLEST:
-        most = beside * int((TALLEST - FOOT) / tall)
-        raise InputError(f"{len(cards)} class cards do not fit on a page: choose at most {most} with --classes")
+        fitting = beside * int((TALLEST - FOOT) / tall)
+        raise InputError(f"{len(cards)} class cards do not fit on a page: choose at most {fitting} with --classes")
     with Sheet.file(path, width, height) as sheet:
         for number, card in enumerate(cards):
             _draw_card(sheet, card, faces, names, number % beside * (side + GAP), number // beside * tall, side)
-        notes = ["numbers: a relation's weight, the most it can add to the score of its class"]
-        of = f"mean layout in {max(card.images for card in cards)} or fewer training images of a class, drawn apart"
-        sheet.notes(0, height - FOOT + 0.1, *notes, f"{of}; faces: where a primitive is strongest")
+        sheet.notes(0, rows * tall + 0.05, *notes)
 
 
 def _draw_card(
@@ -58,54 +59,47 @@ def _draw_card(
     axes.set_xlim(0, 1)
     axes.set_ylim(1, 0)
     axes.axhspan(0, 1, color="#f3f1ec", zorder=0)
-    numbers = [place.primitive for place in card.places]
-    where = dict(zip(numbers, arranged(np.array([(p.x, p.y) for p in card.places]).reshape(-1, 2)), strict=True))
-    if where:
-        places = np.full((max(numbers) + 1, 2), np.nan)
-        places[numbers] = list(where.values())
-        shrink = FACE * side * 72 + 2
-        for row, (term, colour) in enumerate(zip(card.relations, COLOURS, strict=False)):
-            mark_relation(axes, term, places, colour, bend=0.12 * row, shrink=shrink)
+    where = card.arranged()
     for k, at in where.items():
-        _place_face(axes, at, faces.faces[k][0] if faces and faces.faces[k] else None, names.get(k, f"p{k}"))
-    y = top + HEADER + side + 0.08
+        _place_face(axes, at, faces.faces[k][0] if faces and faces.faces[k] else None)
+    if where:
+        places = np.full((max(where) + 1, 2), np.nan)
+        places[list(where)] = list(where.values())
+        for row, (term, colour) in enumerate(zip(card.relations, COLOURS, strict=False)):
+            mark_relation(axes, term, places, colour, 0.7, bend=0.12 * row, shrink=FACE * side * 72 / 0.7 + 2)
+    for k, (x, y) in where.items():
+        paper = {"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 0.5}
+        name = names.get(k, f"p{k}")
+        axes.text(x, y + FACE, name, fontsize=SMALL, ha="center", va="top", zorder=6, bbox=paper)
+    _list_relations(sheet, card, left, top + HEADER + side + 0.1, side)
+
+
+def _list_relations(sheet: Sheet, card: ClassCard, left: float, y: float, side: float) -> None:
     for term, colour in zip(card.relations, COLOURS, strict=False):
         sheet.bar(left, y - 0.03, 0.06, 0.06, colour)
         sheet.text(left + side, y, f"{term.weight:.3f}", SMALL, ha="right", color=FAINT)
-        for number, line in enumerate(in_lines(term.words, side - 0.42, SMALL)):
-            sheet.text(left + 0.1, y + number * LINE, line, SMALL)
-        y += 2 * LINE
+        for line in in_lines(term.words, side - 0.42, SMALL):
+            sheet.text(left + 0.1, y, line, SMALL)
+            y += LINE
+        y += 0.4 * LINE
 
 
-def arranged(places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-    """Places stretched, alike in both directions, until they fill a card from 0 to 1, and moved apart for faces."""
-    if not len(places):
-        return places
-    moved = give_way(_filling(places), 3.2 * FACE)
-    return _filling(moved)
+def _lines(card: ClassCard, side: float) -> list[str]:
+    return [line for term in card.relations for line in in_lines(term.words, side - 0.42, SMALL)]
 
 
-def _filling(places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-    low, high = places.min(0), places.max(0)
-    room = 1 - 2 * FACE - 0.12  # a label stands below a face
-    scale = room / max(float((high - low).max()), 0.15)
-    return np.asarray((places - (low + high) / 2) * scale + np.array([0.5, 0.47]))
-
-
-def _place_face(axes: "Axes", at: Float[np.ndarray, "2"], face: Face | None, words: str) -> None:
+def _place_face(axes: "Axes", at: tuple[float, float], face: Face | None) -> None:
     from matplotlib.patches import Rectangle
 
     x, y = at
     if face is not None:
         axes.imshow(
-            face.pixels(), extent=(x - FACE, x + FACE, y + FACE, y - FACE), zorder=4, interpolation="bicubic"
+            face.pixels(), extent=(x - FACE, x + FACE, y + FACE, y - FACE), zorder=2, interpolation="bicubic"
         )
     looks: dict[str, Any] = {"fill": face is None, "facecolor": "white", "edgecolor": INK, "linewidth": 0.6}
-    axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, zorder=4, **looks))
+    axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, zorder=2, **looks))
     axes.set_xlim(0, 1)
     axes.set_ylim(1, 0)
-    paper = {"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 0.5}
-    axes.text(x, y + FACE, words, fontsize=SMALL, ha="center", va="top", zorder=5, bbox=paper)
 
 
 def fitting(faces: PrimitiveFaces, width: str) -> int:

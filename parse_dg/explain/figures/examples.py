@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.data.contact_sheets import spread
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
@@ -28,8 +27,7 @@ from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, re
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
-from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives, true_centres
-from parse_dg.explain.measures.localisation import places_among_parts
+from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives
 from parse_dg.explain.measures.structure_use import primitive_weights
 from parse_dg.runs.opened import OpenedRun
 from parse_dg.wording import plural
@@ -71,10 +69,10 @@ def draw_primitives(asked: FigureRequest) -> str:
     run = _open(asked)
     labels = _labels(run, asked, "primitives")
     primitives = _primitives(run, asked, labels, "primitives")
-    names = [subset.domain.name for subset in run.held_out]
+    known = [subset.domain.name for subset in run.held_out]
     for name in asked.domains:
-        if name not in names:
-            raise unknown("domain of the run", name, names)
+        if name not in known:
+            raise unknown("domain of the run", name, known)
     shown = [subset for subset in run.held_out if not asked.domains or subset.domain.name in asked.domains]
     candidates = [_candidates(subset, labels) for subset in shown]
     located = [locate(run.model, subset, run.progress) if len(subset.indices) else None for subset in candidates]
@@ -83,11 +81,11 @@ def draw_primitives(asked: FigureRequest) -> str:
         rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
         blocks.append(ClassBlock(run.classes[label], tuple(rows)))
     domains = [subset.domain.name for subset in shown]
-    known = {**_name_parts(run), **run.model.names}
-    primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=known)
+    names = run.model.names
+    primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=names)
     return (
         f"classes {', '.join(run.classes[label] for label in labels)}; primitives "
-        f"{', '.join(called(k, run.model.names) for k in primitives)}; of each class and domain, of up to "
+        f"{', '.join(called(k, names) for k in primitives)}; of each class and domain, of up to "
         f"{CANDIDATES} images, the one whose presence of all primitives is nearest to their mean; {run.target} was "
         "never seen in training"
     )
@@ -111,16 +109,6 @@ def _representative(
     presence = located.presence.cpu()[mine]
     nearest = int((presence - presence.mean(0)).square().sum(1).argmin())
     return _read(run, subset, mine[nearest : nearest + 1].numpy())[0]
-
-
-def _name_parts(run: OpenedRun) -> dict[int, str]:
-    """The parts that primitives follow on the source domains together, where true places are known."""
-    sources = run.held_out[:-1]
-    centres = [found for subset in sources if (found := true_centres(run, subset)) is not None]
-    if not centres:
-        return {}
-    located = [locate(run.model, subset, run.progress) for subset in sources]
-    return {place.primitive: place.part for place in places_among_parts(located, centres, PARTS) if place.follows}
 
 
 # --- errors -------------------------------------------------------------------------------------------------------
@@ -247,8 +235,10 @@ def draw_cards(asked: FigureRequest) -> str:
     """Classes as cards: the named ones, or some that are evenly spread."""
     run = _open(asked)
     names = [run.classes[label] for label in _labels(run, asked, "cards")]
-    cards = class_cards(run, names)
-    cards_figure(asked.path, cards, faces_of(run), run.model.names, width=asked.width)
+    faces = faces_of(run)
+    assert faces is not None  # the run fits its images
+    cards = class_cards(run.model, faces, names)
+    cards_figure(asked.path, cards, faces, run.model.names, width=asked.width)
     return (
         f"classes {', '.join(names)}; of each its {RELATIONS} strongest relations between primitives, drawn over "
         "where these are in the mean of its training images, stretched and moved apart to be seen"

@@ -64,8 +64,8 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes.append(f"Left out: images, and what is found by looking at them. {error}.")
     else:
         seen = _look(run, small[0] if small else None, images)
-        if small:
-            seen = seen._replace(cards=class_cards(run), faces=faces_of(run))
+        if small and (faces := faces_of(run)):
+            seen = seen._replace(cards=class_cards(model, faces), faces=faces)
         if not run.split.validation:
             notes.append("Left out: images of the source domains, since all of them train and none is held out.")
     if run.model_file is None:

@@ -15,7 +15,6 @@ from parse_dg.explain import viewer
 from parse_dg.explain.faces import known_primitives
 from parse_dg.explain.report.curve import charts
 from parse_dg.explain.report.data import Report
-from parse_dg.explain.viewer_data import drawing_of
 from parse_dg.files import attempting, require_writable, write_file
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.tables.text_table import page_template
@@ -62,11 +61,7 @@ def report_page(report: Report) -> str:
     galleries = [{"title": g.title, "words": g.words, "cases": g.cases} for g in report.galleries if g.cases]
     primitives = {
         "known": known_primitives(report.names, report.faces),
-        "cards": [
-            {"relations": [each.to_dict() | drawing_of(each) for each in card.relations]}
-            | {"places": [place.to_dict() for place in card.places]}
-            for card in report.cards
-        ],
+        "cards": [card.drawing() for card in report.cards],
     }
     return page_template(Path(__file__).with_name("report.html")).render(
         report=report,

@@ -11,8 +11,9 @@ window.ParseDrawing = (() => {
   const GAP = 8; // between a disc and the line that ends there
   const BEYOND = 130; // so far a guide goes on
   const AWAY = 110; // from a box to the number of what it is of
-  const CARD = 400; // the side of a class card
-  const LETTERS = 20; // room for a name below a face on it
+  const FACE = 85; // half the side of a face on a class card, as parse_dg/explain/class_cards.py has it
+  const LETTER = 22; // the width of one, about
+  const LONGEST = 20; // a longer name is cut
   const SMALLEST = 256; // of the heat map's canvas, in pixels
   const INFERNO = [
     [0, 0, 4], [40, 11, 84], [101, 21, 110], [159, 42, 99], [212, 72, 66], [245, 125, 21], [250, 193, 39],
@@ -59,13 +60,13 @@ window.ParseDrawing = (() => {
   }
 
   /* Discs of primitives that lie together are moved apart until every number can be read. */
-  function labels(points, side, gap = GAP) {
+  function labels(points, side) {
     const found = points.map((point) => point.slice());
     for (let turn = 0; turn < 60; turn++) {
       for (let i = 0; i < found.length; i++) {
         for (let j = i + 1; j < found.length; j++) {
           const apart = minus(found[j], found[i]);
-          const lacking = 2 * RADIUS + gap - length(apart);
+          const lacking = 2 * RADIUS + GAP - length(apart);
           if (lacking <= 0) continue;
           const way = length(apart) > 1 ? unit(apart) : [Math.cos(j), Math.sin(j)];
           found[i] = add(found[i], times(way, -lacking / 2));
@@ -79,18 +80,13 @@ window.ParseDrawing = (() => {
     return found;
   }
 
-  /* From disc to disc where they are far enough apart, else from place to place. */
-  function ends(from, to) {
-    const way = minus(to, from);
-    const off = times(unit(way), length(way) - 2 * (RADIUS + GAP) > 20 ? RADIUS + GAP : 0);
-    return [add(from, off), minus(to, off)];
-  }
-
   /* ---- shapes ----------------------------------------------------------------------------------------------- */
 
   class Sketch {
-    constructor(svg, side) {
+    constructor(svg, side, radius = RADIUS) {
       this.svg = svg;
+      this.radius = radius; // of what is at a place
+      this.measures = radius === RADIUS; // on a card places are moved: angles are not what they were
       svg.replaceChildren();
       svg.setAttribute("viewBox", `0 0 ${side[0]} ${side[1]}`);
       this.side = side;
@@ -122,13 +118,20 @@ window.ParseDrawing = (() => {
       this.stroke(`M${from} L${to}`, name);
     }
 
+    /* From disc to disc where they are far enough apart, else from place to place. */
+    ends(from, to) {
+      const [way, away] = [minus(to, from), this.radius + GAP];
+      const off = times(unit(way), length(way) - 2 * away > 20 ? away : 0);
+      return [add(from, off), minus(to, off)];
+    }
+
     edge(from, to, name) {
-      this.line(...ends(from, to), name);
+      this.line(...this.ends(from, to), name);
     }
 
     arrow(from, to, name) {
       const way = unit(minus(to, from));
-      const [start, tip] = ends(from, to);
+      const [start, tip] = this.ends(from, to);
       const size = Math.min(34, length(minus(tip, start)) / 2);
       const neck = minus(tip, times(way, size));
       const aside = times([-way[1], way[0]], 0.55 * size);
@@ -147,12 +150,14 @@ window.ParseDrawing = (() => {
       const between = add(unit(u), unit(v));
       const middle = length(between) > 0.1 ? unit(between) : [-unit(u)[1], unit(u)[0]];
       const size = `${degrees(u, v).toFixed(0)}°`;
-      this.text(add(at, times(middle, radius + 44)), size);
+      if (this.measures) this.text(add(at, times(middle, radius + 44)), size);
       return `here ${size}`;
     }
 
-    text(at, words) {
-      const x = Math.max(50, Math.min(this.side[0] - 50, at[0]));
+    text(at, given) {
+      const words = given.length > LONGEST ? `${given.slice(0, LONGEST - 1)}…` : given;
+      const half = Math.max(50, (words.length * LETTER) / 2);
+      const x = Math.max(half, Math.min(this.side[0] - half, at[0]));
       const y = Math.max(30, Math.min(this.side[1] - 30, at[1]));
       this.element("text", "pv-measure", { x, y }).textContent = words;
     }
@@ -168,11 +173,15 @@ window.ParseDrawing = (() => {
         this.stroke(`M${point} L${moved[index]}`, `${name} pv-thin`);
         this.element("circle", `pv-dot ${name}`, { cx: point[0], cy: point[1], r: 9 });
       });
+      moved.forEach(([x, y], index) => {
+        const known = names[`p${numbers[index]}`];
+        const sides = [1, -1].map((sign) => [x, y + sign * (RADIUS + 26)]); // below, or else above
+        const free = sides.find((at) => moved.every((disc) => length(minus(disc, at)) > 2 * RADIUS - 10));
+        if (known) this.text(free || sides[0], known);
+      });
       moved.forEach(([cx, cy], index) => {
         this.element("circle", `pv-number-disc ${name}`, { cx, cy, r: RADIUS });
         this.element("text", "pv-number-text", { x: cx, y: cy }).textContent = numbers[index];
-        const known = names[`p${numbers[index]}`];
-        if (known) this.text([cx, cy + RADIUS + 26], known);
       });
     }
   }
@@ -185,8 +194,9 @@ window.ParseDrawing = (() => {
     const [a, b, c, d] = bound.map(frame.point);
     switch (kind) {
       case "ring":
-        sketch.element("circle", "pv-halo", { cx: a[0], cy: a[1], r: RADIUS + 22 });
-        sketch.element("circle", `pv-stroke ${name}`, { cx: a[0], cy: a[1], r: RADIUS + 22 });
+        for (const look of ["pv-halo", `pv-stroke ${name}`]) {
+          sketch.element("circle", look, { cx: a[0], cy: a[1], r: sketch.radius + 22 });
+        }
         return "";
       case "box":
       case "dashed_box":
@@ -226,7 +236,7 @@ window.ParseDrawing = (() => {
     sketch.line(start, stop, `${name} pv-dashed`);
     for (const point of [a, b]) {
       const foot = axis === 1 ? [point[0], level] : [level, point[1]];
-      if (length(minus(point, foot)) > RADIUS) sketch.line(point, foot, `${name} pv-thin`);
+      if (length(minus(point, foot)) > sketch.radius) sketch.line(point, foot, `${name} pv-thin`);
     }
   }
 
@@ -271,31 +281,25 @@ window.ParseDrawing = (() => {
     return relations.length === 1 ? measured.join(", ") : "";
   }
 
-  /* A class card: relations between faces, where their primitives are on average; stretched to fill the square. */
-  function drawCard(svg, { relations, places }, known) {
-    const sketch = new Sketch(svg, [CARD, CARD]);
-    if (!places.length) return;
-    const at = places.map((place) => [place.x, place.y]);
-    const ends = [0, 1].map((axis) => at.map((point) => point[axis])).map((all) => [Math.min(...all), Math.max(...all)]);
-    const scale = (CARD - 3.4 * RADIUS) / Math.max(...ends.map(([low, high]) => high - low), 0.15);
-    const fill = (point) => point.map((value, axis) => (value - (ends[axis][0] + ends[axis][1]) / 2) * scale + CARD / 2);
-    const points = labels(at.map(fill), [CARD, CARD - LETTERS], 1.5 * LETTERS);
-    const where = new Map(places.map((place, index) => [place.primitive, { ...place, at: points[index] }]));
+  /* A class card: relations between faces, each in a colour of its own, where their primitives are on average. */
+  function drawCard(svg, { relations, faces }, known) {
+    const sketch = new Sketch(svg, [WIDTH, WIDTH], FACE);
+    const where = new Map(faces.map(({ primitive, at }) => [primitive, { primitive, at: times(at, WIDTH) }]));
     const frame = {
       point: (place) => place.at,
-      corners: ({ at: [x, y] }) => [[x - 1.4 * RADIUS, y - 1.4 * RADIUS], [x + 1.4 * RADIUS, y + 1.4 * RADIUS]],
+      corners: ({ at }) => [-1, 1].map((sign) => at.map((value) => value + sign * 1.15 * FACE)),
     };
-    for (const relation of relations) {
-      for (const mark of relation.marks) drawMark(sketch, frame, mark, where, `pv-${relation.family}`);
-    }
     for (const { primitive, at: [x, y] } of where.values()) {
       const [face] = known.faces[primitive] || [];
-      const box = { x: x - RADIUS, y: y - RADIUS, width: 2 * RADIUS, height: 2 * RADIUS };
+      const box = { x: x - FACE, y: y - FACE, width: 2 * FACE, height: 2 * FACE };
       if (face) sketch.element("image", "pv-face", { ...box, href: face.image });
-      sketch.element("rect", face ? "pv-edge" : "pv-number-disc", { ...box, rx: 4 });
+      sketch.element("rect", face ? "pv-edge" : "pv-number-disc", { ...box, rx: 8 });
     }
+    relations.forEach(({ marks }, index) => {
+      for (const mark of marks) drawMark(sketch, frame, mark, where, `pv-drawn${index}`);
+    });
     for (const { primitive, at: [x, y] } of where.values()) {
-      sketch.text([x, y + RADIUS + LETTERS / 2], known.names[`p${primitive}`] || `p${primitive}`);
+      sketch.text([x, y + FACE + 28], known.names[`p${primitive}`] || `p${primitive}`);
     }
   }
 

@@ -2,7 +2,8 @@
 
    ParseViewer.mount(element, data, known) replaces the element's content by a case (parse_dg/explain/viewer_data.py);
    `known` is what is known of the primitives: their names and faces, and `rename`, where they may be given names.
-   Needs drawing.js before it, and viewer.css; in Python `parse_dg.explain.viewer` has them in order. Whatever is said of the image, names of classes and files above all, is set as text and never read as HTML. */
+   Needs drawing.js before it, and viewer.css; in Python `parse_dg.explain.viewer` has them in order. Whatever is said
+   of the image, names of classes and files above all, is set as text and never read as HTML. */
 "use strict";
 
 window.ParseViewer = (() => {
@@ -107,7 +108,8 @@ window.ParseViewer = (() => {
       });
       row.append(...this.primitives);
       const about = this.known.words ? `. Faces: ${this.known.words}` : "";
-      const label = make("p", "pv-label", `Primitives: where each is, and how present${about}`);
+      const naming = this.known.rename ? "; choose one to name it" : "";
+      const label = make("p", "pv-label", `Primitives: where each is, and how present${naming}${about}`);
       this.naming = make("div", "pv-naming");
       return make("div", "pv-parts", label, row, this.naming);
     }
@@ -164,7 +166,7 @@ window.ParseViewer = (() => {
 
     buildClasses(top) {
       const listed = top.filter((each, rank) => rank < CLASSES || this.explanations.has(each.name));
-      const box = group("pv-classes", "Classes by probability; those with a why can be explained");
+      const box = group("pv-classes", "Classes by probability; those with a question can be explained");
       this.classes = [];
       for (const each of listed) {
         const explained = this.explanations.has(each.name);
@@ -172,7 +174,8 @@ window.ParseViewer = (() => {
         row.dataset.class = each.name;
         const track = make("span", "pv-track", bar("pv-fill", each.probability));
         row.append(track, make("span", "pv-number", percent(each.probability)));
-        row.append(make("span", explained ? "pv-ask" : "pv-none", explained ? "why?" : ""));
+        const asks = explained ? (this.explanations.get(each.name).cells ? "where?" : "why?") : "";
+        row.append(make("span", explained ? "pv-ask" : "pv-none", asks));
         if (explained) {
           row.addEventListener("click", () => this.explain(each.name));
           this.classes.push(row);

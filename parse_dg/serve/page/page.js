@@ -6,9 +6,10 @@
 (() => {
   const KEPT = 12; // so many images can be gone back to
   const find = (id) => document.getElementById(id);
-  const asked = []; // {file, data}: the newest first
+  const asked = []; // {file, data, known}: the newest first
   let shown = null; // one of them
   let service = null; // what GET /health says
+  let known = {}; // what GET /primitives says: names and faces, and classes as cards
   let last = Promise.resolve(); // images are asked about one after another
 
   /* ---- asking ----------------------------------------------------------------------------------------------- */
@@ -19,10 +20,13 @@
     }
     const form = new FormData();
     form.append("image", file, file.name);
+    return post("/case", other === null ? {} : { class: other }, form);
+  }
+
+  async function post(address, query, body = null) {
     let answer;
     try {
-      const query = other === null ? "" : `?${new URLSearchParams({ class: other })}`;
-      answer = await fetch(`/case${query}`, { method: "POST", body: form });
+      answer = await fetch(`${address}?${new URLSearchParams(query)}`, { method: "POST", body });
     } catch {
       throw new Error("the service does not answer: is it still running?");
     }
@@ -31,15 +35,15 @@
     throw new Error(data && data.error ? data.error : `the service answered with ${answer.status}`);
   }
 
-  /* Runs one task after another; says that it is at work, and what went wrong with which file. */
-  function inTurn(words, file, task) {
+  /* Runs one task after another; says that it is at work, and what went wrong with what. */
+  function inTurn(words, what, task) {
     last = last.then(async () => {
       say(words);
       document.body.classList.add("busy");
       try {
         await task();
       } catch (error) {
-        complain(`${file.name}: ${error.message}`);
+        complain(`${what}: ${error.message}`);
       }
       document.body.classList.remove("busy");
       if (shown) sayAnswer(shown.data);
@@ -51,8 +55,8 @@
     complain("");
     if (!files.length) complain("that was no file: expected an image");
     for (const file of files) {
-      inTurn(`Looking at ${file.name} …`, file, async () => {
-        const entry = { file, data: await ask(file) };
+      inTurn(`Looking at ${file.name} …`, file.name, async () => {
+        const entry = { file, known, data: await ask(file) };
         asked.unshift(entry);
         asked.splice(KEPT);
         show(entry);
@@ -87,7 +91,7 @@
   function show(entry) {
     shown = entry;
     document.body.classList.add("asked");
-    ParseViewer.mount(find("case"), entry.data);
+    ParseViewer.mount(find("case"), entry.data, { ...known, rename: known.may_be_named ? giveName : null });
     find("answer").hidden = false;
     showStrip();
     showOthers(entry.data);
@@ -108,6 +112,7 @@
         sayAnswer(entry.data);
         complain("");
         find("strip").children[asked.indexOf(entry)].focus();
+        if (entry.known !== known) inTurn("Naming …", entry.file.name, () => again(entry)); // names have changed
       });
       return button;
     });
@@ -128,12 +133,48 @@
     find("other").replaceChildren(...options);
   }
 
+  /* Asks about an image once more; the same class is explained beside the predicted one, unless another is given. */
+  async function again(entry, other = null) {
+    const { explanations, predicted } = entry.data;
+    const beside = Object.keys(explanations).find((name) => name !== predicted);
+    entry.data = await ask(entry.file, other || beside || null);
+    entry.known = known;
+    show(entry);
+  }
+
+  /* ---- primitives and classes ------------------------------------------------------------------------------- */
+
+  function giveName(primitive, name) {
+    complain("");
+    inTurn(`Naming p${primitive} …`, `p${primitive}`, async () => {
+      learn(await post("/names", { primitive, name }));
+      await again(shown);
+      const button = document.querySelector(`.pv-primitive[data-primitive="${primitive}"]`);
+      button.click();
+      button.focus();
+    });
+  }
+
+  function learn(data) {
+    known = data;
+    const { make } = ParseViewer;
+    const cards = known.cards.map((card) => {
+      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      svg.setAttribute("class", "pv-card");
+      svg.setAttribute("aria-hidden", "true"); // the words say the same
+      ParseDrawing.drawCard(svg, card, known);
+      const said = card.relations.map((each, index) => make("li", `pv-drawn${index}`, each.words));
+      return make("section", "", make("h3", "", card.name), svg, make("ul", "pv-key", ...said));
+    });
+    find("cards").replaceChildren(...cards);
+    find("classes").hidden = !cards.length;
+  }
+
   find("other").addEventListener("change", (event) => {
     const [entry, other] = [shown, event.target.value];
     complain("");
-    inTurn(`Explaining ${other} …`, entry.file, async () => {
-      entry.data = await ask(entry.file, other);
-      show(entry);
+    inTurn(`Explaining ${other} …`, entry.file.name, async () => {
+      await again(entry, other);
       const row = [...document.querySelectorAll(".pv-class")].find((each) => each.dataset.class === other);
       if (row) row.click();
       find("other").focus();
@@ -177,4 +218,5 @@
       if (shown) showOthers(shown.data);
     })
     .catch(() => complain("the service does not answer: is it still running?"));
+  inTurn("", "primitives", async () => learn(await (await fetch("/primitives")).json()));
 })();

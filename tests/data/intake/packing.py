@@ -1,6 +1,7 @@
 """Archives of every kind, good and bad, to be unpacked."""
 
 import io
+import re
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -8,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from parse_dg.data.intake.archives import extract
-from parse_dg.errors import InputError
+from tests.parts import refusal
 
 KINDS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip")
 NOISE = np.random.default_rng(0).bytes(5000)
@@ -66,10 +66,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def refused(archive: Path, there: Path, message: str, **settings: Any) -> None:
     """Asserts that an archive is refused by a single line that names it, and that nothing is left."""
-    with pytest.raises(InputError, match=message) as caught:
-        extract([archive], there / "data", **settings)
-    assert "\n" not in str(caught.value)
-    assert str(archive) in str(caught.value)
-    assert "nothing was unpacked" in str(caught.value)
+    said = refusal(extract, [archive], there / "data", **settings)
+    assert re.search(message, said)
+    assert str(archive) in said
+    assert "nothing was unpacked" in said
     assert list(there.iterdir()) == []
     assert {path.name for path in there.parent.iterdir()} == {"there", archive.name}

@@ -158,42 +158,36 @@ def broken(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> list
     return broken_manifests(path.read_bytes())
 
 
+def read(reader: Callable[[Path], Result], case: Case, folder: Path) -> Result | str:
+    """What is read of a case; or why it is refused, on one line that names the file."""
+    path = folder / case.name
+    path.write_bytes(case.data)
+    try:
+        return reader(path)
+    except InputError as error:
+        message = str(error)
+        assert str(path) in message
+        assert "\n" not in message
+        assert len(message) < len(str(path)) + 350
+        return message
+
+
 def test_a_broken_manifest_is_refused_or_says_what_it_said(
     manifest: Manifest, broken: list[Case], tmp_path: Path
 ) -> None:
-    def read(case: Case) -> Manifest | str:
-        path = tmp_path / case.name
-        path.write_bytes(case.data)
-        try:
-            return read_manifest(path)
-        except InputError as error:
-            message = str(error)
-            assert str(path) in message
-            assert re.search(r"line \d+: |it is empty", message)
-            assert "\n" not in message
-            assert len(message) < len(str(path)) + 350
-            return message
-
-    found = watched(read, broken, lambda case: f"{case.name}: {case.data[:80]!r}")
-    assert all(isinstance(each, str) or each == manifest for each in found)
-    assert sum(isinstance(each, str) for each in found) > 0.95 * len(broken)
+    found = watched(
+        lambda case: read(read_manifest, case, tmp_path), broken, lambda case: f"{case.name}: {case.data[:80]!r}"
+    )
+    said = [each for each in found if isinstance(each, str)]
+    assert all(each == manifest for each in found if not isinstance(each, str))
+    assert all(re.search(r"line \d+: |it is empty", message) for message in said)
+    assert len(said) > 0.95 * len(broken)
     assert len(broken) > 500
 
 
 def test_a_list_is_read_as_it_was_meant_or_refused(tmp_path: Path) -> None:
-    def read(case: Case) -> Listing | str:
-        path = tmp_path / case.name
-        path.write_bytes(case.data)
-        try:
-            return read_list(path)
-        except InputError as error:
-            message = str(error)
-            assert str(path) in message
-            assert "\n" not in message
-            assert len(message) < len(str(path)) + 350
-            return message
-
-    for case, found in zip(LISTS, watched(read, LISTS, lambda case: case.name), strict=True):
+    every = watched(lambda case: read(read_list, case, tmp_path), LISTS, lambda case: case.name)
+    for case, found in zip(LISTS, every, strict=True):
         if isinstance(found, str):
             assert case.usable is not True, f"{case.data[:200]!r}: {found}"
         else:

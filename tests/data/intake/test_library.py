@@ -1,7 +1,6 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
-import io
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from parse_dg.data.manifest import verify
 from parse_dg.errors import InputError
 from tests.cli.conftest import snapshot
 from tests.data.intake.damage import encoded, picture
+from tests.parts import refusal
 
 DOMAINS, CLASSES = ("day", "fog", "night"), ("cat", "owl")
 
@@ -170,26 +170,6 @@ def broken(folder: Path) -> list[Path]:
     return [folder / "broken.tar.gz"]
 
 
-def a_link(folder: Path) -> list[Path]:
-    """An archive that would write through a link, to a place of its own choice."""
-    pack(plant(folder / "linked"), folder / "link.tar")
-    with tarfile.open(folder / "link.tar", "a") as tar:
-        link = tarfile.TarInfo("day/cat/out")
-        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
-        tar.addfile(link)
-        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
-        stolen.size = 3
-        tar.addfile(stolen, io.BytesIO(b"abc"))
-    return [folder / "link.tar"]
-
-
-def climbing(folder: Path) -> list[Path]:
-    with zipfile.ZipFile(folder / "climbing.zip", "w") as archive:
-        archive.writestr("day/cat/1.png", b"x")
-        archive.writestr("../../stolen.png", b"abc")
-    return [folder / "climbing.zip"]
-
-
 def no_domains(folder: Path) -> list[Path]:
     (folder / "flat").mkdir()
     (folder / "flat" / "1.png").write_bytes(encoded(picture(), "PNG"))
@@ -202,16 +182,6 @@ def an_unreadable_domain(folder: Path) -> list[Path]:
     return [folder / "half"]
 
 
-def an_empty_folder(folder: Path) -> list[Path]:
-    (folder / "empty").mkdir()
-    return [folder / "empty"]
-
-
-def a_web_page(folder: Path) -> list[Path]:
-    (folder / "page.zip").write_text("<!DOCTYPE html><html>quota</html>")
-    return [folder / "page.zip"]
-
-
 def nowhere(folder: Path) -> list[Path]:
     return [folder / "gone" / "away.zip"]
 
@@ -222,12 +192,8 @@ def a_folder_and_an_archive(folder: Path) -> list[Path]:
 
 MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
     broken: ("broken.tar.gz", "damaged or cut off"),
-    a_link: ("link.tar", "day/cat/out' is a link to"),
-    climbing: ("climbing.zip", "leads out of the folder"),
     no_domains: ("expected domain/class/image", "found images without a class folder"),
     an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
-    an_empty_folder: ("empty", "found no folder"),
-    a_web_page: ("page.zip", "is not an archive"),
     nowhere: ("nothing at", "gone/away.zip"),
     a_folder_and_an_archive: ("one is not an archive", "expected one folder, one list, or"),
 }
@@ -239,11 +205,8 @@ def test_what_cannot_be_added_leaves_nothing(
 ) -> None:
     paths = mistake(tmp_path)
     before = snapshot(tmp_path)
-    with pytest.raises(InputError) as caught:
-        add("mine", paths)
     for fragment in MISTAKES[mistake]:
-        assert fragment in str(caught.value)
-    assert "\n" not in str(caught.value)
+        assert fragment in refusal(add, "mine", paths)
     assert [name for name in snapshot(data) if name] == []
     assert {name: file for name, file in snapshot(tmp_path).items() if name != "kept"} == before
     assert added() == []

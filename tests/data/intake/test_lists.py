@@ -9,6 +9,7 @@ import pytest
 from parse_dg.data.intake.lists import read_list
 from parse_dg.data.listing import ListedImage, Listing
 from parse_dg.errors import InputError
+from tests.parts import refusal
 
 CSV = "path,domain,class\nb/1.png,sketch,dog\na/2.png,photo,dog\na/1.png,photo,dog\na/3.png,photo,cat\n"
 
@@ -31,9 +32,7 @@ def refused(listed: Any, tmp_path: Path) -> Any:
     """refused(text, name, what): it is, naming the file and what is wrong, on one line."""
 
     def check(text: str | bytes, name: str, what: str) -> None:
-        with pytest.raises(InputError) as caught:
-            listed(text, name)
-        message = str(caught.value)
+        message = refusal(listed, text, name)
         assert str(tmp_path / name) in message
         assert what in message
         assert "\n" not in message

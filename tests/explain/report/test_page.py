@@ -131,14 +131,14 @@ def report() -> Report:
 
 def test_faces_names_and_cards(report: Report) -> None:
     mine = Face(domain=HOSTILE, index=0, label="cat", evidence=1.0, image=PIXEL)
-    faces = PrimitiveFaces(primitives="x", images={"photo": 5}, faces=((mine, mine), *((mine,) for _ in range(9))))
+    every = ((mine, mine), *((mine,) for _ in range(9)))
+    faces = PrimitiveFaces(primitives="x", images={"photo": 5}, faces=every, layouts=())
     term = Term("above(p3, p4)", f"{HOSTILE} above p4", "above", (3, 4), 0.2)
     place = PrimitivePosition(3, 0.1, 0.2, 0.1, 0.1, 0.9)
     card = ClassCard(name="cat", relations=(term,), places=(place, replace(place, primitive=4)), images=12)
     page = Page(report_page(replace(report, faces=faces, names={3: "beak <b>"}, cards=(card,))))
     assert "p3 beak <b>" in page.text
     assert "patches where it is strongest among 5 training images of the source domains (photo)" in page.text
-    assert f"Drawn: {HOSTILE} above p4" in page.text
     ids = {each["id"] for each in page.all("image") if each["href"] == PIXEL}
     assert len(ids) == 11
     used = [str(each["href"]) for each in page.all("use")]
@@ -147,7 +147,9 @@ def test_faces_names_and_cards(report: Report) -> None:
     assert [each["data-card"] for each in page.all("svg") if "data-card" in each] == ["0"]
     data = json.loads(page.texts["script"][0])
     assert data["known"]["names"] == {"p3": "beak <b>"}
-    assert data["cards"][0]["relations"][0]["marks"] == [["arrow", 3, 4]]
+    drawn = {"words": f"{HOSTILE} above p4", "family": "binary", "marks": [["arrow", 3, 4]]}
+    assert data["cards"][0]["relations"] == [drawn]
+    assert page.text.count(drawn["words"]) == 1
     assert not page.all("img")
 
 

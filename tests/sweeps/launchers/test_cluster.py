@@ -21,11 +21,10 @@ from parse_dg.sweeps.jobs import Job, Outcome, read_progress
 from parse_dg.sweeps.launchers import cluster as module
 from parse_dg.sweeps.launchers.cluster import RayLauncher, perform, room_on
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
-from parse_dg.tables.records import read_runs
 from parse_dg.tables.selection_tables import selection_tables
 from tests.conftest import Tiny
 from tests.parts import wait_until
-from tests.runs.helpers import quiet, read, repeated
+from tests.runs.helpers import quiet, read, read_runs, repeated
 
 TARGETS = ("photo", "cartoon", "paint", "sketch")
 needs_locks = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="Linux says who holds a lock")
