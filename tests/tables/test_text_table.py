@@ -2,7 +2,7 @@
 
 import pytest
 
-from parse_dg.tables.text_table import TextTable, best_cells
+from parse_dg.tables.text_table import TextTable, best_cells, csv_table, spreadsheet_csv
 
 
 def test_markdown_keeps_its_columns_whatever_a_name_holds() -> None:
@@ -58,3 +58,10 @@ def test_latex_puts_columns_below_that_a_page_has_no_room_for() -> None:
     assert found.count(r"\begin{tabular}") == 2
     assert r"ERM & 0 & 1 & 2 & 3 & 4 & 5 & 6 & 7 \\" in found
     assert r"ERM & 8 & 9 & 10 & 11 \\" in found
+
+
+def test_a_spreadsheet_finds_no_formula_and_every_number() -> None:
+    rows = [("=1+1", -0.5, "-1.5e-05"), ("@a, b", "+3", "-x"), ("\t=1", "a=1", "")]
+    assert spreadsheet_csv(csv_table(("-", "b", "c"), rows)) == csv_table(
+        ("'-", "b", "c"), [("'=1+1", -0.5, "-1.5e-05"), ("'@a, b", "+3", "'-x"), ("'\t=1", "a=1", "")]
+    )

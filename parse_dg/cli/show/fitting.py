@@ -32,10 +32,7 @@ class FittedTable(NamedTuple):
 def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width: int) -> FittedTable:
     """The columns of a table in a terminal of so many characters; the first are `names`."""
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in header]
-    natural = [
-        max(cell_len(line) for cell in (heading, *cells) for line in cell.split("\n"))
-        for heading, cells in zip(header, columns, strict=True)
-    ]
+    natural = [max(map(cell_len, (heading, *cells))) for heading, cells in zip(header, columns, strict=True)]
     if sum(natural) + FRAME * len(natural) + 1 <= width:
         return FittedTable((dict(enumerate(natural)),), tuple(header))
     least = [max((_longest(cell) for cell in cells), default=1) for cells in columns]
@@ -47,9 +44,8 @@ def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width:
 
 
 def _longest(text: str) -> int:
-    """The widest of what stays together: a line where there are several; else a word, or a number with its ±."""
-    apart = r"\n" if "\n" in text else r"(?<!±) (?!±)"
-    return max(int(cell_len(part)) for part in re.split(apart, text))
+    """The widest of what stays together: a word, or a number with what is after its ±."""
+    return max(int(cell_len(part)) for part in re.split(r"(?<!±) (?!±)", text))
 
 
 def _taken(*widths: Iterable[int]) -> int:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from parse_dg.cli.options import say
 from parse_dg.cli.show.fitting import FRAME, ColumnWidths, FittedTable, fit
-from parse_dg.tables.text_table import TO_FILL, TextTable, html_page
+from parse_dg.tables.text_table import TO_FILL, TextTable, html_page, spreadsheet_csv
 
 COMMANDS_SHOWN = 12
 """In the terminal; every other form has them all."""
@@ -54,7 +54,7 @@ def _grid(text: TextTable, block: ColumnWidths, fitted: FittedTable) -> Table:
     looks: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     shown = Table(title=text.title and Text(text.title), title_justify="left", **looks if fitted.tight else {})
     for column, width in block.items():
-        side: JustifyMethod = "left" if column < text.names or column in text.words else "right"
+        side: JustifyMethod = "left" if column < text.names else "right"
         shown.add_column(Text(fitted.header[column]), justify=side, width=width)
     for r, row in enumerate(text.rows):
         shown.add_row(*(Text(row[c], style="bold" if (r, c) in text.bold else "") for c in block))
@@ -67,6 +67,8 @@ def show(console: Console, style: str, tables: Sequence[TextTable], as_csv: Call
         case "markdown":
             say(console, "\n\n".join(each.markdown() for each in tables))
         case "csv":
+            say(console, spreadsheet_csv(as_csv()))
+        case "csv-raw":
             say(console, as_csv())
         case "latex":
             say(console, "\n\n".join(each.latex() for each in tables))
