@@ -95,7 +95,7 @@ def test_a_demonstration_without_matplotlib_says_so_before_it_trains(
 def test_a_demonstration_can_be_interrupted(
     small_demo: None, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NoRelations, "losses", fail_at(3, interrupt))
+    monkeypatch.setattr(NoRelations, "losses", fail_at(3, interrupt, NoRelations))
     said = run("demo", "--steps", "4")
     assert said.code == 130
     assert said.err.count("\n") == 1
