@@ -3,8 +3,15 @@
 import re
 from collections.abc import Sequence
 
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Control characters, ends of lines, and the halves of characters that stand for bytes that are no UTF-8."""
+DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Marks that turn the direction of the text that follows."""
+UNPRINTABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|{DIRECTION.pattern}")
+"""Control characters, ends of lines, those marks, and the halves of characters that stand for what is no UTF-8."""
+
+
+def escaped(found: re.Match[str]) -> str:
+    """A character as Python writes it."""
+    return ascii(found[0])[1:-1]
 
 
 def printable(text: str) -> str:

@@ -1,10 +1,12 @@
 """The public names, and what is not imported before it is needed."""
 
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
-HEAVY = ("torch", "numpy", "rich", "jaxtyping", "PIL", "safetensors")
+HEAVY = ("torch", "numpy", "rich", "jaxtyping", "PIL", "safetensors", "sympy")
 HELP = """
 import contextlib, io, sys
 from parse_dg.cli import build_parser, main
@@ -41,6 +43,25 @@ def test_help_takes_little_time() -> None:
     subprocess.run([sys.executable, "-m", "parse_dg", "train", "--help"], capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.9  # 0.15 s on an idle machine
+
+
+def test_a_prediction_imports_no_algebra(erm_run: Path) -> None:
+    code = f"from parse_dg.deploy.predictor import load\nload({str(erm_run)!r}, 'cpu')"
+    assert "sympy" not in imported(code)  # PyTorch does, half a second long, for what need not be used
+
+
+def test_threads_that_wait_soon_sleep_unless_the_user_has_said_how() -> None:
+    code = "import parse_dg, os; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('KMP_BLOCKTIME'))"
+    for given, expected in (
+        ({}, "1000 1"),
+        ({"GOMP_SPINCOUNT": "7"}, "7 1"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "None None"),
+    ):
+        others = {name: value for name, value in os.environ.items() if not name.startswith(("OMP", "GOMP", "KMP"))}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=others | given, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected
 
 
 def test_explain_is_the_function_whatever_is_imported_first() -> None:

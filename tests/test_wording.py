@@ -10,7 +10,7 @@ def test_what_can_be_shown_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
 
 
-@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\x7f", "\x85", "\u2028", "\udcff", "\0"])
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\x7f", "\x85", "\u2028", "\udcff", "\0", "a\u202egpj.exe"])
 def test_what_cannot_be_shown_is_escaped(text: str) -> None:
     assert printable(text).isprintable()
     assert printable(text) == ascii(text)

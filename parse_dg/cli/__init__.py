@@ -14,7 +14,7 @@ from parse_dg._version import __version__
 from parse_dg.cli.options import Command
 from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, BusyError, FailedError, InputError
 from parse_dg.plugins import load_plugins
-from parse_dg.wording import UNPRINTABLE
+from parse_dg.wording import DIRECTION, UNPRINTABLE, escaped
 
 PARTS = (
     *("train", "config", "evaluate", "runs", "sweep", "data", "weights", "tables", "describe"),
@@ -47,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="parse-dg: %(message)s")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file may have a name that the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            keep_direction(stream)
     options = build_parser().parse_args(arguments)
     from rich.console import Console  # not before --help has been answered
 
@@ -85,9 +88,15 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def keep_direction(terminal: io.TextIOWrapper) -> None:
+    """Write marks that turn the direction of text as escapes from now on: a name could look like another."""
+    write = terminal.write
+    terminal.write = lambda text: write(DIRECTION.sub(escaped, text))  # type: ignore[method-assign]
+
+
 def one_line(error: Exception) -> str:
     """What an error says; a name in it may hold anything, also the end of a line."""
-    return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], str(error))
+    return UNPRINTABLE.sub(escaped, str(error))
 
 
 def build_parser() -> Command:

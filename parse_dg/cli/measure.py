@@ -45,7 +45,7 @@ def add_commands(commands: Commands) -> None:
     words = "what a run's primitives and relations are worth: collapse, consistency, use of structure"
     command = add_command(commands, "measure", measure, words)
     command.add_run("the folder of a run of parse")
-    command.add("--format", choices=("table", "json", "csv", "markdown"))
+    command.add_format("table", "json", "csv", "csv-raw", "markdown")
     command.add("--within CELLS", "how far apart primitives that coincide may be, in cells of the heat map", 0.5)
     command.add("--swaps N", "how often geometry is swapped", 5)
     parts = "parts marked in the photographs of a run on cub-dg: the folder of CUB-200-2011, with images.txt, "

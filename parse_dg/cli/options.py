@@ -62,6 +62,11 @@ class Command(ArgumentParser):
             more.setdefault("action", "store_true")
         self.section.add_argument(name, help=words, **more)
 
+    def add_format(self, *choices: str) -> None:
+        """How answers are written; the first is the default."""
+        words = "in csv what a spreadsheet would take for a formula has an apostrophe before it, in csv-raw not"
+        self.add("--format", words, choices=choices)
+
     def add_run(self, words: str = "the run's folder, or a model file") -> None:
         """The run that is asked about."""
         self.add("run RUN", words)

@@ -29,7 +29,7 @@ def add_commands(commands: Commands) -> None:
     words = "an image file, a folder (with all below it, by name), or - for a path a line on standard input"
     command.add("images IMAGE", words, nargs="+")
     command.add("--top K", "how many classes to name", 3)
-    command.add("--format", choices=("table", "jsonl", "csv"))
+    command.add_format("table", "jsonl", "csv", "csv-raw")
     command.add("--explain", "add the strongest relations in words (models of PARSE)")
     command.add("--pictures FOLDER", "draw an explanation of each image there (models of PARSE)")
     command.add_model()

@@ -92,7 +92,7 @@ def add_commands(commands: Commands) -> None:
     command.add("--threshold T", "drop weights up to T; 0 is lossless", 0.0)
     command.add("--out FILE", "for a single run (default: RUN/compact.safetensors)")
     command.add_device()
-    command.add("--format", "of the table", choices=("text", "markdown", "csv"))
+    command.add_format("text", "markdown", "csv", "csv-raw")
     words = "ERM, No Relations and PARSE on Blueprints, compacted and explained in pictures"
     command = add_command(commands, "demo", demo, words, resumes=True)
     command.add("--out FOLDER", "", Path("demo"))

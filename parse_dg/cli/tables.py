@@ -67,4 +67,4 @@ def add_commands(commands: Commands) -> None:
     words = "compare every row of runs with this one, paired over targets and seeds, and say how likely by chance"
     command.add("--against ROW", words)
     command.add("--plot FILE", "with --view k: the curve, as .png, .svg or .pdf")
-    command.add("--format", choices=("text", "markdown", "csv", "latex", "html"))
+    command.add_format("text", "markdown", "csv", "csv-raw", "latex", "html")

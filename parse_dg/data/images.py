@@ -22,7 +22,7 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from parse_dg.data.framing import Framing
-from parse_dg.data.limits import MAX_BYTES, MAX_PIXELS
+from parse_dg.data.limits import JPEG_START, MAX_BYTES, MAX_PIXELS, endless
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
@@ -30,7 +30,7 @@ FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 """All that is tried, and HEIC where pillow-heif is installed: no format that would start another program."""
 
 _HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
-_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+_JPEG_END = b"\xff\xd9"
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -149,8 +149,10 @@ def open_bytes(
     pixels are to be decoded before they are, and may wait.
     """
     limit = MAX_PIXELS if max_pixels is None else max_pixels
-    if keep_truncated and data.startswith(_JPEG_START):
+    if keep_truncated and data.startswith(JPEG_START):
         data += _JPEG_END  # lets libjpeg finish; after the image's own end it means nothing
+    if reason := endless(data):
+        raise ImageError(path, reason)
     try:
         with _quiet, Image.open(BytesIO(data), formats=formats()) as image:
             width, height = image.size

@@ -22,6 +22,8 @@ DISPLAY_NAMES = {
     **{"erm_plus_plus": "ERM++", "no_relations": "No Relations"},
 }
 """Methods as the published rows call them."""
+FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+(\.\d+)?(e[+-]?\d+)?$)")
+"""What a cell begins with that a spreadsheet computes, and may do more than that; a number does not."""
 TO_FILL = "To fill what is missing:"
 
 
@@ -122,6 +124,19 @@ def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((header, *rows))
     return text.getvalue().rstrip("\n")
+
+
+def spreadsheet_cell(cell: object) -> object:
+    """A cell as it is, with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+
+
+def spreadsheet_csv(table: str) -> str:
+    """Comma-separated values in which no cell is a formula."""
+    header, *rows = (
+        [str(spreadsheet_cell(cell)) for cell in row] for row in csv.reader(io.StringIO(table, newline=""))
+    )
+    return csv_table(header, rows)
 
 
 def page_template(path: Path) -> "Template":

@@ -1,7 +1,9 @@
 """parse-dg evaluate, info and help: every command does its work and says what it did."""
 
 import argparse
+import io
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +144,16 @@ def test_the_installed_command_says_its_version() -> None:
     command = Path(sys.executable).with_name("parse-dg")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"parse-dg {__version__}\n", "")
+
+
+def test_no_mark_that_turns_the_direction_of_text_reaches_a_terminal(
+    erm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(erm_run, tmp_path / "a\u202egpj.exe")
+    shown = io.BytesIO()
+    terminal = io.TextIOWrapper(shown, encoding="utf-8", write_through=True)
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["train", "--config", str(folder / "config.json"), "--out", str(folder)]) == 0
+    assert "a\\u202egpj.exe" in shown.getvalue().decode()
+    assert "\u202e" not in shown.getvalue().decode()

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,16 @@ def test_csv(run: Run, erm_run: Path, photos: Path) -> None:
         assert row[0] == str(each.file)
         assert [row[1], row[3]] == [name for name, _ in each.top]
         assert [float(row[2]), float(row[4])] == pytest.approx([p for _, p in each.top], rel=1e-5)
+
+
+def test_csv_has_no_formula_unless_it_is_raw(run: Run, erm_run: Path, photos: Path) -> None:
+    names = ["=1+1.png", "+a.png", "-a.png", "@a.png", "\ta.png", "'a.png"]
+    for name in names:
+        shutil.copy(photos / "b.png", name)
+    for style, mark in (("csv", "'"), ("csv-raw", "")):
+        said = run("predict", erm_run, "--format", style, "--", *names)
+        found = [row[0] for row in csv.reader(io.StringIO(said.out))]
+        assert found == ["file", *(mark + name for name in names[:-1]), names[-1]]
 
 
 def test_table(run: Run, erm_run: Path, photos: Path) -> None:

@@ -165,6 +165,17 @@ def test_a_comment_that_unfolds_to_100_megabytes_is_refused(file: Any) -> None:
     assert time.perf_counter() - start < 3  # decoded it would take longer
 
 
+def test_scans_are_counted_where_they_are(file: Any) -> None:
+    """A telephone may append a film to a photograph, and put a smaller one in front; neither is decoded."""
+    scan = b"\xff\xda" + bytes(18)
+    jpeg = encoded(picture(), "JPEG", progressive=True)
+    plain = pixels(file(jpeg))
+    tag = b"\xff\xe1" + (2 + 20 * 99).to_bytes(2, "big") + scan * 99
+    assert np.array_equal(pixels(file(jpeg[:2] + tag + jpeg[2:] + scan * 99)), plain)
+    for many in (jpeg[:-2] + scan * 99, jpeg[:2] + tag + jpeg[2:-2] + scan * 99):
+        refused(file(many), "more than 64 scans")
+
+
 def test_nothing_that_would_start_a_program_is_tried(file: Any) -> None:
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
     for data in (eps, b"%PDF-1.4\n", b"<svg/>", b"just text"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parse_dg.tables.text_table import TextTable, best_cells
+from parse_dg.tables.text_table import TextTable, best_cells, csv_table, spreadsheet_csv
 
 
 def test_markdown_keeps_its_columns_whatever_a_name_holds() -> None:
@@ -44,3 +44,10 @@ def test_commands_are_a_block_in_markdown_and_comments_in_latex() -> None:
 def test_the_best_of_each_column_and_all_that_are_as_good() -> None:
     means = [[0.5, None, 0.70004, 0.1], [0.6, 0.4, 0.69996, None], [0.6, None, 0.6994, None]]
     assert best_cells(means) == {(1, 1), (2, 1), (0, 3), (1, 3)}
+
+
+def test_a_spreadsheet_finds_no_formula_and_every_number() -> None:
+    rows = [("=1+1", -0.5, "-1.5e-05"), ("@a, b", "+3", "-x"), ("\t=1", "a=1", "")]
+    assert spreadsheet_csv(csv_table(("-", "b", "c"), rows)) == csv_table(
+        ("'-", "b", "c"), [("'=1+1", -0.5, "-1.5e-05"), ("'@a, b", "+3", "'-x"), ("'\t=1", "a=1", "")]
+    )

@@ -23,7 +23,7 @@ from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.runs.train import RunPreview
 from parse_dg.sweeps.cost import SweepCost, duration
-from parse_dg.tables.text_table import TextTable
+from parse_dg.tables.text_table import TextTable, spreadsheet_csv
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.team import ALONE, Team
 from parse_dg.wording import percent, plural
@@ -149,7 +149,8 @@ def print_compactions(console: Console, outcomes: Sequence[CompactionOutcome], s
     """A single run in full, several as the paper's table; in `markdown` and `csv` always the table and no more."""
     rows = table_rows([outcome.report for outcome in outcomes])
     if style != "text":
-        say(console, as_markdown(rows) if style == "markdown" else as_csv(rows))
+        text = as_markdown(rows) if style == "markdown" else as_csv(rows)
+        say(console, spreadsheet_csv(text) if style == "csv" else text)
     elif len(outcomes) == 1:
         print_compaction(console, outcomes[0])
     else:

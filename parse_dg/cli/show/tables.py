@@ -12,7 +12,7 @@ from rich.text import Text
 
 from parse_dg.cli.options import say
 from parse_dg.cli.show.fitting import FRAME, ColumnWidths, FittedTable, fit
-from parse_dg.tables.text_table import TO_FILL, TextTable, html_page
+from parse_dg.tables.text_table import TO_FILL, TextTable, html_page, spreadsheet_csv
 
 COMMANDS_SHOWN = 12
 """In the terminal; every other form has them all."""
@@ -67,6 +67,8 @@ def show(console: Console, style: str, tables: Sequence[TextTable], as_csv: Call
         case "markdown":
             say(console, "\n\n".join(each.markdown() for each in tables))
         case "csv":
+            say(console, spreadsheet_csv(as_csv()))
+        case "csv-raw":
             say(console, as_csv())
         case "latex":
             say(console, "\n\n".join(each.latex() for each in tables))

@@ -56,7 +56,7 @@ def show_runs(
         if by or plot or against:
             expected = "goes without --by and --plot, and without --against"
             raise InputError(f"--view compaction {expected}: its tables are not of accuracy")
-        if known and style == "csv":
+        if known and style.startswith("csv"):
             raise InputError("--view compaction has our own figures alone in csv: leave --compare out")
         tables, csv = compaction_tables(folders, known)
         show(console, style, tables, lambda: csv)

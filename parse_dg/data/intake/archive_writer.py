@@ -14,7 +14,7 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,12 @@ class ArchiveLimits:
 
     bytes: int = 200 << 30  # of all members together, unpacked
     members: int = 5_000_000
-    ratio: int = 200  # unpacked / packed, of a member larger than `ratio_from`
+    ratio: int = 200  # unpacked / packed, of an archive that unpacks to more than `ratio_from`
     ratio_from: int = 10 << 20
+
+
+HEADER = 512
+"""Bytes that a member counts at least: what it takes in a tar, however small it is."""
 
 
 class ArchiveWriter:
@@ -44,14 +48,15 @@ class ArchiveWriter:
 
     def __init__(self, root: Path, limits: ArchiveLimits) -> None:
         self.root, self.limits = root, limits
-        self.bytes = self.members = self.junk = 0
+        self.bytes = self.members = self.junk = self.unpacked = self.most = 0
         self.archive, self.member = Path(), ""
         self.problems: list[Problem] = []
 
     @contextmanager
     def opened(self, archive: Path) -> Iterator[None]:
         """While members of `archive` are written: whatever is raised names it, and the member."""
-        self.archive, self.member, self.junk = archive, "", 0
+        self.archive, self.member, self.junk, self.unpacked = archive, "", 0, 0
+        self.most = max(self.limits.ratio_from, self.limits.ratio * archive.stat().st_size)
         try:
             yield
         except InputError:
@@ -79,10 +84,13 @@ class ArchiveWriter:
         self.member = name
         self.members += 1
         self.bytes += size
+        self.unpacked += HEADER + size
         if self.members > self.limits.members:
             raise self.refuse(f"is one of more than {self.limits.members:,} members")
         if size < 0 or self.bytes > self.limits.bytes:
             raise self.refuse(f"of {size:,} bytes makes more than the {self.limits.bytes:,} allowed")
+        if self.unpacked > self.most:
+            raise self.refuse(f"makes the archive unpack to more than {self.limits.ratio} times its size")
         if size > (free := shutil.disk_usage(self.root).free):
             raise self.refuse(f"of {size:,} bytes does not fit on the disk, {free:,} are free")
         if any(unicodedata.category(letter) == "Cc" for letter in name):
@@ -107,11 +115,11 @@ class ArchiveWriter:
         except (FileExistsError, NotADirectoryError):
             raise self.refuse("needs a folder where the archive has a file") from None
 
-    def file(self, path: Path, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> None:
-        """Copies `source`, which declares `size` bytes; `packed` says how many have been read of it, as packed."""
+    def file(self, path: Path, source: io.BufferedIOBase, size: int) -> None:
+        """Copies `source`, which declares `size` bytes."""
         if path == self.root or path.is_dir():
             raise self.refuse("is a file where the archive has a folder")
-        chunks = self._chunks(source, size, packed)
+        chunks = self._chunks(source, size)
         self.folder(path.parent)
         if path.exists():  # parts of one data set may share files
             with path.open("rb") as file:
@@ -121,14 +129,12 @@ class ArchiveWriter:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
             file.writelines(chunks)
 
-    def _chunks(self, source: io.BufferedIOBase, size: int, packed: Callable[[], int]) -> Iterator[bytes]:
+    def _chunks(self, source: io.BufferedIOBase, size: int) -> Iterator[bytes]:
         done = 0
         while chunk := source.read(CHUNK):
             done += len(chunk)
             if done > size:
                 break
-            if done > self.limits.ratio_from and done > self.limits.ratio * packed():
-                raise self.refuse(f"unpacks to more than {self.limits.ratio} times its packed size")
             yield chunk
         if done != size:
             raise self.refuse(f"declares {size:,} bytes and holds {'more' if done > size else f'{done:,}'}")

@@ -135,14 +135,14 @@ def _unpack_tar(path: Path, writer: ArchiveWriter) -> Iterator[int]:
     with _decompressed(path) as (raw, stream), tarfile.TarFile(fileobj=stream, errorlevel=2) as tar:
         member = tar.next()
         while member is not None:
-            _unpack_member(tar, member, writer, raw)
+            _unpack_member(tar, member, writer)
             yield raw.tell()
             member = _next_member(tar, stream)
         if any(any(chunk) for chunk in iter(lambda: stream.read(CHUNK), b"")):  # read to the end: it has a checksum
             writer.problems.append(Problem(str(path), "what follows the end of the tar was passed over"))
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: ArchiveWriter, raw: io.FileIO) -> None:
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: ArchiveWriter) -> None:
     place = writer.place(member.name, member.size)
     if place is None:
         return
@@ -153,9 +153,8 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: Archiv
     elif not member.isreg() or member.issparse():
         raise writer.refuse("is neither a plain file nor a folder")
     else:
-        start = raw.tell()
         with cast("io.BufferedReader", tar.extractfile(member)) as source:
-            writer.file(place, source, member.size, lambda: raw.tell() - start)
+            writer.file(place, source, member.size)
 
 
 def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | None:
@@ -200,4 +199,4 @@ def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, w
         writer.folder(place)
     else:
         with cast("io.BufferedIOBase", archive.open(info)) as source:
-            writer.file(place, source, info.file_size, lambda: info.compress_size)
+            writer.file(place, source, info.file_size)

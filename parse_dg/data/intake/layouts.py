@@ -20,7 +20,7 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.wording import some
 
-_DEPTH = 3
+DEPTH = 3
 """How many levels below the folder that was given the domains may be."""
 SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
 _ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
@@ -88,7 +88,7 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
     best: set[int] = set()
     level = [reader.top]
     seen: list[str] = []
-    for _ in range(_DEPTH + 1):
+    for _ in range(DEPTH + 1):
         below: list[Folder] = []
         for place in level:
             folders = reader.folders(place)

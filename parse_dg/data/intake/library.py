@@ -20,7 +20,7 @@ from parse_dg.data.intake.download import download as fetch, free_name
 from parse_dg.data.intake.layouts import list_images
 from parse_dg.data.intake.lists import READERS, read_list
 from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
-from parse_dg.data.intake.own import list_own
+from parse_dg.data.intake.own import list_own, list_unpacked
 from parse_dg.data.intake.report import describe_data
 from parse_dg.data.listing import Listing, Problem, Progress
 from parse_dg.data.manifest import Manifest, ManifestImage, index, signature, verify
@@ -69,8 +69,9 @@ def add(
         if source is None:
             extract(archives, place, progress)
             unpacked = [place]
-        listing = _list(name, source or place, duplicates)
-        if source is not None:
+            listing = _list_unpacked(name, place, archives, duplicates)
+        else:
+            listing = _list(name, source, duplicates)
             _require_outside(listing)
         manifest = index(name, listing, keep_truncated=keep_truncated, progress=progress)
         _write(manifest, manifest_path(name))
@@ -229,6 +230,15 @@ def _tidy(home: Path, unwanted: Sequence[Path]) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     with suppress(OSError):
         home.rmdir()
+
+
+def _list_unpacked(name: str, place: Path, archives: Sequence[Path], duplicates: Path | None) -> Listing:
+    """What archives held; an error speaks of them, as what was unpacked is removed again."""
+    try:
+        return _list(name, place, duplicates) if name in DATA_SETS else list_unpacked(place, name)
+    except InputError as error:
+        said = str(error).replace(str(place), str(archives[0]))
+        raise InputError(f"{said}; to give or change folders of an archive, unpack it by hand") from error
 
 
 def _list(name: str, source: Path, duplicates: Path | None) -> Listing:

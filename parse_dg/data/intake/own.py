@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parse_dg.data.intake.folders import EXTENSIONS, Folder, FolderReader
-from parse_dg.data.intake.layouts import SPLITS, FoundImage, in_order, listed, missing_classes, require_folder
+from parse_dg.data.intake.layouts import (
+    DEPTH,
+    SPLITS,
+    FoundImage,
+    in_order,
+    listed,
+    missing_classes,
+    require_folder,
+)
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.errors import InputError
 from parse_dg.wording import UNPRINTABLE, some
@@ -19,17 +27,36 @@ EXPECTED = "expected domain/class/image or class/image in"
 ByClass = dict[str, list[FoundImage]]
 
 
-def list_own(folder: Path) -> Listing:
+class TooHighError(InputError):
+    """A folder that holds nothing but a folder with the domains."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        inside = f"found only {name}; if the domains are inside it, give that folder"
+        super().__init__(f"{EXPECTED} {folder}, {inside}")
+        self.inside = folder / name
+
+
+def list_unpacked(folder: Path, name: str) -> Listing:
+    """As `list_own`, of what an archive of that name held: often one folder with everything inside."""
+    for _ in range(DEPTH):
+        try:
+            return list_own(folder, name)
+        except TooHighError as error:
+            folder = error.inside
+    return list_own(folder, name)
+
+
+def list_own(folder: Path, name: str = "") -> Listing:
     """Every image of anybody's folder; domains and classes are the folders' names, sorted.
 
-    Without domains, class/image, all is one domain, which is called like the folder.
+    Without domains, class/image, all is one domain, which is called by `name`, or like the folder.
     """
     require_folder(folder)
     reader = FolderReader(folder, folder)
     found, flat = _divide(reader)
     layout = "folders: domain/class/image"
     if not found and flat:
-        layout, found = "folders: class/image, one domain", {folder.resolve().name or "data": flat}
+        layout, found = "folders: class/image, one domain", {name or folder.resolve().name or "data": flat}
     reader.problems += [Problem(name, "holds no class folder with images") for name in flat if len(found) > 1]
     _require_domains(folder, found, flat, reader)
     names = tuple(sorted({name for classes in found.values() for name in classes}))
@@ -91,8 +118,7 @@ def _require_domains(folder: Path, found: Mapping[str, ByClass], flat: ByClass, 
         holds = f"{some(list(flat))} with images and {some(list(found))} with folders of images"
         raise InputError(f"{EXPECTED} {folder}; found {holds}: move the images one level up or down")
     if all("/" in one.inside for images in classes.values() for one in images):
-        inside = f"found only {name}; if the domains are inside it, give that folder"
-        raise InputError(f"{EXPECTED} {folder}, {inside}")
+        raise TooHighError(folder, name)
 
 
 def _require_no_splits(folder: Path, found: Mapping[str, ByClass], classes: Sequence[str]) -> None:

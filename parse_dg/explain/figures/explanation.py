@@ -73,7 +73,7 @@ def explanation_figure(
         show_picture(drawing, picture)
         for relation, colour in zip(shown, COLOURS, strict=False):
             mark_relation(drawing, relation, places, colour)
-        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7)
+        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7, names=explanation.names)
         drawing.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
         _write_relations(words, explanation, shown, used, names or {})
 

@@ -245,7 +245,8 @@ def _rectified(
 def _conv(inputs: int, outputs: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:
     """A convolution without bias, its weight left unset so that PyTorch's own start draws no numbers."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False, device="meta")
-    return conv.to_empty(device="cpu")
+    conv.weight = nn.Parameter(torch.empty(conv.weight.shape))  # `to_empty` would import sympy, for half a second
+    return conv
 
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:

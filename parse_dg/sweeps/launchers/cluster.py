@@ -22,7 +22,7 @@ from typing import Any
 
 from parse_dg._version import __version__
 from parse_dg.config import from_dict, require, to_dict
-from parse_dg.errors import BusyError, InputError
+from parse_dg.errors import BusyError, FailedError, InputError
 from parse_dg.files import attempting
 from parse_dg.plugins import handed_on, load_plugins
 from parse_dg.runs.config import RunConfig
@@ -45,6 +45,10 @@ DEATHS = {
     "TaskCancelledError": "it was cancelled",
     "OwnerDiedError": "the connection to the cluster was lost",
 }
+LOST = ("NodeDiedError", "LocalRayletDiedError", "OwnerDiedError")
+"""Deaths that no run is the cause of: what is started next may meet the same."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two starts while nodes die."""
 
 
 class RayLauncher:
@@ -75,6 +79,8 @@ class RayLauncher:
         self._track = list(track)
         self._ray = import_ray()
         self._stopped = False
+        self._lost, self._start_at = 0, 0.0
+        """How many nodes died since a run last ended by itself, and when the next may start."""
         self._own = not self._ray.is_initialized()
         if self._own:
             connect(self._ray, address)
@@ -94,8 +100,12 @@ class RayLauncher:
 
     @property
     def slots(self) -> int:
-        """How many jobs it takes at a time; at least one, so that a cluster that grows on demand sees demand."""
-        return 0 if self._stopped else self._slots or max(1, self._room())
+        """How many jobs it takes at a time; at least one, so that a cluster that grows on demand sees demand, but
+        none for a while after a node has died.
+        """
+        if self._stopped or time.monotonic() < self._start_at:
+            return 0
+        return self._slots or max(1, self._room())
 
     def start(self, job: Job) -> None:
         """Hand a job to the cluster, which starts it as soon as a node has room."""
@@ -132,14 +142,26 @@ class RayLauncher:
         job = self._running.pop(task)
         try:
             kind, reason = self._ray.get(task)
+            self._lost = 0
         except self._ray.exceptions.RayTaskError as error:
             reason = f"{type(error.cause).__name__}: {first_line(error.cause)}"
             return Outcome(job, "crashed", reason + self._keep(job, str(error)))
         except self._ray.exceptions.RayError as error:
+            if type(error).__name__ in LOST:
+                self._back_off()
             return Outcome(job, "crashed", DEATHS.get(type(error).__name__) or first_line(error))
         if kind == "done" and not (job.folder / "result.json").exists():
             return Outcome(job, "crashed", f"a node has ended it, but no result is seen in {job.folder} from here")
         return Outcome(job, kind, reason)
+
+    def _back_off(self) -> None:
+        """Wait before the next start, twice as long each time; raise if this process can start nothing any more."""
+        self._lost += 1
+        self._start_at = time.monotonic() + min(LONGEST_PAUSE, 2.0**self._lost)
+        here = self._ray.get_runtime_context().get_node_id()
+        if not any(node["NodeID"] == here and node["Alive"] for node in self._ray.nodes()):
+            again = "start Ray again (`ray start`), then give the same command, which goes on"
+            raise FailedError(f"the Ray node of this machine is gone (its raylet has died): {again}")
 
     def _keep(self, job: Job, traceback: str) -> str:
         """Add a traceback to the log of a job; says where that is."""

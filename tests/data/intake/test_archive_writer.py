@@ -116,8 +116,14 @@ def test_the_number_of_members_is_limited(kind: str, tmp_path: Path, there: Path
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.xz", "zip"])
 def test_a_bomb_is_refused_by_its_ratio(kind: str, tmp_path: Path, there: Path) -> None:
+    said = "makes the archive unpack to more than {} times its size"
     archive = write(tmp_path / f"a.{kind}", {"good": NOISE, "bomb": bytes(24 << 20)})
-    refused(archive, there, "member 'bomb' unpacks to more than 200 times its packed size")
+    refused(archive, there, "member 'bomb' " + said.format(200))
+    archive = write(tmp_path / f"a.{kind}", {f"small{n}": bytes(1 << 20) for n in range(24)})
+    refused(archive, there, r"member 'small\d+' " + said.format(200))
+    archive = write(tmp_path / f"a.{kind}", {f"empty{n}": b"" for n in range(2000)})
+    few = ArchiveLimits(ratio=3, ratio_from=1 << 19)
+    refused(archive, there, r"member 'empty\d+' " + said.format(3), limits=few)
 
 
 def disk(monkeypatch: pytest.MonkeyPatch, *free: int) -> None:

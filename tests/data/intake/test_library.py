@@ -141,6 +141,27 @@ def test_archives_are_unpacked_into_the_data_folder(
     assert check("mine") == (manifest, ())
 
 
+def test_an_archive_of_own_data_may_have_folders_around_it(own: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    own.rename(tmp_path / "deep" / "own")
+    (tmp_path / "deep" / "README").write_text("of my own")
+    manifest = add("mine", [pack(tmp_path, tmp_path / "own.zip", ["deep"])])
+    assert manifest.root == data / "mine" / "files" / "deep" / "own"
+    assert manifest.counts == dict.fromkeys(DOMAINS, 4)
+    assert check("mine") == (manifest, ())
+    flat = add("flat", [pack(tmp_path / "deep" / "own" / DOMAINS[0], tmp_path / "flat.tar")])
+    assert flat.domains == ("flat",)
+
+
+def test_an_archive_that_is_refused_is_named_not_where_it_was_unpacked(data: Path, tmp_path: Path) -> None:
+    parts = pack(plant(tmp_path / "parts", ("train", "test")), tmp_path / "parts.zip")
+    with pytest.raises(InputError, match=r"look like parts of a data set.*unpack it by hand") as caught:
+        add("mine", [parts])
+    assert str(parts) in str(caught.value)
+    assert str(data) not in str(caught.value)
+    assert not (data / "mine").exists()
+
+
 @pytest.mark.parametrize(("name", "beside"), [("own.json", True), ("own.jsonl", False), ("OWN.CSV", False)])
 def test_a_list_is_indexed_where_its_images_are(name: str, beside: bool, own: Path, tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from parse_dg.algorithms.erm import Erm
 from parse_dg.config import to_dict
-from parse_dg.errors import InputError
+from parse_dg.errors import FailedError, InputError
 from parse_dg.runs.folder import LOCK, hold
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.jobs import Job, Outcome, read_progress
@@ -86,6 +87,40 @@ def test_a_run_of_another_process_is_elsewhere(tiny: Tiny, tmp_path: Path) -> No
         kind, reason = perform(to_dict(tiny("erm")), str(tmp_path / "run"), module.__version__)
     assert kind == "elsewhere"
     assert "another process" in reason
+
+
+@pytest.mark.parametrize("here", ["alive", "gone"])
+def test_while_nodes_die_starts_are_rare_and_without_the_own_one_there_are_none(
+    here: str, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray, death = MagicMock(), type("NodeDiedError", (RuntimeError,), {})
+    ray.exceptions.RayTaskError, ray.exceptions.RayError, ray.get.side_effect = LookupError, death, death
+    ray.wait.side_effect = lambda tasks, **_: (tasks, [])
+    ray.get_runtime_context().get_node_id.return_value = "here"
+    ray.nodes.return_value = [
+        {"NodeID": "here", "Alive": here == "alive", "Resources": {"CPU": 1}},
+        {"NodeID": "there", "Alive": True, "Resources": {"CPU": 4}},
+    ]
+    now = [0.0]
+    monkeypatch.setattr(module, "import_ray", lambda: ray)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    launcher = RayLauncher("auto", 0, 1)
+    pauses = []
+    for _ in range(7):
+        launcher.start(Job(tiny("erm"), tmp_path / "run"))
+        if here == "gone":
+            with pytest.raises(FailedError, match="Ray node of this machine is gone"):
+                launcher.wait(1.0)
+            return
+        assert [outcome.reason for outcome in launcher.wait(1.0)] == ["its node died"]
+        pauses.append(next(seconds for seconds in range(100) if waited(launcher, now, seconds)))
+    assert pauses == [2, 4, 8, 16, 32, 60, 60]
+
+
+def waited(launcher: RayLauncher, now: list[float], seconds: int) -> bool:
+    """Whether jobs may start again a second later, if not at once."""
+    now[0] += bool(seconds)
+    return launcher.slots == 5
 
 
 # with a cluster of two nodes
@@ -299,6 +334,27 @@ def test_24_runs_survive_a_worker_and_a_node(cluster: Any, tiny: Tiny, tmp_path:
 
 
 # Ray on this machine alone, or not at all
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_own_raylet_is_gone_says_so(ray: Any, tiny: Tiny, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    small = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80_000_000, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=small)
+    launcher = RayLauncher(cluster.address, 0, 1)
+    jobs = [Job(tiny("erm", seed=seed, training__steps=100_000), tmp_path / str(seed)) for seed in range(3)]
+    events: list[str] = []
+
+    def strike(standing: SweepStatus, event: Event | None) -> None:
+        if event is None and process_at(jobs[0].folder) and "raylet" in cluster.head_node.all_processes:
+            cluster.head_node.all_processes["raylet"][0].process.kill()
+        events.extend([event.kind] if event else [])
+
+    with pytest.raises(FailedError, match=r"Ray node of this machine is gone .*the same command, which goes on"):
+        run_sweep(jobs, launcher, strike)
+    assert events in (["started"], ["started", "retried", "started"])  # a process may be missed before the node is
+    cluster.shutdown()
 
 
 @pytest.mark.slow
