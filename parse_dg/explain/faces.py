@@ -33,7 +33,7 @@ from parse_dg.explain.primitive_images import find_primitives
 from parse_dg.explain.viewer_data import data_uri
 from parse_dg.files import parse_json, write_file
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.wording import some
 
 FACES = "faces.json"

@@ -12,7 +12,7 @@ import pytest
 from parse_dg.cli import main
 from parse_dg.data.intake.library import add
 from parse_dg.explain.measures.images import locate
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from tests.cli.conftest import Run, assert_refused, run
 from tests.data.public.cub_folder import Bird, write_cub
 from tests.integration.conftest import own_machine

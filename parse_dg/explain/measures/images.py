@@ -23,7 +23,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 
 BATCH = 128
 """As in evaluation: the same images in the same batches give the same bits."""
