@@ -28,8 +28,8 @@ from parse_dg.explain.measures.followed_parts import WITHIN
 from parse_dg.explain.measures.images import true_centres
 from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
 from parse_dg.files import whole_file
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import RunResult
 from parse_dg.training.accuracy import predict
