@@ -13,11 +13,16 @@ from parse_dg.wording import some
 
 
 def require_trainable(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> None:
-    """Raise where there would be nothing to learn: one class, or one domain for a method that compares them."""
+    """Raise where there would be nothing to learn: one class, none of the target's, or one domain for a method that
+    compares them.
+    """
     if len(present := _classes_of(split.training)) < 2:
         name, only = benchmark.name, benchmark.classes[min(present)]
         found = f"the images of {name} that train are all of one class, {only}"
         raise InputError(f"{found}, which any model gets right: expected two or more in the source domains")
+    if split.target and not present & _classes_of([split.target]):
+        target, known = split.target.domain.name, some([benchmark.classes[label] for label in sorted(present)])
+        raise InputError(f"the target {target} has no image of a class that trains: expected some of {known}")
     if len(split.training) == 1 and config.algorithm.needs_domains:
         one, method = split.training[0].domain.name, config.algorithm.name
         able = ", ".join(name for name, each in ALGORITHMS.items() if not each.needs_domains)
@@ -41,6 +46,6 @@ def cautions(benchmark: Benchmark, split: LeaveOneOut) -> Iterator[str]:
         images, target = int(np.isin(labels, list(alone)).sum()), split.target.domain.name
         names = some([benchmark.classes[label] for label in sorted(alone)])
         yield (
-            f"{images:,} of the {len(labels):,} images of the target {target} can never be right: no source "
+            f"{images:,} of the {len(labels):,} images of the target {target} cannot be learnt: no source "
             f"domain has images of {names} that train; add some, or take these away"
         )

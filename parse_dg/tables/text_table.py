@@ -25,6 +25,8 @@ DISPLAY_NAMES = {
 FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+(\.\d+)?(e[+-]?\d+)?$)")
 """What a cell begins with that a spreadsheet computes, and may do more than that; a number does not."""
 TO_FILL = "To fill what is missing:"
+PAGE = 100
+"""Characters of a row that find room across a page of a paper."""
 
 
 class TextTable(NamedTuple):
@@ -53,13 +55,15 @@ class TextTable(NamedTuple):
     def latex(self) -> str:
         r"""The table in LaTeX, its notes below it; for a document that has \usepackage{booktabs}.
 
-        Methods are called as in papers. Commands are comments, which are not printed.
+        Columns that a page has no room for follow below, beside the names again.
+        Methods are called as in papers, in the notes too. Commands are comments, which are not printed.
         """
         header = [_tex(heading.replace("_", " ")) for heading in self.header]
-        named = self._replace(rows=tuple((*map(display_name, row[:1]), *row[1:]) for row in self.rows))
+        named = self._replace(rows=tuple((display_name(row[0]), *row[1:]) for row in self.rows))
         rows = named._cells(_tex, r"\textbf{{{}}}")
-        lines = [" & ".join(row) + r" \\" for row in (header, *rows)]
-        notes = [_tex(note) for note in self.notes]
+        methods = "|".join(re.escape(row[0]) for row in sorted(self.rows, reverse=True))  # erm+ema before erm
+        called = rf"(?<![\w-])({methods})(?![\w-])"
+        notes = [_tex(re.sub(called, lambda found: display_name(found[0]), note)) for note in self.notes]
         label = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         return "\n".join(
             [
@@ -67,15 +71,24 @@ class TextTable(NamedTuple):
                 r"\centering",
                 rf"\caption{{{_tex(self.caption or f'{self.title}.')}}}",
                 rf"\label{{tab:{label}}}",
-                rf"\begin{{tabular}}{{{'l' * self.names}{'c' * (len(self.header) - self.names)}}}",
-                *(r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"),
-                r"\end{tabular}",
+                "\n\\par\\medskip\n".join(_tabular([header, *rows], part, self.names) for part in self._parts()),
                 *([r"\par\medskip", r"\begin{minipage}{\linewidth}\footnotesize"] if notes else []),
                 *([" \\par\n".join(notes), r"\end{minipage}"] if notes else []),
                 r"\end{table}",
                 *(f"% {line}" for line in ((TO_FILL, *self.commands) if self.commands else ())),
             ]
         )
+
+    def _parts(self) -> list[list[int]]:
+        """Which columns find room beside each other on a page; every part begins with the names."""
+        widths = [2 + max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        names = list(range(self.names))
+        parts = [names.copy()]
+        for column in range(self.names, len(widths)):
+            if len(parts[-1]) > self.names and sum(widths[c] for c in (*parts[-1], column)) > PAGE:
+                parts.append(names.copy())
+            parts[-1].append(column)
+        return parts
 
     def _cells(self, write: Callable[[str], str], bold: str) -> list[list[str]]:
         """Every cell as it is written in some language; `bold` is how one stands out there."""
@@ -110,6 +123,13 @@ def display_name(cell: str) -> str:
 def _tex(text: str) -> str:
     """Text with the characters that LaTeX would read as commands written out."""
     return "".join(TEX.get(character, character) for character in text)
+
+
+def _tabular(rows: Sequence[Sequence[str]], columns: Sequence[int], names: int) -> str:
+    """Some columns of a heading and rows in LaTeX."""
+    head, *lines = (" & ".join(row[c] for c in columns) + r" \\" for row in rows)
+    begin = rf"\begin{{tabular}}{{{'l' * names}{'c' * (len(columns) - names)}}}"
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:

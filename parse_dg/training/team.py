@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.utils.hooks import RemovableHandle
 
 from parse_dg.algorithms.base import Algorithm
@@ -144,6 +143,20 @@ class Team:
 ALONE = Team()
 
 
+class _Sum(torch.autograd.Function):
+    """The sum of all processes' tensors; the gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        total = part.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Sum.forward(ctx, gradient)
+
+
 class WholeBatchNorm(nn.BatchNorm2d):
     """BatchNorm whose statistics, in training, are those of the batch of all processes together."""
 
@@ -152,9 +165,9 @@ class WholeBatchNorm(nn.BatchNorm2d):
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = all_reduce(x.sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
+        mean = _Sum.apply(x.sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         centred = x - mean[None, :, None, None]
-        variance = all_reduce(centred.square().sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
+        variance = _Sum.apply(centred.square().sum((0, 2, 3))) / count  # type: ignore[no-untyped-call]
         self._follow(mean.detach(), variance.detach() * (count / (count - 1)))
         normalised = centred * torch.rsqrt(variance + self.eps)[None, :, None, None]
         scaled = normalised * self.weight[None, :, None, None] + self.bias[None, :, None, None]

@@ -13,8 +13,8 @@ import parse_dg
 from parse_dg.data.framing import Framing
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.splits import whole
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import open_run
 from parse_dg.training.accuracy import predict
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
 from tests.data.intake.damage import encoded, picture
@@ -225,9 +225,12 @@ def test_nothing_trains_to_a_meaningless_figure(run: Run, own: Path, caplog: pyt
     assert_refused(alone, "the images of own that train are all of one class, cat, which any model gets right")
     plant(own, ("day", "night"), ("dog",), images=10, first=300, side=(12, 9))
     trained(run("train", "--algorithm", "erm", "--data", own, "--target", "fog", *SMALL))
-    assert "10 of the 20 images of the target fog can never be right: no source domain has images of owl" in told(
+    assert "10 of the 20 images of the target fog cannot be learnt: no source domain has images of owl" in told(
         caplog
     )
+    shutil.rmtree(own / "fog" / "cat")
+    refused = mistake(run, "--data", own, "--target", "fog")
+    assert_refused(refused, "the target fog has no image of a class that trains: expected some of cat, dog")
 
 
 def test_every_mistake_is_one_line(run: Run, own: Path, tmp_path: Path) -> None:

@@ -46,6 +46,20 @@ def test_the_best_of_each_column_and_all_that_are_as_good() -> None:
     assert best_cells(means) == {(1, 1), (2, 1), (0, 3), (1, 3)}
 
 
+def test_latex_calls_methods_as_papers_do_in_the_notes_too() -> None:
+    rows = (("no_relations", "1"), ("parse", "2"))
+    found = TextTable("t", ("algorithm", "x"), rows, ("Against parse: no_relations -1; parse-dg says so.",)).latex()
+    assert "Against PARSE: No Relations -1; parse-dg says so." in found
+
+
+def test_latex_puts_columns_below_that_a_page_has_no_room_for() -> None:
+    header = ("algorithm", *(f"column {n}" for n in range(12)))
+    found = TextTable("t", header, (("erm", *map(str, range(12))),), ()).latex()
+    assert found.count(r"\begin{tabular}") == 2
+    assert r"ERM & 0 & 1 & 2 & 3 & 4 & 5 & 6 & 7 \\" in found
+    assert r"ERM & 8 & 9 & 10 & 11 \\" in found
+
+
 def test_a_spreadsheet_finds_no_formula_and_every_number() -> None:
     rows = [("=1+1", -0.5, "-1.5e-05"), ("@a, b", "+3", "-x"), ("\t=1", "a=1", "")]
     assert spreadsheet_csv(csv_table(("-", "b", "c"), rows)) == csv_table(

@@ -250,6 +250,7 @@ def test_the_command_line_trains_in_a_team(how: str, command: list[str], tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("written to") == 1, "the first process alone shows the result"
+    assert "Warning" not in done.stderr
     assert read(tmp_path / "run" / "environment.json")["processes"] == 2
     same_curves(erm_run, tmp_path / "run", 5e-3)  # Adam's first steps make much of roundings
     wrong = subprocess.run(

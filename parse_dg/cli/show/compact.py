@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, fields
 from statistics import mean
 from typing import Any
 
-from parse_dg.runs.compact import CompactionReport
+from parse_dg.runs.afterwards.compact import CompactionReport
 from parse_dg.runs.folder import TrainingTime
 from parse_dg.tables.published import Published, PublishedCompaction, find_domain, find_name
 from parse_dg.tables.text_table import TextTable, csv_table, markdown_table
@@ -123,7 +123,8 @@ def view_tables(
 ) -> tuple[TextTable, ...]:
     """The means of each data set, and those of each target; published figures of the same below."""
     lossless = " (lossless)" if threshold == 0 else ""
-    told = f"{plural(len(rows), 'run')}. Threshold {threshold:g}{lossless}. Means over the runs of a row"
+    of_runs = "Means over the runs of a row"
+    told = f"{plural(len(rows), 'run')}. Threshold {threshold:g}{lossless}. {of_runs}"
     theirs = known.compaction if known else ()
     sources = dict.fromkeys(row.source for row in theirs)
     notes = [f"{told}: {FOOTNOTE}; s: seconds of training, checks included."]
@@ -142,7 +143,9 @@ def view_tables(
         alike = [row for row in theirs if (row.target is None) == (names == ("data",))]
         cells += [_printed(row, tuple(numbers)) for row in alike if (row.data_set, row.target) in ours]
         header = (*names, *numbers, "runs")
-        tables.append(TextTable(f"compaction by {kind}", header, tuple(cells), tuple(notes), names=len(names)))
+        title = f"compaction by {kind}"
+        caption = f"What compaction keeps of PARSE, by {kind}. {of_runs}; before → after."
+        tables.append(TextTable(title, header, tuple(cells), tuple(notes), names=len(names), caption=caption))
     return tuple(tables)
 
 

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from parse_dg.cli.options import opened
+from parse_dg.cli.options import opened, say
+from parse_dg.cli.show.tables import print_rows
 from parse_dg.config import require
 from parse_dg.data.images import ImageError, open_file
 from parse_dg.deploy.image_batches import LoadedImage, find_images, load_batches
@@ -223,24 +222,36 @@ def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, *, raw: bo
 def write_tables(
     answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
 ) -> None:
-    """Tables of at most `TABLE_ROWS` rows, and below them what the numbers are."""
-    rows, some = (_cells(answer, shown) for answer in answers), False
-    while part := list(islice(rows, TABLE_ROWS)):
-        some, table = True, Table()
-        for heading in part[0]:
-            table.add_column(heading, justify="right" if heading == "probability" else "left", overflow="fold")
-        for cells in part:
-            table.add_row(*map(Text, cells.values()))
-        console.print(table)
+    """Tables of at most `TABLE_ROWS` rows, or image after image with its reasons; then what the numbers are."""
+    some = False
+    if shown.relations or shown.pictures:
+        for answer in answers:
+            some = True
+            say(console, *_block(answer, shown))
+    else:
+        rows = (_cells(answer, shown) for answer in answers)
+        while part := list(islice(rows, TABLE_ROWS)):
+            some = True
+            print_rows(console, tuple(part[0]), [tuple(cells.values()) for cells in part], names=2)
     if some:
         spec = predictor.model.spec
         model = f"{spec.algorithm.name}, {plural(len(spec.classes), 'class')}; images {spec.framing.words}"
-        console.print(f"probability: softmax of the model's logits ({model})")
+        say(console, f"probability: softmax of the model's logits ({model})")
     if some and shown.relations:
-        console.print(
+        say(
+            console,
             "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "
-            f"the {shown.relations} largest at most"
+            f"the {shown.relations} largest at most",
         )
+
+
+def _block(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
+    """What is said of one image, line by line."""
+    file, first, probability, *others = _cells(answer, shown).values()
+    yield f"{file}: {first} {probability}" + (f", then {others[0]}" if others and others[0] else "")
+    yield from (f"  {each.contribution:.3f} {printable(each.words)}" for each in answer.relations)
+    if shown.pictures:
+        yield f"  picture: {printable(str(answer.picture))}"
 
 
 def _cells(answer: PredictedImage, shown: OutputFields) -> dict[str, str]:
@@ -250,10 +261,6 @@ def _cells(answer: PredictedImage, shown: OutputFields) -> dict[str, str]:
     cells["probability"] = percent(first.probability)
     if shown.classes > 1:
         cells["next classes"] = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
-    if shown.relations:
-        cells["strongest relations"] = "\n".join(f"{r.contribution:.3f} {r.words}" for r in answer.relations)
-    if shown.pictures:
-        cells["picture"] = printable(str(answer.picture))
     return cells
 
 

@@ -23,6 +23,7 @@ from parse_dg.wording import UNPRINTABLE, some
 SPLIT_NAMES = SPLITS | {"training", "valid", "validation", "dev", "testing"}
 """What folders of one data set's parts are called."""
 EXPECTED = "expected domain/class/image or class/image in"
+NO_CLASSES = "folder holds no class folder with images"
 
 ByClass = dict[str, list[FoundImage]]
 
@@ -57,7 +58,7 @@ def list_own(folder: Path, name: str = "") -> Listing:
     layout = "folders: domain/class/image"
     if not found and flat:
         layout, found = "folders: class/image, one domain", {name or folder.resolve().name or "data": flat}
-    reader.problems += [Problem(name, "holds no class folder with images") for name in flat if len(found) > 1]
+    reader.problems += [Problem(name, NO_CLASSES) for name in flat if len(found) > 1]
     _require_domains(folder, found, flat, reader)
     names = tuple(sorted({name for classes in found.values() for name in classes}))
     _require_no_splits(folder, found, names)
@@ -89,7 +90,7 @@ def _divide(reader: FolderReader) -> tuple[dict[str, ByClass], ByClass]:
         if any(file.lower().endswith(EXTENSIONS) for file in files):
             (mixed if classes else flat)[top.name] = in_order(reader, [(0, top)])
         elif not classes:
-            reader.problems.append(Problem(top.path, "holds no class folder with images"))
+            reader.problems.append(Problem(top.path, NO_CLASSES))
         _require_names(top, classes)
     if flat and found.keys() == mixed.keys():  # a class may have folders of its own besides its images
         return {}, dict(sorted({**flat, **mixed}.items()))

@@ -54,7 +54,8 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
     for problem in manifest.skipped:
         by_reason.setdefault(problem.reason, []).append(printable(problem.path))
     for reason, paths in by_reason.items():
-        remarks += _said("file", f"passed over, {reason}", paths)
+        noun = "folder" if reason.startswith("folder ") else "file"
+        remarks += _said(noun, f"passed over, {reason.removeprefix('folder ')}", paths)
     return DataReport(manifest, rows, differences, (*remarks, *manifest.notes), changed)
 
 

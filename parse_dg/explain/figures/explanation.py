@@ -73,7 +73,7 @@ def explanation_figure(
         show_picture(drawing, picture)
         for relation, colour in zip(shown, COLOURS, strict=False):
             mark_relation(drawing, relation, places, colour)
-        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7)
+        mark_primitives(drawing, places[used], used, inches=4.0, size=11, text=7, names=explanation.names)
         drawing.set_title(f"predicted: {explanation.predicted}{right}, probability {probability:.2f}", fontsize=9)
         _write_relations(words, explanation, shown, used, names or {})
 
@@ -98,5 +98,5 @@ def _write_relations(
     axes.text(0, len(shown) + 0.2, f"and {others} weaker relations: {rest:.3f}", fontsize=8, color=FAINT)
     legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
     if legend:
-        legend = f"what the primitives sit on: {legend}"
+        legend = f"what the primitives sit on here: {legend}"
         axes.text(0, len(shown) + 0.9, legend, fontsize=7, color=FAINT, wrap=True)

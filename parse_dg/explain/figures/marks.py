@@ -1,6 +1,7 @@
 """What is drawn on an image: heat, places, relations. Axes are in pixels, as `show` leaves them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
+NO_NAMES: Mapping[int, str] = MappingProxyType({})
 EDGES = ("line", "equal", "level", "plumb", "arrow")
 """The marks between two primitives, which are drawn as an edge; of the others only the ring is drawn."""
 
@@ -133,9 +135,10 @@ def mark_primitives(
     size: float = 8.5,
     text: float = 6,
     edge: str = INK,
+    names: Mapping[int, str] = NO_NAMES,
 ) -> None:
     """Discs that do not cover each other, on axes so many inches wide: one that has to give way has a line to its
-    place.
+    place. Below it is the primitive's name, where it has one.
     """
     left, right = axes.get_xlim()
     moved = give_way(places, 1.08 * size / 72 / inches * (right - left))
@@ -144,6 +147,11 @@ def mark_primitives(
             axes.plot(*np.stack([place, disc]).T, "-", color=edge, linewidth=0.5, zorder=3.5)
             axes.plot(*place, "o", color=edge, markersize=1.5, zorder=3.5)
         mark_primitive(axes, disc, number, size=size, text=text, edge=edge)
+        if number in names:
+            paper = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
+            below: dict[str, Any] = {"xytext": (0, -0.6 * size), "textcoords": "offset points", "bbox": paper}
+            middle: dict[str, Any] = {"ha": "center", "va": "top", "annotation_clip": False}
+            axes.annotate(names[number], tuple(disc), fontsize=text, color=INK, zorder=3.8, **below, **middle)
 
 
 def zoom_on(axes: "Axes", places: Float[np.ndarray, "n 2"], least: float = 0.4) -> None:

@@ -190,7 +190,7 @@ def _relations(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     if bound:
         zoom_on(axes, places[bound])
         sheet.text(x + 0.03, y + side - 0.07, "enlarged", SMALL, color=FAINT)
-    mark_primitives(axes, places[bound], bound, inches=side)
+    mark_primitives(axes, places[bound], bound, inches=side, names=explanation.names)
     _list_relations(sheet, (x + side + 0.12, y, width - side - 0.12, height), seen)
 
 
@@ -224,8 +224,9 @@ def _composition(sheet: Sheet, box: Box, seen: PipelineImage) -> None:
     axes.set_xlim(-0.6, max(len(relations), 8) - 0.4)
     for row, family in enumerate(name for name in FAMILIES if name in {each.family for each in relations}):
         share = sum(each.weight for each in relations if each.family == family)
-        at = (box[0] + box[2], box[1] + 0.1 + 0.14 * row)
-        sheet.text(*at, f"{family} {share:.2f}", ha="right", color=colours[family])
+        x, y = box[0] + box[2], box[1] + 0.1 + 0.14 * row
+        sheet.bar(x - 0.95, y - 0.04, 0.08, 0.08, colours[family])
+        sheet.text(x - 0.82, y, f"{family} {share:.2f}")
 
 
 def _scores(sheet: Sheet, box: Box, seen: PipelineImage) -> None:

@@ -342,7 +342,7 @@ def test_own_folders(tmp_path: Path) -> None:
         ("day/cat/more/b.bmp", 1, 0, "day/cat/more/b"),
         ("day/owl/a.tiff", 1, 1, "day/owl/a"),
     ]
-    assert reasons(listing) == {"splits": "holds no class folder with images"}
+    assert reasons(listing) == {"splits": "folder holds no class folder with images"}
     assert listing.notes == ("Night has no image of owl",)
 
 
