@@ -1,6 +1,7 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
+import io
 import json
 import logging
 import os
@@ -191,6 +192,19 @@ def broken(folder: Path) -> list[Path]:
     return [folder / "broken.tar.gz"]
 
 
+def a_link(folder: Path) -> list[Path]:
+    """An archive that would write through a link, to a place of its own choice."""
+    pack(plant(folder / "linked"), folder / "link.tar")
+    with tarfile.open(folder / "link.tar", "a") as tar:
+        link = tarfile.TarInfo("day/cat/out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
+        tar.addfile(link)
+        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
+        stolen.size = 3
+        tar.addfile(stolen, io.BytesIO(b"abc"))
+    return [folder / "link.tar"]
+
+
 def no_domains(folder: Path) -> list[Path]:
     (folder / "flat").mkdir()
     (folder / "flat" / "1.png").write_bytes(encoded(picture(), "PNG"))
@@ -213,6 +227,7 @@ def a_folder_and_an_archive(folder: Path) -> list[Path]:
 
 MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
     broken: ("broken.tar.gz", "damaged or cut off"),
+    a_link: ("link.tar", "day/cat/out' is a link to"),
     no_domains: ("expected domain/class/image", "found images without a class folder"),
     an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
     nowhere: ("nothing at", "gone/away.zip"),
@@ -292,8 +307,7 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
     archive = pack(own, tmp_path / "own.zip")
     first = add("mine", [archive])
     known = snapshot(data)
-    with pytest.raises(InputError, match=r"mine has been added before: `--replace`"):
-        add("mine", [archive])
+    assert "mine has been added before: `--replace`" in refusal(add, "mine", [archive])
     assert snapshot(data) == known
     for number in range(2):  # what was unpacked before is gone each time
         manifest = add("mine", [pack(plant(own, first=100 * number + 50), archive)], replace=True)
@@ -326,12 +340,10 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
         InputError, match=r"birds/day/cat/0.png lies in the data folder .*move it elsewhere, or set PARSE_DG_DATA"
     ):
         add("mine", [data / "birds"])
-    with pytest.raises(InputError, match=r"files/day/cat/0.png lies in the data folder"):
-        add("other", [data / "other" / "files"])
+    assert "files/day/cat/0.png lies in the data folder" in refusal(add, "other", [data / "other" / "files"])
     with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):
         add("mine", [write_list(data / "birds", tmp_path / "birds.csv")])
-    with pytest.raises(InputError, match="birds holds day"):
-        remove("birds")
+    assert "birds holds day" in refusal(remove, "birds")
     with pytest.raises(InputError, match="birds holds day"):
         add("birds", [plant(tmp_path / "elsewhere")])
     assert snapshot(data) == before
