@@ -38,8 +38,8 @@ from .model.backbones.mixstyle import MixStyleConfig as MixStyleConfig
 from .model.paper_predicates import PREDICATES as PREDICATES
 from .model.predicate import BoundPrimitives as BoundPrimitives, Predicate as Predicate
 from .model.predicates import register_predicate as register_predicate
+from .runs.afterwards.opened import OpenedRun as OpenedRun, open_run as open_run
 from .runs.config import RunConfig as RunConfig
-from .runs.opened import OpenedRun as OpenedRun, open_run as open_run
 from .runs.protocols import PROTOCOLS as PROTOCOLS
 from .runs.recipes import RECIPES as RECIPES, build_config as build_config
 from .runs.result import RunResult as RunResult

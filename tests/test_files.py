@@ -88,8 +88,7 @@ def test_json_is_written_for_people_and_read_or_refused(tmp_path: Path) -> None:
     assert path.read_text() == '{\n  "name": "Käfer"\n}\n'
     assert read_json(path) == {"name": "Käfer"}
     path.write_text("{")
-    with pytest.raises(InputError, match="is not valid JSON"):
-        read_json(path)
+    assert "is not valid JSON" in refusal(read_json, path)
     with pytest.raises(InputError, match=r"cannot read .*: No such file"):
         read_json(tmp_path / "none.json")
 
@@ -153,8 +152,7 @@ def test_without_a_home_the_variable_is_named(
     with pytest.raises(InputError, match=f"no home folder.*: set {variable} to a folder"):
         folder()
     monkeypatch.setenv(variable, "~nobody_of_this_name/images")
-    with pytest.raises(InputError, match=f"set {variable} to a folder"):
-        folder()
+    assert f"set {variable} to a folder" in refusal(folder)
     monkeypatch.setenv(variable, "/fast/disk")
     assert folder() == Path("/fast/disk")
 

@@ -11,6 +11,7 @@ from parse_dg.cli import PLUGGABLE, build_parser, main
 from parse_dg.errors import InputError
 from parse_dg.plugins import as_options, handed_on, load_plugins, with_needs, without_needs
 from parse_dg.registry import Registry
+from tests.parts import refusal
 
 SOURCE = """
 from dataclasses import dataclass
@@ -64,8 +65,7 @@ def test_what_a_package_registers_is_of_the_module_that_was_named(tmp_path: Path
 @pytest.mark.parametrize("given", ["doors_nowhere", "doors_nowhere.inner", "other/doors_c.py", "json.py"])
 def test_what_is_not_there_is_one_line(given: str, tmp_path: Path) -> None:
     write(tmp_path / "json.py", "own-c")
-    with pytest.raises(InputError, match=f"no plug-in '{given}': expected an installed plug-in"):
-        load_plugins([given])
+    assert f"no plug-in '{given}': expected an installed plug-in" in refusal(load_plugins, [given])
 
 
 def test_an_error_in_a_plug_in_keeps_its_traceback(tmp_path: Path) -> None:
@@ -108,8 +108,7 @@ def test_a_configuration_says_what_it_needs_and_nothing_is_imported_for_it(tmp_p
 
 @pytest.mark.parametrize("needs", [["doors_g"], {"doors_g": "algorithm own-g"}, "doors_g"])
 def test_needs_that_are_none_are_refused(needs: object) -> None:
-    with pytest.raises(InputError, match="plugins must say what it needs"):
-        without_needs({"plugins": needs}, "config.json")
+    assert "plugins must say what it needs" in refusal(without_needs, {"plugins": needs}, "config.json")
 
 
 def test_a_name_is_replaced_by_its_own_plug_in_alone() -> None:
@@ -118,16 +117,14 @@ def test_a_name_is_replaced_by_its_own_plug_in_alone() -> None:
     last = registry.register("one")(object())  # as a cell of a notebook that is run again
     assert registry["one"] is last
     assert registry.origin("one") == __name__
-    with pytest.raises(InputError, match="thing of a test 'one' is there already"):
-        registry.add("one", ALGORITHMS["parse"])
+    assert "thing of a test 'one' is there already" in refusal(registry.add, "one", ALGORITHMS["parse"])
 
 
 def test_a_method_without_a_name_is_one_line() -> None:
     class Nameless(AlgorithmConfig):
         pass
 
-    with pytest.raises(InputError, match="Nameless must have a class variable `name`"):
-        register_algorithm(Nameless)
+    assert "Nameless must have a class variable `name`" in refusal(register_algorithm, Nameless)
 
 
 @pytest.mark.parametrize("command", PLUGGABLE)

@@ -17,8 +17,11 @@ from parse_dg.plugins import load_plugins
 from parse_dg.wording import DIRECTION, UNPRINTABLE, escaped
 
 PARTS = (
-    *("train", "config", "evaluate", "runs", "sweep", "data", "weights", "tables", "describe"),
-    *("predict", "explain", "name", "figure", "measure", "report", "serve", "export"),
+    *("train", "config", "trained.evaluate", "runs", "sweep", "data", "weights", "tables", "trained.describe"),
+    *(
+        f"trained.{name}"
+        for name in ("predict", "explain", "name", "figure", "measure", "report", "serve", "export")
+    ),
 )
 """The modules of the commands, in the order of the help."""
 PLUGGABLE = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console as Console
 
     from parse_dg.data.listing import Progress
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
     Commands = argparse._SubParsersAction["Command"]
 else:
@@ -109,7 +109,7 @@ def add_group(commands: Commands, name: str, words: str, about: str = "", exampl
 
 def opened(options: Namespace, progress: "Progress | None" = None) -> "OpenedRun":
     """The run that is asked about, with the model and on the device that `add_model` takes."""
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
     return OpenedRun(options.run, model=options.model, device=options.device, progress=progress)
 

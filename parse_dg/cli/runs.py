@@ -28,7 +28,7 @@ def compact(options: Namespace, console: Console) -> None:
 
 
 def demo(options: Namespace, console: Console) -> None:
-    """Train ERM, No Relations and PARSE on the embedded benchmark with one domain held out, compare
+    """Train No Relations and PARSE on the embedded benchmark with one domain held out, compare
     them there, compact PARSE without changing a prediction, and draw what it learnt.
     """
     from parse_dg.cli.demo import run_demo
@@ -93,10 +93,10 @@ def add_commands(commands: Commands) -> None:
     command.add("--out FILE", "for a single run (default: RUN/compact.safetensors)")
     command.add_device()
     command.add_format("text", "markdown", "csv", "csv-raw")
-    words = "ERM, No Relations and PARSE on Blueprints, compacted and explained in pictures"
+    words = "No Relations and PARSE on Blueprints, compared, compacted and explained in pictures"
     command = add_command(commands, "demo", demo, words, resumes=True)
     command.add("--out FOLDER", "", Path("demo"))
-    command.add("--target DOMAIN", "the domain that is held out", "sketch")
+    command.add("--target DOMAIN", "the domain that is held out", "photo")
     command.add("--seed N", "", 0)
     command.add("--steps N", "of each training (default: the recipe's)")
     add_command(commands, "info", info, "versions, devices, caches, algorithms and recipes")

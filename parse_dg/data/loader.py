@@ -17,10 +17,12 @@ from torch import Tensor
 from parse_dg.data.augment.batches import AugmentDraws
 from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.domain import Images
+from parse_dg.data.listing import Progress
 from parse_dg.data.parallel import default_workers, map_ahead
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, copied
 from parse_dg.data.splits import Subset
 from parse_dg.devices import pinned
+from parse_dg.errors import InputError
 
 CPU = torch.device("cpu")
 ALL = slice(None)
@@ -201,6 +203,20 @@ def evaluation_batches(subset: Subset, size: int, crops: bool = False) -> Iterat
     starts = range(0, len(subset.indices), size)
     positions = (np.arange(start, min(start + size, len(subset.indices))) for start in starts)
     return map_ahead(lambda chosen: load_images(subset, chosen, crops), positions, workers=2, ahead=2)
+
+
+def read_through(
+    subset: Subset, size: int, progress: Progress | None, what: str = "reading"
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """As `evaluation_batches`, of at least one image; `progress` is told of every batch that is done."""
+    name, total, done = subset.domain.name, len(subset.indices), 0
+    if total == 0:
+        raise InputError(f"no image of domain {name!r} was given: expected at least 1")
+    for images, labels in evaluation_batches(subset, size):
+        yield images, labels
+        done += len(labels)
+        if progress:
+            progress(f"{what} {name}", done, total)
 
 
 def load_images(subset: Subset, positions: Int[np.ndarray, "n"], crops: bool = False) -> tuple[Tensor, Tensor]:

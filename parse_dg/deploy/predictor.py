@@ -16,7 +16,7 @@ from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.recorded import RecordedModel
 from parse_dg.devices import pick_device
-from parse_dg.errors import InputError
+from parse_dg.training.accuracy import require_finite
 from parse_dg.wording import plural
 
 TOP = 3
@@ -107,8 +107,7 @@ class Predictor:
     def predict_batch(self, batch: Sequence[LoadedImage], top: int = TOP) -> list[Prediction]:
         """What the model says of images that have been loaded, all at once."""
         logits = self._logits([image.pixels for image in batch])
-        if not logits.isfinite().all():
-            raise InputError("the model gives logits that are not finite: its weights are damaged")
+        require_finite(logits)
         order = logits.argsort(dim=1, descending=True, stable=True)[:, :top]  # of equal ones the first, as argmax
         shares = logits.softmax(1).gather(1, order)
         found = []

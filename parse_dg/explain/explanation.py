@@ -16,13 +16,14 @@ from torch import Tensor
 from parse_dg.deploy.image_batches import ImageLike, load_image
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
-from parse_dg.errors import InputError, require_known
+from parse_dg.errors import require_known
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.predicate import Family, Mark
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer
+from parse_dg.training.accuracy import require_finite
 
 
 @dataclass(frozen=True)
@@ -244,12 +245,6 @@ def as_batch(model: Model, image: ImageLike) -> UInt8[Tensor, "1 3 H W"]:
     """One image of any form and size, resized as for a prediction."""
     pixels = load_image(0, image, model.spec.framing).pixels
     return torch.from_numpy(pixels).permute(2, 0, 1)[None]
-
-
-def require_finite(logits: Float[Tensor, "B C"]) -> None:
-    """Raise if the weights are damaged."""
-    if not logits.isfinite().all():
-        raise InputError("the model gives logits that are not finite: its weights are damaged")
 
 
 def model_of(model: Model | Predictor) -> Model:

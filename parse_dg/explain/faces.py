@@ -23,7 +23,7 @@ from PIL import Image
 from torch import Tensor
 
 from parse_dg.data.contact_sheets import spread
-from parse_dg.data.loader import evaluation_batches, load_images
+from parse_dg.data.loader import load_images, read_through
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.names import fingerprint, to_text
@@ -33,7 +33,7 @@ from parse_dg.explain.primitive_images import find_primitives
 from parse_dg.explain.viewer_data import data_uri
 from parse_dg.files import parse_json, write_file
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.wording import some
 
 FACES = "faces.json"
@@ -263,8 +263,8 @@ def cut_out(image: UInt8[Tensor, "3 H W"], peak: Float[np.ndarray, "2"]) -> UInt
 
 
 def _look(run: OpenedRun, subset: Subset) -> Seen:
-    found, done = [], 0
-    for images, _ in evaluation_batches(subset, BATCH):
+    found = []
+    for images, _ in read_through(subset, BATCH, run.progress, "faces in"):
         seen = find_primitives(run.model, images)
         z = seen.descriptors
         height, width = z.heatmap.shape[2:]
@@ -272,6 +272,4 @@ def _look(run: OpenedRun, subset: Subset) -> Seen:
         peak = torch.stack((cell % width / max(1, width - 1), cell // width / max(1, height - 1)), -1)
         places = torch.cat((z.centre, z.extent, z.presence[..., None]), -1)
         found.append([part.double().cpu().numpy() for part in (seen.evidence, peak, places)])
-        done += len(images)
-        run.progress(f"faces in {subset.domain.name}", done, len(subset.indices))
     return Seen(*map(np.concatenate, zip(*found, strict=True)))

@@ -25,9 +25,9 @@ from parse_dg.explain.explanation import (
     model_of,
     places_of,
     read_images,
-    require_finite,
 )
 from parse_dg.model.primitives import PrimitiveDescriptors
+from parse_dg.training.accuracy import require_finite
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.data.listing import Progress
-from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.loader import read_through
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Predictor
-from parse_dg.errors import InputError
 from parse_dg.explain.explanation import model_of
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.primitives import PrimitiveDescriptors
@@ -102,15 +101,10 @@ def _strongest(subset: Subset, primitive: int, numbers: Float[np.ndarray, "N 4"]
 
 def _read(model: Model, subset: Subset, progress: Progress | None) -> Float[np.ndarray, "N K 4"]:
     """Evidence, presence, x and y of every primitive in every image of the subset, in its order."""
-    if len(subset.indices) == 0:
-        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
-    parts, done = [], 0
-    for images, _ in evaluation_batches(subset, BATCH):
+    parts = []
+    for images, _ in read_through(subset, BATCH, progress):
         evidence, z = find_primitives(model, images)
         parts.append(torch.cat((evidence[..., None], z.presence[..., None], z.centre), -1).cpu())
-        done += len(images)
-        if progress:
-            progress(f"reading {subset.domain.name}", done, len(subset.indices))
     return torch.cat(parts).numpy()
 
 

@@ -73,13 +73,16 @@ def blueprints(algorithm: str) -> RunConfig:
         backbone=BackboneConfig(name="local"),
         mixstyle=MixStyleConfig(stages=()),
         optimizer=optimizer,
-        training=TrainingConfig(steps=800, check_every=80),
+        training=TrainingConfig(steps=1000, check_every=100),
     )
     match algorithm:
         case "parse":
-            composition = CompositionConfig(start_entries=128)
             config = ParseConfig(
-                primitives=primitives, bottleneck=bottleneck, composition=composition, sparsity=0.0
+                primitives=primitives,
+                vocabulary=VocabularyConfig(families="relations"),  # every creature has the same parts
+                composition=CompositionConfig(start_entries=128),
+                bottleneck=bottleneck,
+                sparsity=0.0,
             )
             return replace(base, algorithm=config, optimizer=replace(optimizer, composition_warmup_steps=400))
         case "no_relations":
@@ -87,9 +90,9 @@ def blueprints(algorithm: str) -> RunConfig:
         case _:
             slower = replace(optimizer, backbone_rate=3e-3)  # 5e-3 does not train a linear head on pooled features
             plain = replace(base, algorithm=_default(algorithm), optimizer=slower)
-            if algorithm == "erm_plus_plus":  # its phases are as long, of 800 steps, as its authors' are of 5,000
-                short = ErmPlusPlusConfig(linear_steps=80)
-                return replace(plain, algorithm=short, averaging=AveragingConfig(kind="sma", start=96))
+            if algorithm == "erm_plus_plus":  # its phases are as long, of 1,000 steps, as its authors' are of 5,000
+                short = ErmPlusPlusConfig(linear_steps=100)
+                return replace(plain, algorithm=short, averaging=AveragingConfig(kind="sma", start=120))
             if algorithm == "gvrt":  # captions here are short
                 return replace(plain, algorithm=GvrtConfig(sample_length=24))
             return plain

@@ -13,9 +13,9 @@ from parse_dg.data.framing import Framing
 from parse_dg.data.splits import require_several
 from parse_dg.errors import InputError
 from parse_dg.plugins import load_plugins
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import OtherRunError, read_finished, remove_other
-from parse_dg.runs.opened import OpenedRun
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
 from parse_dg.runs.run import count_steps, execute, prepare

@@ -64,6 +64,12 @@ class Augmentation(NamedTuple):
     seed: int
 
 
+def require_finite(logits: Float[Tensor, "B C"]) -> None:
+    """Raise if the weights are damaged."""
+    if not logits.isfinite().all():
+        raise InputError("the model gives logits that are not finite: its weights are damaged")
+
+
 @torch.no_grad()
 def predict(
     model: Algorithm,

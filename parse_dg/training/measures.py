@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from parse_dg.errors import InputError
 from parse_dg.jsonable import Jsonable
-from parse_dg.training.accuracy import Predictions
+from parse_dg.training.accuracy import Predictions, require_finite
 
 BINS = 15
 """Of equal width in confidence, for calibration (Guo et al. 2017, arXiv:1706.04599)."""
@@ -100,8 +99,7 @@ class PredictionScores(Jsonable):
 def measure(name: str, of: str, predictions: Predictions, names: Sequence[str]) -> PredictionScores:
     """Everything, of at least one image; `names` are all classes of the model."""
     logits, labels = predictions
-    if not logits.isfinite().all():
-        raise InputError("the model gives logits that are not finite: its weights are damaged")
+    require_finite(logits)
     confidence, predicted = most_probable(logits)
     C = len(names)
     table = torch.bincount(labels * C + predicted, minlength=C * C).view(C, C)

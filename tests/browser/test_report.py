@@ -14,7 +14,7 @@ from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
 from parse_dg.explain.report.page import write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from tests.conftest import FinishedRun
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from parse_dg.algorithms.base import Algorithm
 from parse_dg.algorithms.erm import Erm
 from parse_dg.cli import main
 from tests.conftest import TINY
@@ -80,11 +81,13 @@ def assert_refused(said: Said, *fragments: str) -> None:
         assert fragment in said.err
 
 
-def fail_at(step: int, failure: Callable[[], dict[str, torch.Tensor]]) -> Callable[..., Any]:
-    """The losses of ERM until `step`, then something else."""
-    plain, calls = Erm.losses, []
+def fail_at(
+    step: int, failure: Callable[[], dict[str, torch.Tensor]], method: type[Algorithm] = Erm
+) -> Callable[..., Any]:
+    """The losses of a method until `step`, then something else."""
+    plain, calls = method.losses, []
 
-    def losses(self: Erm, example: Any, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    def losses(self: Any, example: Any, generator: torch.Generator) -> dict[str, torch.Tensor]:
         calls.append(1)
         return failure() if len(calls) == step else plain(self, example, generator)
 

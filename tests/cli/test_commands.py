@@ -14,8 +14,9 @@ import torch
 
 from parse_dg._version import __version__
 from parse_dg.algorithms import ALGORITHMS
-from parse_dg.cli import build_parser, export as cli_export, figure, main
+from parse_dg.cli import build_parser, main
 from parse_dg.cli.options import SELECTION_NAMES
+from parse_dg.cli.trained import export as cli_export, figure
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.deploy import export, predictor
 from parse_dg.explain.figures import page

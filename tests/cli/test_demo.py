@@ -1,4 +1,4 @@
-"""parse-dg demo: three methods compared, one compacted, two pictures; made small here."""
+"""parse-dg demo: two methods compared, one compacted, two pictures; made small here."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.algorithms.erm import Erm
+from parse_dg.algorithms.no_relations import NoRelations
 from parse_dg.cli import demo
 from parse_dg.config import change
 from parse_dg.deploy.model_file import load_model
@@ -19,8 +19,7 @@ from tests.conftest import TINY
 
 def small_recipe(recipe: str, algorithm: str) -> RunConfig:
     """The recipe of the demonstration, made small."""
-    primitives = {} if algorithm == "erm" else {"algorithm.primitives.count": 6}
-    return change(build_config(recipe, algorithm), {**TINY, **primitives})
+    return change(build_config(recipe, algorithm), {**TINY, "algorithm.primitives.count": 6})
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_a_second_demonstration_trains_nothing(finished_demo: tuple[Path, Said],
     models = {name: (folder / name / "model.safetensors").read_bytes() for name in demo.METHODS}
     said = run("demo", "--steps", "3", "--target", "cartoon", "--out", folder)
     assert said.code == 0
-    assert said.out.count("finished: nothing to do") == 3
+    assert said.out.count("finished: nothing to do") == 2
     assert models == {name: (folder / name / "model.safetensors").read_bytes() for name in demo.METHODS}
 
 
@@ -96,8 +95,8 @@ def test_a_demonstration_without_matplotlib_says_so_before_it_trains(
 def test_a_demonstration_can_be_interrupted(
     small_demo: None, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Erm, "losses", fail_at(3, interrupt))
+    monkeypatch.setattr(NoRelations, "losses", fail_at(3, interrupt, NoRelations))
     said = run("demo", "--steps", "4")
     assert said.code == 130
     assert said.err.count("\n") == 1
-    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["erm"]
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["no_relations"]

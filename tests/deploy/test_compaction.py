@@ -230,13 +230,11 @@ def test_the_largest_threshold_that_is_named_is_one_that_can_be_used(parse_run: 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.0, 3.0, float("nan"), float("inf")])
 def test_a_threshold_that_is_no_weight_is_refused(threshold: float, parse_run: Path) -> None:
-    with pytest.raises(InputError, match="threshold must be at least 0 and below 1"):
-        compact(load_model(parse_run), threshold)
+    assert "threshold must be at least 0 and below 1" in refusal(compact, load_model(parse_run), threshold)
 
 
 def test_only_parse_can_be_compacted(erm_run: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        compact(load_model(erm_run))
+    assert "needs a model of parse, found one of erm" in refusal(compact, load_model(erm_run))
 
 
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:

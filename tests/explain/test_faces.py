@@ -11,8 +11,8 @@ from parse_dg.explain import faces
 from parse_dg.explain.class_cards import FACE, arrange, class_cards
 from parse_dg.explain.faces import FACES, Face, choose, cut_out, faces_of, sample
 from parse_dg.explain.measures.images import locate
-from parse_dg.runs import opened
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards import opened
+from parse_dg.runs.afterwards.opened import open_run
 
 
 def test_the_strongest_of_different_domains_and_classes() -> None:

@@ -1,7 +1,7 @@
 """CUB-DG end to end, on a tiny stand-in: the same photos in four styles, GVRT's lists, sentences about them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from parse_dg.cli import main
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.intake.library import add
 from parse_dg.data.public.catalogue import DATA_SETS
-from parse_dg.data.splits import SplitConfig, leaked, leave_one_out
+from tests.integration.conftest import Call, own_machine
 
 DOMAINS = ("Photo", "Cartoon", "Art", "Paint")
 CLASSES = DATA_SETS["cub-dg"].classes[:3]
@@ -23,8 +22,6 @@ NUMBERS = {photo: 101 + 3 * n for n, photo in enumerate(reversed(PHOTOS))}
 """Neither from 1 nor in the order of the files: a number means what images.txt says."""
 LISTS = ("train0", "valid0", "train1", "valid1", "train2", "valid2", "test")
 LISTED = {"train0": 5, "valid0": 2, "train1": 4, "valid1": 1, "train2": 3, "valid2": 2, "test": 7}
-
-Call = Callable[..., str]
 
 
 def numbers() -> dict[str, list[int]]:
@@ -69,26 +66,10 @@ def make(root: Path, captions: str) -> Path:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data folder and a cache of their own, in which the stand-in has been added."""
     folder = tmp_path_factory.mktemp("cub_dg")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PARSE_DG_DATA", str(folder / "data"))
-        patch.setenv("PARSE_DG_CACHE", str(folder / "cache"))
-        patch.setenv("COLUMNS", "240")
-        patch.chdir(folder)
+    with own_machine(folder):
         manifest = add("cub-dg", [make(folder / "archive", "descriptions.json")])
         assert manifest.counts == dict.fromkeys(DOMAINS, 24)
         yield folder
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """A command that must work; what it printed."""
-
-    def run(*arguments: object) -> str:
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 0
-        return capsys.readouterr().out
-
-    return run
 
 
 SMALL = {
@@ -121,20 +102,6 @@ def test_every_domain_has_the_photographs_the_lists_and_the_sentences(home: Path
         assert domain.lists is not None
         for name in LISTS:
             assert {domain.ids[n] for n in domain.lists[name]} == photos(name)
-
-
-@pytest.mark.parametrize("target", DOMAINS[1:3])
-def test_the_lists_keep_every_photograph_on_one_side(target: str, home: Path) -> None:
-    benchmark = open_benchmark(DataConfig(benchmark="cub-dg", image_size=32))
-    split = leave_one_out(benchmark, target, 0, SplitConfig(scheme="gvrt-split"))
-    sources = [name for name in DOMAINS if name != target]
-    for number, (training, validation) in enumerate(zip(split.training, split.validation, strict=True)):
-        assert training.domain.name == validation.domain.name == sources[number]
-        assert {training.domain.ids[n] for n in training.indices} == photos(f"train{number}")
-        assert {validation.domain.ids[n] for n in validation.indices} == photos(f"valid{number}")
-    assert {split.target.domain.ids[n] for n in split.target.indices} == photos("test")
-    assert leaked(split) == 0
-    assert leaked(leave_one_out(benchmark, target, 0)) > 20
 
 
 def test_a_run_by_the_lists(call: Call, home: Path) -> None:

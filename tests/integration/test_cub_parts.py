@@ -12,9 +12,10 @@ import pytest
 from parse_dg.cli import main
 from parse_dg.data.intake.library import add
 from parse_dg.explain.measures.images import locate
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from tests.cli.conftest import Run, assert_refused, run
 from tests.data.public.cub_folder import Bird, write_cub
+from tests.integration.conftest import own_machine
 from tests.integration.test_cub_dg import NUMBERS, PHOTOS, SMALL, make
 
 __all__ = ["run"]  # a fixture
@@ -37,9 +38,7 @@ def lists() -> dict[str, list[int]]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A run of PARSE by GVRT's lists: every photograph is measured in one domain alone."""
     folder = tmp_path_factory.mktemp("cub_parts")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PARSE_DG_DATA", str(folder / "data"))
-        patch.setenv("PARSE_DG_CACHE", str(folder / "cache"))
+    with own_machine(folder):
         archive = make(folder / "archive", "text_c10")
         (archive / "split.json").write_text(json.dumps(lists()))
         add("cub-dg", [archive])

@@ -3,33 +3,16 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from parse_dg import compact, execute, explain, load_model, open_benchmark
-from parse_dg.cli import main
 from parse_dg.runs.folder import read_config
 from tests.conftest import TINY, Tiny
-
-Call = Callable[..., str]
+from tests.integration.conftest import Call
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """A command that must work, in a folder of its own; what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "240")
-
-    def run(*arguments: object) -> str:
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 0
-        return capsys.readouterr().out
-
-    return run
 
 
 def counts(text: str) -> dict[str, tuple[int, int]]:
@@ -38,7 +21,11 @@ def counts(text: str) -> dict[str, tuple[int, int]]:
     return {domain: (int(correct), int(images)) for domain, correct, images in rows}
 
 
-def test_train_evaluate_compact_evaluate_explain(call: Call, tmp_path: Path) -> None:
+def test_train_evaluate_compact_evaluate_explain(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "240")
     small = [word for field, value in TINY.items() for word in ("--set", f"{field}={value}")]
     call("train", "--target", "cartoon", "--seed", "2", *small)
     folder = Path("runs/blueprints/parse/cartoon/seed2")

@@ -13,8 +13,8 @@ import parse_dg
 from parse_dg.data.framing import Framing
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.splits import whole
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import open_run
 from parse_dg.training.accuracy import predict
 from tests.cli.conftest import Run, Said, assert_refused, result_of, run, snapshot, table
 from tests.data.intake.damage import encoded, picture

@@ -17,6 +17,7 @@ from parse_dg.cli import main
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.intake.library import open_manifest
 from parse_dg.data.splits import hold_out, seed_hash
+from tests.integration.conftest import own_machine
 from tests.training.test_pretrained import real_weights
 
 ARCHIVES = Path(os.environ.get("PARSE_DG_PACS", Path(__file__).parents[3] / "shared" / "data" / "pacs"))
@@ -36,11 +37,7 @@ pytestmark = [
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data folder and a cache of their own, in which PACS has been added."""
     folder = tmp_path_factory.mktemp("pacs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PARSE_DG_DATA", str(folder / "data"))
-        patch.setenv("PARSE_DG_CACHE", str(folder / "cache"))
-        patch.setenv("COLUMNS", "200")
-        patch.chdir(folder)
+    with own_machine(folder):
         assert main(["data", "add", "pacs", str(ARCHIVES)]) == 0
         yield folder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.config import change
-from parse_dg.runs.opened import evaluate_run, open_run
+from parse_dg.runs.afterwards.opened import evaluate_run, open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.train import default_folder
 from tests.conftest import FinishedRun

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
+from parse_dg.runs.afterwards.opened import OpenedRun, evaluate_run
 from parse_dg.runs.folder import LOCK, DamagedRunError, hold, read_finished, read_whole
 from parse_dg.runs.keeper import Keeper
-from parse_dg.runs.opened import OpenedRun, evaluate_run
 from parse_dg.runs.run import execute
 from parse_dg.tables.records import read_run
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint

@@ -17,10 +17,10 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
-from parse_dg.runs.compact import compact_run
+from parse_dg.runs.afterwards.compact import compact_run
+from parse_dg.runs.afterwards.opened import evaluate_run, open_run
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, require_same_images
-from parse_dg.runs.opened import evaluate_run, open_run
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute

@@ -20,7 +20,7 @@ from parse_dg.data.framing import Framing
 from parse_dg.data.images import open_bytes
 from parse_dg.deploy.predictor import Predictor, load
 from parse_dg.explain.faces import faces_of
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.serve.limits import ServiceLimits
 from parse_dg.serve.server import Server, bind, build_server, model_name
 

@@ -96,8 +96,7 @@ def test_malicious_pickle_is_refused(tmp_path: Path, archive: bool) -> None:
         torch.save(content, path)
     else:
         path.write_bytes(pickle.dumps(content))
-    with pytest.raises(InputError, match="holds more than tensors: refused, nothing in it was run"):
-        build(weights=str(path))
+    assert "holds more than tensors: refused, nothing in it was run" in refusal(build, weights=str(path))
     assert not target.exists()
     torch.load(path, weights_only=False) if archive else pickle.loads(path.read_bytes())
     assert target.exists()  # the file was as harmful as it was meant to be
@@ -106,8 +105,7 @@ def test_malicious_pickle_is_refused(tmp_path: Path, archive: bool) -> None:
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth", ".pt"])
 def test_missing_and_damaged_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
-    with pytest.raises(InputError, match="does not exist"):
-        build(weights=str(path))
+    assert "does not exist" in refusal(build, weights=str(path))
     save_file(state(), path) if suffix == ".safetensors" else torch.save(state(), path)
     whole = path.read_bytes()
     for damaged in (b"", b"not a weights file at all", whole[: len(whole) // 2], b"PK\x03\x04" + whole[:50]):
@@ -115,13 +113,11 @@ def test_missing_and_damaged_files(tmp_path: Path, suffix: str) -> None:
         assert re.search(r"weights file .* is (damaged|not a safetensors file)", refusal(build, weights=str(path)))
     path.unlink()
     path.mkdir()
-    with pytest.raises(InputError, match="weights file"):
-        build(weights=str(path))
+    assert "weights file" in refusal(build, weights=str(path))
 
 
 def test_other_content_and_suffix(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"must end in one of .safetensors, .pth, .pt"):
-        build(weights=str(tmp_path / "a.onnx"))
+    assert "must end in one of .safetensors, .pth, .pt" in refusal(build, weights=str(tmp_path / "a.onnx"))
     for content, found in (([1], "list"), ({}, "an empty one"), ({"conv1.weight": 3}, "int at 'conv1.weight'")):
         torch.save(content, tmp_path / "a.pth")
         with pytest.raises(InputError, match=f"must hold a dictionary of tensors, found {found}"):
@@ -163,10 +159,8 @@ def test_published_weights_are_downloaded_once_and_checked(published: Path, tmp_
     with pytest.raises(InputError, match=how):
         build(name="resnet18", weights="imagenet-v1")
     file.write_bytes(whole[:-1] + b"?")
-    with pytest.raises(InputError, match="invalid hash value"):
-        build(name="resnet18", weights="imagenet-v1")
-    with pytest.raises(InputError, match="published for resnet18, not for small: pass a file, as in --set"):
-        build(weights="imagenet")
+    assert "invalid hash value" in refusal(build, name="resnet18", weights="imagenet-v1")
+    assert "published for resnet18, not for small: pass a file, as in --set" in refusal(build, weights="imagenet")
     with pytest.raises(InputError, match=r"trained with backbone.stride_at=3x3, found first_1x1"):
         build(name="resnet50", weights="augmix", stride_at="first_1x1")
 

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, fields
 from statistics import mean
 from typing import Any
 
-from parse_dg.runs.compact import CompactionReport
+from parse_dg.runs.afterwards.compact import CompactionReport
 from parse_dg.runs.folder import TrainingTime
 from parse_dg.tables.published import Published, PublishedCompaction, find_domain, find_name
 from parse_dg.tables.text_table import TextTable, csv_table, markdown_table

@@ -14,11 +14,11 @@ from parse_dg.cli.show.progress import counting_display, training_display
 from parse_dg.cli.show.tables import print_rows, print_table
 from parse_dg.data.benchmarks import open_benchmark, require_target
 from parse_dg.data.listing import Progress
-from parse_dg.runs.compact import CompactionOutcome, CompactionReport, compact_runs
+from parse_dg.runs.afterwards.compact import CompactionOutcome, CompactionReport, compact_runs
+from parse_dg.runs.afterwards.opened import NamedAccuracy
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_finished
 from parse_dg.runs.keeper import EVERY
-from parse_dg.runs.opened import NamedAccuracy
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.runs.train import RunPreview

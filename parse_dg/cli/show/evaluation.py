@@ -6,7 +6,7 @@ from rich.console import Console
 
 from parse_dg.cli.options import say
 from parse_dg.cli.show.tables import print_rows
-from parse_dg.runs.new_data import Abstention, Evaluation, KeptImages
+from parse_dg.runs.afterwards.new_data import Abstention, Evaluation, KeptImages
 from parse_dg.training.measures import PredictionScores, Proportion
 from parse_dg.wording import percent
 

@@ -16,7 +16,7 @@ from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_
 from parse_dg.cli.show.tables import show
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError, require_known
-from parse_dg.runs.compact import read_compaction
+from parse_dg.runs.afterwards.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
 from parse_dg.tables.curve import AccuracyPoint, Panel, check_picture, draw_curves

@@ -29,7 +29,7 @@ from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
 from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives
 from parse_dg.explain.measures.structure_use import primitive_weights
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.wording import plural
 
 CLASSES = {

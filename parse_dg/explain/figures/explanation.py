@@ -98,5 +98,5 @@ def _write_relations(
     axes.text(0, len(shown) + 0.2, f"and {others} weaker relations: {rest:.3f}", fontsize=8, color=FAINT)
     legend = ", ".join(f"p{i}: {names[i]}" for i in used if i in names)
     if legend:
-        legend = f"what the primitives sit on: {legend}"
+        legend = f"what the primitives sit on here: {legend}"
         axes.text(0, len(shown) + 0.9, legend, fontsize=7, color=FAINT, wrap=True)

@@ -17,13 +17,13 @@ from torch.nn import functional as F
 
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.listing import Progress
-from parse_dg.data.loader import evaluation_batches
+from parse_dg.data.loader import read_through
 from parse_dg.data.public.cub_parts import PartAnnotations, read_parts
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 
 BATCH = 128
 """As in evaluation: the same images in the same batches give the same bits."""
@@ -66,13 +66,11 @@ class SubsetPrimitives:
 @torch.no_grad()
 def locate(model: Model, subset: Subset, progress: Progress | None = None) -> SubsetPrimitives:
     """Every image of the subset, in its order, in one pass."""
-    if len(subset.indices) == 0:
-        raise InputError(f"no image of domain {subset.domain.name!r} was given: expected at least 1")
     network, guide = model.parse_network(), model.algorithm.guide
     found: list[dict[str, Tensor]] = []
     guided: list[Tensor] = []
-    cells, done = (1, 1), 0
-    for images, labels in evaluation_batches(subset, BATCH):
+    cells = (1, 1)
+    for images, labels in read_through(subset, BATCH, progress):
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
@@ -83,9 +81,6 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         if guide is not None:
             guided.append(guide(output.features.mean((2, 3))).argmax(1))
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
-        done += len(labels)
-        if progress:
-            progress(f"reading {subset.domain.name}", done, len(subset.indices))
     return SubsetPrimitives(
         domain=subset.domain.name,
         cells=cells,

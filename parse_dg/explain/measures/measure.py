@@ -33,7 +33,7 @@ from parse_dg.explain.measures.structure_use import (
     structure_use,
 )
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun, weights_at_start
+from parse_dg.runs.afterwards.opened import OpenedRun, weights_at_start
 from parse_dg.runs.scoring import target_part, validation_part
 
 SEED = 0

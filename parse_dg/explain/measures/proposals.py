@@ -18,7 +18,7 @@ from parse_dg.explain.measures.annotated_parts import FOLLOWS as FOLLOWS_ANNOTAT
 from parse_dg.explain.measures.images import locate, part_annotations, require_primitives, true_centres
 from parse_dg.explain.measures.localisation import FOLLOWS, distances, places_among_parts
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 
 SEED = 0
 """Of what is drawn for chance."""

@@ -6,8 +6,8 @@ from math import ceil, floor, isfinite, log10, nan
 from typing import NamedTuple
 
 from parse_dg.errors import InputError
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.runs.metrics import StepCounter
-from parse_dg.runs.opened import OpenedRun
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 466, 14, 224

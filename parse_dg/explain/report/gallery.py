@@ -11,11 +11,10 @@ from parse_dg.data.listing import Progress
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.predictor import Predictor
-from parse_dg.errors import InputError
 from parse_dg.explain.logits import read_any
 from parse_dg.explain.report.data import Gallery
 from parse_dg.explain.viewer_data import case_of
-from parse_dg.training.accuracy import Predictions
+from parse_dg.training.accuracy import Predictions, require_finite
 from parse_dg.wording import percent, printable
 
 BATCH = 16
@@ -37,8 +36,7 @@ class SubsetPredictions:
     @classmethod
     def of(cls, subset: Subset, predictions: Predictions) -> "SubsetPredictions":
         """What is kept of logits."""
-        if not predictions.logits.isfinite().all():
-            raise InputError("the model gives logits that are not finite: its weights are damaged")
+        require_finite(predictions.logits)
         probability, predicted = predictions.logits.softmax(1).max(1)
         return cls(subset, predictions.labels.numpy(), predicted.numpy(), probability.numpy())
 

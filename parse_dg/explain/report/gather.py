@@ -20,10 +20,10 @@ from parse_dg.explain.report.curve import training_curve
 from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.plugins import as_options, find_needs
-from parse_dg.runs.compact import Comparison, compare
+from parse_dg.runs.afterwards.compact import Comparison, compare
+from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, scored_parts
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_environment, read_split
-from parse_dg.runs.opened import OpenedRun, applications_at_start, scored_parts
 from parse_dg.runs.result import RunResult
 from parse_dg.tables.missing import train_command
 from parse_dg.tables.records import flatten

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.cli.show.compact import CELLS, as_csv, as_markdown, table_row, table_rows, text_cells, view_tables
-from parse_dg.runs.compact import (
+from parse_dg.runs.afterwards.compact import (
     ApplicationCounts,
     CompactionReport,
     Counts,

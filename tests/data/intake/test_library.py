@@ -1,6 +1,7 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
+import io
 import json
 import logging
 import os
@@ -191,6 +192,19 @@ def broken(folder: Path) -> list[Path]:
     return [folder / "broken.tar.gz"]
 
 
+def a_link(folder: Path) -> list[Path]:
+    """An archive that would write through a link, to a place of its own choice."""
+    pack(plant(folder / "linked"), folder / "link.tar")
+    with tarfile.open(folder / "link.tar", "a") as tar:
+        link = tarfile.TarInfo("day/cat/out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
+        tar.addfile(link)
+        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
+        stolen.size = 3
+        tar.addfile(stolen, io.BytesIO(b"abc"))
+    return [folder / "link.tar"]
+
+
 def no_domains(folder: Path) -> list[Path]:
     (folder / "flat").mkdir()
     (folder / "flat" / "1.png").write_bytes(encoded(picture(), "PNG"))
@@ -213,6 +227,7 @@ def a_folder_and_an_archive(folder: Path) -> list[Path]:
 
 MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
     broken: ("broken.tar.gz", "damaged or cut off"),
+    a_link: ("link.tar", "day/cat/out' is a link to"),
     no_domains: ("expected domain/class/image", "found images without a class folder"),
     an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
     nowhere: ("nothing at", "gone/away.zip"),

@@ -146,8 +146,6 @@ def test_what_is_no_list_of_images_is_refused(text: str, name: str, what: str, r
 def test_another_kind_of_file_is_refused_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown kind of list 'list.txt': valid are .csv, .json, .jsonl"):
         read_list(tmp_path / "list.txt")
-    with pytest.raises(InputError, match=r"missing.csv: no such file"):
-        read_list(tmp_path / "missing.csv")
+    assert "missing.csv: no such file" in refusal(read_list, tmp_path / "missing.csv")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(InputError, match=r"folder.csv: it is a folder"):
-        read_list(tmp_path / "folder.csv")
+    assert "folder.csv: it is a folder" in refusal(read_list, tmp_path / "folder.csv")

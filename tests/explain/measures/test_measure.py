@@ -21,7 +21,7 @@ from parse_dg.errors import InputError
 from parse_dg.explain.measures import measure
 from parse_dg.explain.measures.images import locate, part_annotations, true_centres
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
-from parse_dg.runs.opened import evaluate_run, open_run
+from parse_dg.runs.afterwards.opened import evaluate_run, open_run
 from parse_dg.runs.run import build_start, build_trainer, execute, prepare
 from tests.conftest import Tiny
 from tests.data.intake.test_library import CLASSES, plant

@@ -17,8 +17,8 @@ from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.gather import TERMS, gather_report
 from parse_dg.explain.report.page import report_page
+from parse_dg.runs.afterwards.opened import applications_at_start, evaluate_run, open_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import applications_at_start, evaluate_run, open_run
 from tests.conftest import FinishedRun
 from tests.runs.helpers import hashes, without_digests
 

@@ -9,7 +9,7 @@ from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
 if TYPE_CHECKING:
-    from parse_dg.runs.describe import Description
+    from parse_dg.runs.afterwards.describe import Description
 
 COUNT = 8
 
@@ -24,8 +24,8 @@ def describe(options: Namespace, console: Console) -> None:
       parse-dg describe runs/blueprints/gvrt/sketch/seed0 --count 16
       parse-dg describe runs/blueprints/gvrt/sketch/seed0 drawing.png --as glider
     """
-    from parse_dg.runs.describe import describe_domain, describe_files
-    from parse_dg.runs.opened import open_run
+    from parse_dg.runs.afterwards.describe import describe_domain, describe_files
+    from parse_dg.runs.afterwards.opened import open_run
 
     if options.images and (options.domain is not None or options.count is not None):
         raise InputError("give image files, or --domain and --count for images of the run's benchmark, not both")

@@ -11,7 +11,7 @@ from parse_dg.wording import percent, plural, printable
 
 if TYPE_CHECKING:
     from parse_dg.explain.measures.proposals import ProposedName
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
 
 def name(options: Namespace, console: Console) -> None:

@@ -16,10 +16,10 @@ from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
-from parse_dg.runs import compact as module
-from parse_dg.runs.compact import NotLosslessError, compact_run, compact_runs, compare
+from parse_dg.runs.afterwards import compact as module
+from parse_dg.runs.afterwards.compact import NotLosslessError, compact_run, compact_runs, compare
+from parse_dg.runs.afterwards.opened import applications_at_start, open_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import applications_at_start, open_run
 from parse_dg.runs.run import execute
 from parse_dg.training.accuracy import Predictions, predict
 from tests.conftest import Tiny

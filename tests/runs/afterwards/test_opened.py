@@ -7,7 +7,7 @@ import pytest
 
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from tests.runs.helpers import checks, read
 
 

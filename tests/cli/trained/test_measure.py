@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.explain.measures.measure import RunMeasures, measure_run
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from tests.cli.conftest import Run, assert_refused, snapshot, table
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parse_dg.deploy.predictor import load
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.training.accuracy import predict
 from parse_dg.training.measures import join, threshold_for
 from tests.cli.conftest import Run, assert_refused, run, table

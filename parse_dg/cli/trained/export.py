@@ -32,7 +32,7 @@ def export(options: Namespace, console: Console) -> None:
       parse-dg export runs/blueprints/erm/sketch/seed0 --format torch --out erm.pt2
     """
     from parse_dg.deploy.export import SUFFIXES, check_place, export_model
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
     given: Path = options.run
     beside = given / "model" if given.is_dir() else given
@@ -62,7 +62,7 @@ def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, st
     from parse_dg.data.augment.batches import to_unit
     from parse_dg.data.loader import load_images
     from parse_dg.data.splits import whole
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
     why = f"{folder} is no run"
     if (folder / "config.json").is_file():

@@ -15,9 +15,9 @@ from parse_dg.data.framing import Framing
 from parse_dg.data.images import decode
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
-from parse_dg.runs.describe import describe_domain, describe_files, spread
+from parse_dg.runs.afterwards.describe import describe_domain, describe_files, spread
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.runs.folder import read_config
-from parse_dg.runs.opened import open_run
 from tests.conftest import FinishedRun
 
 

@@ -214,7 +214,7 @@ def test_what_goes_on_where_it_was_broken_off(command: str, resumes: bool) -> No
 
 # --- the document ---------------------------------------------------------------------------------
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explain.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explain.md"
 
 
 @pytest.mark.skipif(not DOCUMENT.exists(), reason="there is no docs/explain.md here")

@@ -20,7 +20,7 @@ from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import ModelSpec
 from parse_dg.errors import InputError, about
 from parse_dg.jsonable import Jsonable
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.training.accuracy import Predictions, predict
 from parse_dg.training.measures import LEGEND, PredictionScores, Proportion, join, kept_from, measure, threshold_for
 from parse_dg.wording import plural, some

@@ -17,8 +17,8 @@ from parse_dg.deploy.model_file import Model, save_model
 from parse_dg.errors import FailedError, InputError, about
 from parse_dg.files import require_writable, write_json
 from parse_dg.jsonable import Jsonable
+from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.folder import read_file, read_result
-from parse_dg.runs.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.result import BenchmarkVersion
 from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parse_dg.cli import build_parser
-from parse_dg.cli.serve import RATE, _limits
+from parse_dg.cli.trained.serve import RATE, _limits
 from parse_dg.serve.limits import ServiceLimits
 from tests.cli.conftest import Run, assert_refused
 

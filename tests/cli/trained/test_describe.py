@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from parse_dg.runs.describe import describe_domain, describe_files
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.describe import describe_domain, describe_files
+from parse_dg.runs.afterwards.opened import open_run
 from tests.cli.conftest import Run, assert_refused
 from tests.conftest import FinishedRun
 

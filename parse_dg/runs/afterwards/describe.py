@@ -14,7 +14,7 @@ from parse_dg.data.images import decode
 from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from parse_dg.runs.opened import OpenedRun
+from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.wording import some
 
 BATCH = 32

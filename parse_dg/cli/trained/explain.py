@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parse_dg.deploy.image_batches import ImageLike
     from parse_dg.deploy.predictor import Predictor
     from parse_dg.explain.explanation import Reading
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
 TOP = 10
 """How many relations a table lists."""

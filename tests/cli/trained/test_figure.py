@@ -13,7 +13,7 @@ from parse_dg.explain.figures import examples as figures
 from parse_dg.explain.figures.examples import SHOWN, FigureRequest, draw_errors, draw_primitives
 from parse_dg.explain.measures.collapse import find_coinciding
 from parse_dg.explain.measures.images import locate
-from parse_dg.runs.opened import open_run
+from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot

@@ -11,7 +11,7 @@ from parse_dg.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from parse_dg.runs.new_data import Evaluation
+    from parse_dg.runs.afterwards.new_data import Evaluation
 
 
 def evaluate(options: Namespace, console: Console) -> None:
@@ -29,7 +29,7 @@ def evaluate(options: Namespace, console: Console) -> None:
       parse-dg evaluate RUN --data photos/march --abstain 0.95
     """
     from parse_dg.cli.show.display import print_accuracies
-    from parse_dg.runs.opened import evaluate_run
+    from parse_dg.runs.afterwards.opened import evaluate_run
 
     if options.data is not None:
         evaluate_folder(options, console)
@@ -49,8 +49,8 @@ def evaluate_folder(options: Namespace, console: Console) -> None:
     from parse_dg.cli.show.display import progress_display
     from parse_dg.cli.show.evaluation import print_evaluation
     from parse_dg.files import attempting, make_folders, write_json
-    from parse_dg.runs.new_data import evaluate_new
-    from parse_dg.runs.opened import OpenedRun
+    from parse_dg.runs.afterwards.new_data import evaluate_new
+    from parse_dg.runs.afterwards.opened import OpenedRun
 
     place = options.out or _beside(options.run) / "evaluated"
     above = next(each for each in (place, *place.absolute().parents) if each.exists())
