@@ -68,10 +68,10 @@ def info(options: Namespace, console: Console) -> None:
                 table.add_row(f"{kind} {name}", f"of the plug-in {registry.origin(name)}")
     for name, plugin in installed_plugins().items():
         table.add_row(f"plug-in {name}", f"{plugin.value}: pass --plugin {name} to use it")
-    for name, recipe in RECIPES.items():
-        table.add_row(f"recipe {name}", (recipe.__doc__ or "").strip().splitlines()[0])
-    for name, protocol in PROTOCOLS.items():
-        table.add_row(f"protocol {name}", (protocol.__doc__ or "").strip().splitlines()[0])
+    for kind, several in (("recipe", RECIPES), ("protocol", PROTOCOLS)):
+        for name, each in several.items():
+            first, *_ = (each.__doc__ or "").split("\n\n")  # a sentence may go on in a second line
+            table.add_row(f"{kind} {name}", " ".join(first.split()))
     console.print(table)
 
 

@@ -166,7 +166,7 @@ def add_commands(commands: Commands) -> None:
     usual = "blueprints for blueprints, fine_grained for cub-dg, pretrained for anything else"
     names = "blueprints, pretrained, fine_grained, domainbed, paper, paper_text"
     command.add("--recipe NAME", f"{names} (default: {usual})")
-    words = "parse, domainbed, swad: how long, checked how often, scored on which images"
+    words = "parse, domainbed, swad, gvrt: how long, checked how often, scored on which images"
     command.add("--protocol NAME", words, DEFAULTS["protocol"])
     command.add("--set FIELD=VALUE", "change one field", many=True)
     words = "a run's config.json, or - for standard input, instead of all of the above but --set; needs --out"

@@ -56,6 +56,7 @@ def test_info_names_everything_there_is(run: Run, cache: Path) -> None:
     always = (__version__, torch.__version__, "cpu", str(cache), "blueprints")
     for name in (*always, *ALGORITHMS, *DATA_SETS, *RECIPES, *PROTOCOLS):
         assert name in said.out
+    assert "the paper has its figures from there." in " ".join(said.out.split()), "a sentence is said to its end"
 
 
 def test_algorithms_are_those_of_the_table(run: Run) -> None:

@@ -1,17 +1,21 @@
 """parse-dg train: a run is written and its result said; a run that ends early keeps what it has."""
 
+import io
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from parse_dg.algorithms.erm import Erm
+from parse_dg.config import to_dict
 from parse_dg.deploy.model_file import load_model
-from parse_dg.runs.folder import hold
+from parse_dg.runs.folder import hold, read_config
 from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, result_of, shown, snapshot, table
-from tests.conftest import slow_but
+from tests.conftest import Tiny, slow_but
+from tests.data.intake.test_library import DOMAINS, plant
 
 
 @pytest.mark.parametrize("algorithm", slow_but("parse"))
@@ -131,3 +135,165 @@ def test_other_settings_are_named_and_replace_a_run_when_asked_to(run: Run, pars
     before = snapshot(parse_copy)
     assert "finished: nothing to do" in run(*other, "--overwrite").out  # the same settings are never trained twice
     assert snapshot(parse_copy) == before
+
+
+# parse-dg train --config: a run from a whole configuration, in a file or from standard input
+
+
+def test_a_run_is_repeated_from_its_configuration(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "again")
+    assert said.code == 0
+    assert "written to again" in said.out
+    for name in ("config.json", "result.json", "model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (erm_run / name).read_bytes()
+
+
+def test_a_configuration_from_standard_input(
+    run: Run, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny("coral", seed=3, data__target="paint", averaging__kind="ema")
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(to_dict(config))))
+    assert run("train", "--config", "-", "--out", "here").code == 0
+    assert read_config(tmp_path / "here") == config
+
+
+def test_fields_of_a_configuration_can_be_changed(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "here", "--set", "training.steps=2")
+    assert said.code == 0
+    assert read_config(tmp_path / "here").training.steps == 2
+
+
+def test_the_names_in_a_configuration_are_taken_as_they_are(
+    run: Run, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pacs").mkdir()  # a folder here is not what was meant elsewhere
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(to_dict(tiny("erm", data__benchmark="pacs")))))
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "parse_dg.cli.show.display.run_with_display",
+        lambda config, *rest, **more: seen.append(config.data.benchmark),
+    )
+    monkeypatch.setattr("parse_dg.cli.show.display.print_result", lambda *rest, **more: None)
+    assert run("train", "--config", "-", "--out", "here").code == 0
+    assert seen == ["pacs"]
+
+
+@pytest.mark.parametrize("option", [["--algorithm", "erm"], ["--seed", "1"]])
+def test_a_configuration_comes_alone(option: list[str], run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "here", *option)
+    assert_refused(said, f"--config is a whole configuration: give --set instead of {option[0]}")
+    assert snapshot(tmp_path) == {}
+
+
+def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    assert_refused(run("train", "--config", erm_run / "config.json"), "--config needs --out FOLDER")
+    assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "config.json is not valid JSON"),
+        ("[]", "config.json: the configuration must be a section, found []"),
+        (
+            '{"training": {"step": 1}}',
+            "config.json: unknown configuration field 'training.step': did you mean training.steps?",
+        ),
+        ('{"training": {"steps": 0}}', "config.json: training.steps must be at least 1, found 0"),
+        ('{"selected_step": 2}', "config.json is the result of a run, not its configuration: give the config.json"),
+        ('{"algorithm": {"name": "emr"}}', "config.json: unknown algorithm 'emr': valid are erm"),
+    ],
+)
+def test_a_configuration_that_is_none(text: str, message: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert_refused(run("train", "--config", "config.json", "--out", "here"), message)
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_configuration_that_is_not_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_refused(run("train", "--config", "no.json", "--out", "here"), "cannot read no.json: No such file")
+    assert_refused(run("train", "--config", tmp_path, "--out", "here"), "Is a directory")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert_refused(run("train", "--config", "-", "--out", "here"), "standard input is not valid JSON")
+
+
+def test_a_path_given_by_set_is_made_absolute(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    said = run("train", "--algorithm", "erm", *SMALL, "--set", "data.benchmark=mine", "--out", "here")
+    assert_refused(said, str(tmp_path / "mine"))
+
+
+# parse-dg train --dry-run: what would be done is what is done then, and nothing is written
+
+
+ERM = ["train", "--algorithm", "erm", *SMALL]
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Data folder and cache are there to be looked for."""
+    monkeypatch.setenv("PARSE_DG_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PARSE_DG_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_the_images_steps_and_settings_are_those_of_the_run(run: Run, places: Path) -> None:
+    said = run(*ERM, "--dry-run", "--set", "seed=3")
+    assert (said.code, said.err) == (0, "")
+    assert snapshot(places) == {}
+    assert "* training.steps = 4 (default 600)\n" in said.out
+    assert "\n  split.holdout = 0.2\n" in said.out
+    assert (
+        "8 classes; 4 steps with batches of 12 images (0.5 epochs), 2 checks; images squashed to 64 × 64"
+        in said.out
+    )
+    assert "expected cost: nothing is known yet" in said.out
+    rows = {(domain, purpose): int(images) for domain, purpose, images in table(said.out)[1:]}
+
+    assert run(*ERM, "--set", "seed=3").code == 0
+    folder = Path("runs/blueprints/erm/sketch/seed3")
+    split, config = (json.loads((folder / name).read_text()) for name in ("split.json", "config.json"))
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    for domain, images in split["training_images"].items():
+        assert rows[domain, "source: trains"] == images
+        assert rows[domain, "source: validates, held-out images"] == len(split["validation"][domain])
+    assert rows["sketch", "target: the result, all images"] == 40
+    assert len(rows) == 7
+    printed = dict(re.findall(r"^[* ] ([a-z_.]+) = (\S*)", said.out, re.MULTILINE))
+    assert float(printed["optimizer.head_rate"]) == config["optimizer"]["head_rate"]
+
+    before = snapshot(places)
+    again = run(*ERM, "--set", "seed=3", "--dry-run")
+    assert f"the run is there already, and finished: {folder}" in again.out
+    other = run(*ERM, "--set", "seed=4", "--dry-run")
+    assert re.search(r"expected cost: .* on one CPU, from 1 finished run of the same kind", other.out)
+    assert snapshot(places) == before
+
+
+def test_a_protocol_shows_in_the_parts(run: Run) -> None:
+    said = run(*ERM, "--protocol", "domainbed", "--dry-run")
+    rows = {(domain, purpose): images for domain, purpose, images in table(said.out)[1:]}
+    assert rows["sketch", "target: the result, 80% of the images"] == "32"
+    assert rows["sketch", "target: held out, for the oracle"] == "8"
+    assert rows["photo", "source: validates, held-out images, augmented"] == "8"
+    assert "Checks score the target too, for the record" in said.out
+
+
+def test_own_images_are_counted_as_listed_until_they_were_opened(
+    run: Run, places: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = plant(places / "own", images=10, side=(12, 9))
+    before = snapshot(places)
+    said = run("train", "--data", own, "--target", DOMAINS[0], "--dry-run")
+    assert said.code == 0
+    assert [row[2] for row in table(said.out)[1:]] == ["16", "16", "4", "4", "20"]
+    assert "counted as listed" in caplog.text
+    assert snapshot(places) == before
+
+
+def test_what_training_refuses_is_refused(run: Run, tmp_path: Path) -> None:
+    assert_refused(run(*ERM, "--dry-run", "--target", "sketchy"), "'sketchy': valid are photo, cartoon, sketch")
+    assert_refused(run(*ERM, "--dry-run", "--set", "training.step=3"), "did you mean training.steps?")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "cat.txt").write_text("a cat")
+    assert_refused(run(*ERM, "--dry-run", "--out", "notes"), "exists and is not a run")

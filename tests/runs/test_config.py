@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import change, fault, field_types, from_dict, to_dict
 from parse_dg.errors import InputError
+from parse_dg.runs.afterwards.opened import evaluate_run, open_run
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.recipes import build_config
+from parse_dg.runs.train import default_folder
+from tests.conftest import FinishedRun
 from tests.parts import refusal
 
 CANDIDATES: tuple[object, ...] = (
@@ -151,3 +155,28 @@ def test_a_field_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_
     data["algorithm"]["primitives"]["window"] = 1.5
     with pytest.raises(InputError, match=r"^algorithm.primitives.window must be none: it is gone .* found 1.5$"):
         from_dict(RunConfig, data)
+
+
+# What a run is called in tables and folders: averaged weights make a method another
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "averaging", "name"),
+    [
+        ("erm", "none", "erm"),
+        ("erm", "swad", "erm+swad"),
+        ("parse", "ema", "parse+ema"),
+        ("erm_plus_plus", "sma", "erm_plus_plus"),
+        ("erm_plus_plus", "none", "erm_plus_plus+none"),
+    ],
+)
+def test_the_name_of_a_method(algorithm: str, averaging: str, name: str) -> None:
+    config = change(build_config("blueprints", algorithm), {"averaging.kind": averaging, "seed": 2})
+    assert config.method == name
+    assert default_folder(config) == Path("runs") / "blueprints" / name / "sketch" / "seed2"
+
+
+def test_a_run_in_two_stages_has_no_held_out_images(finished_run: FinishedRun) -> None:
+    rows = evaluate_run(open_run(finished_run("erm_plus_plus"), device="cpu"))
+    assert [row.domain for row in rows] == ["sketch"]
+    assert rows[0].images.endswith("never seen in training")

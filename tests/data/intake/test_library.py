@@ -307,8 +307,7 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
     archive = pack(own, tmp_path / "own.zip")
     first = add("mine", [archive])
     known = snapshot(data)
-    with pytest.raises(InputError, match=r"mine has been added before: `--replace`"):
-        add("mine", [archive])
+    assert "mine has been added before: `--replace`" in refusal(add, "mine", [archive])
     assert snapshot(data) == known
     for number in range(2):  # what was unpacked before is gone each time
         manifest = add("mine", [pack(plant(own, first=100 * number + 50), archive)], replace=True)
@@ -341,12 +340,10 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
         InputError, match=r"birds/day/cat/0.png lies in the data folder .*move it elsewhere, or set PARSE_DG_DATA"
     ):
         add("mine", [data / "birds"])
-    with pytest.raises(InputError, match=r"files/day/cat/0.png lies in the data folder"):
-        add("other", [data / "other" / "files"])
+    assert "files/day/cat/0.png lies in the data folder" in refusal(add, "other", [data / "other" / "files"])
     with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):
         add("mine", [write_list(data / "birds", tmp_path / "birds.csv")])
-    with pytest.raises(InputError, match="birds holds day"):
-        remove("birds")
+    assert "birds holds day" in refusal(remove, "birds")
     with pytest.raises(InputError, match="birds holds day"):
         add("birds", [plant(tmp_path / "elsewhere")])
     assert snapshot(data) == before

@@ -24,7 +24,7 @@ from parse_dg.sweeps.launchers.cluster import RayLauncher, perform, room_on
 from parse_dg.sweeps.loop import Event, SweepStatus, run_sweep
 from parse_dg.tables.selection_tables import selection_tables
 from tests.conftest import Tiny
-from tests.parts import wait_until
+from tests.parts import refusal, wait_until
 from tests.runs.helpers import quiet, read, read_runs, repeated
 
 TARGETS = ("photo", "cartoon", "paint", "sketch")
@@ -53,14 +53,12 @@ def test_room_is_counted_node_by_node(resources: dict[str, float], gpus: float, 
     [(1.5, 1, None, "1.5"), (-1.0, 1, None, "-1.0"), (0.0, 0, None, "0"), (0.0, 1, 0, "0")],
 )
 def test_what_no_run_can_have_is_refused(gpus: float, cpus: int, slots: int | None, found: str) -> None:
-    with pytest.raises(InputError, match=f"found {found}"):
-        RayLauncher("auto", gpus, cpus, slots)
+    assert f"found {found}" in refusal(RayLauncher, "auto", gpus, cpus, slots)
 
 
 def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"pip install 'parse-dg\[ray\]'"):
-        RayLauncher(None, 0, 1)
+    assert "pip install 'parse-dg[ray]'" in refusal(RayLauncher, None, 0, 1)
 
 
 def test_a_node_does_a_run_as_anybody_would(tiny: Tiny, erm_run: Path, tmp_path: Path) -> None:
@@ -359,8 +357,7 @@ def test_a_sweep_whose_own_raylet_is_gone_says_so(ray: Any, tiny: Tiny, tmp_path
 
 @pytest.mark.slow
 def test_ray_on_this_machine_needs_no_cluster(ray: Any, tiny: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="10,000 CPUs, which this machine does not have"):
-        RayLauncher(None, 0, 10_000)
+    assert "10,000 CPUs, which this machine does not have" in refusal(RayLauncher, None, 0, 10_000)
     assert not ray.is_initialized()
     job = Job(tiny("erm"), tmp_path / "run")
     report = run_sweep([job], RayLauncher(None, 0, 1, slots=1), lambda standing, event: None)
