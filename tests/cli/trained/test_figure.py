@@ -17,8 +17,16 @@ from parse_dg.runs.afterwards.opened import open_run
 from parse_dg.runs.recipes import build_config
 from parse_dg.runs.run import execute
 from tests.cli.conftest import Run, assert_refused, snapshot
-from tests.conftest import TINY
+from tests.conftest import TINY, Tiny
 from tests.explain.figures.test_page import words_of
+
+
+@pytest.fixture(scope="module")
+def parse_run(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PARSE with presence beside relations: right and wrong after a few steps. Read it, do not change it."""
+    folder = tmp_path_factory.mktemp("runs") / "parse"
+    execute(tiny("parse", algorithm__vocabulary__families="all"), folder, lambda step, check: None)
+    return folder
 
 
 @pytest.fixture(scope="module")
