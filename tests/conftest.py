@@ -74,11 +74,15 @@ def cache(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 
 @pytest.fixture(scope="session")
 def tiny() -> Tiny:
-    """tiny("erm", training__steps=8, seed=1): the Blueprints recipe, made small; `__` stands for a dot."""
+    """tiny("erm", training__steps=8, seed=1): the Blueprints recipe, made small; `__` stands for a dot.
+
+    PARSE has presence beside relations, so that every family is there.
+    """
 
     def build(algorithm: str = "parse", **settings: Any) -> RunConfig:
         dotted = {name.replace("__", "."): value for name, value in settings.items()}
-        return change(build_config("blueprints", algorithm), TINY | dotted)
+        every = {"algorithm.vocabulary.families": "all"} if algorithm == "parse" else {}
+        return change(build_config("blueprints", algorithm), TINY | every | dotted)
 
     return build
 

@@ -1,5 +1,6 @@
 """The state of a trainer to and from a checkpoint: training continues bit for bit."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from parse_dg.wording import first_line, short
 
 PLAIN = ("step", "means", "stopped", "unchecked")
 """What of a trainer's state is plain data; earlier versions did not write `unchecked`, which was false."""
+NEVER_NEGATIVE = re.compile(r".*\.(running_var|num_batches_tracked)|\d+\.(step|exp_avg_sq)")
+"""The variances and counts of BatchNorm and of Adam."""
 BESTS = ("best", "best_plain")
 """The checks that a trainer has kept, with their weights."""
 
@@ -97,6 +100,8 @@ def _require_like(what: str, saved: Checkpoint, expected: Mapping[str, Tensor]) 
         finite = value.isfinite()
         if not finite.all() and not (finite | ~like.isfinite().cpu()).all():
             raise ValueError(f"{name} of {what} is not finite")
+        if NEVER_NEGATIVE.fullmatch(name) and (value < 0).any():
+            raise ValueError(f"{name} of {what} is negative")
 
 
 def _restore(trainer: Trainer, saved: Checkpoint) -> None:

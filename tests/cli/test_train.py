@@ -17,6 +17,9 @@ from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, r
 from tests.conftest import Tiny, slow_but
 from tests.data.intake.test_library import DOMAINS, plant
 
+AS_TINY = (*SMALL, "--set", "algorithm.vocabulary.families=all")
+"""What leads to the small run of PARSE that tests share."""
+
 
 @pytest.mark.parametrize("algorithm", slow_but("parse"))
 def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ def test_options_and_settings_reach_the_configuration(run: Run, tmp_path: Path) 
 def test_a_finished_run_is_not_trained_again(run: Run, parse_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parse_dg.runs.run.build_trainer", None)  # whoever trains, fails
     before = snapshot(parse_copy)
-    said = run("train", *SMALL, "--out", parse_copy)
+    said = run("train", *AS_TINY, "--out", parse_copy)
     assert said.code == 0
     assert f"finished: nothing to do, this run is already in {parse_copy}\n" in said.out
     assert shown(result_of(parse_copy)["target"])[1] in said.out
@@ -123,7 +126,7 @@ def test_a_run_that_another_process_is_at_is_left_alone(run: Run, tmp_path: Path
 def test_other_settings_are_named_and_replace_a_run_when_asked_to(run: Run, parse_copy: Path) -> None:
     (parse_copy / "report.html").touch()
     (parse_copy / "notes.txt").write_text("mine")
-    other = ("train", *SMALL, "--set", "training.steps=3", "--out", parse_copy)
+    other = ("train", *AS_TINY, "--set", "training.steps=3", "--out", parse_copy)
     before = snapshot(parse_copy)
     assert_refused(run(*other), "(training.steps=4, now 3): replace it with --overwrite, or choose another folder")
     assert "would be written to" in run(*other, "--dry-run", "--overwrite").out

@@ -172,6 +172,8 @@ WRONG: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "another type": lambda t, d: t.update({BIAS: t[BIAS].double()}),
     "no number": lambda t, d: t[BIAS].fill_(torch.nan),
     "no number in Adam": lambda t, d: t[MOMENT].view(-1)[:1].fill_(torch.inf),
+    "a negative variance": lambda t, d: t["trainer/algorithm/backbone.bn1.running_var"].neg_(),
+    "a negative count in Adam": lambda t, d: t["trainer/optimizer/0.step"].neg_(),
     "another shape in Adam": lambda t, d: t.update({MOMENT: torch.zeros(())}),
     "a name too few": lambda t, d: t.pop(BIAS),
     "a name too many": lambda t, d: t.update({"trainer/best/more": torch.zeros(3)}),
