@@ -8,7 +8,7 @@ the whole of it). On a GPU both networks are recorded and replayed by batch size
 import asyncio
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,8 +28,8 @@ from parse_dg.deploy.model_file import Model, ModelSpec
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.model.backbones.backbone import BackboneConfig
 from parse_dg.serve.batcher import Batcher
-from parse_dg.serve.decoding import decode_upload
-from parse_dg.serve.limits import ServiceLimits
+from parse_dg.serve.decoding import DecodedImage, decode_upload
+from parse_dg.serve.limits import DecodingRoom, ServiceLimits
 
 TITLE = "inference call by call: compacted PARSE ÷ linear head, the service ÷ the model alone"
 CLIENTS = 32
@@ -83,7 +83,8 @@ def _service(setting: Setting, predictor: Predictor) -> Row:
     """Rounds of the service and of the model alone, in turns; latency is that of all answers."""
     seconds, rounds = (0.1, 2) if setting.sizes is QUICK else (1.5, 4)
     files = [_encoded(setting, number) for number in range(64)]
-    pixels = [decode_upload(file, predictor.image_size, LIMITS.max_pixels).pixels for file in files]
+    decode = _decoder(predictor)
+    pixels = [decode(file).pixels for file in files]
     batch = [LoadedImage(n, None, each) for n, each in enumerate(pixels[: LIMITS.max_batch])]
     served: list[float] = []
     alone: list[float] = []
@@ -102,6 +103,11 @@ def _service(setting: Setting, predictor: Predictor) -> Row:
         goal=setting.goal("at least", 0.8) if setting.on_gpu else None,
         note=f"{1e3 / min(served):,.0f} images a second, 99% within {last:.1f} ms; {default_workers()} cores",
     )
+
+
+def _decoder(predictor: Predictor) -> Callable[[bytes], DecodedImage]:
+    framing, room = predictor.model.spec.framing, DecodingRoom(LIMITS.pixels)
+    return lambda file: decode_upload(file, framing, LIMITS.max_pixels, room)
 
 
 def _encoded(setting: Setting, number: int) -> bytes:
@@ -125,6 +131,7 @@ async def _load(predictor: Predictor, files: list[bytes], seconds: float) -> tup
     """Seconds that each answer took, and all of them."""
     batcher = Batcher(predictor, LIMITS.max_batch, LIMITS.max_wait)
     batcher.start()
+    decode = _decoder(predictor)
     loop, latencies = asyncio.get_running_loop(), []
     start = time.perf_counter()
     with ThreadPoolExecutor(default_workers()) as pool:
@@ -133,9 +140,7 @@ async def _load(predictor: Predictor, files: list[bytes], seconds: float) -> tup
             while time.perf_counter() - start < seconds:
                 number, began = (number + 1) % len(files), time.perf_counter()
                 with batcher.coming():
-                    image = await loop.run_in_executor(
-                        pool, decode_upload, files[number], predictor.image_size, LIMITS.max_pixels
-                    )
+                    image = await loop.run_in_executor(pool, decode, files[number])
                 await batcher.predict(image.pixels)
                 latencies.append(time.perf_counter() - began)
 

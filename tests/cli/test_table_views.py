@@ -18,7 +18,7 @@ from tests.conftest import TINY
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 SMALL = TINY | {"data.blueprints.images_per_class": 3, "training.steps": 2, "training.check_every": 1}
 ROWS = {
-    "parse,K=5": ("parse", {"algorithm.primitives.count": 5}),
+    "parse,K=5": ("parse", {"algorithm.primitives.count": 5, "algorithm.vocabulary.families": "all"}),
     "parse,K=6,binary": ("parse", {"algorithm.primitives.count": 6, "algorithm.vocabulary.families": "binary"}),
     "no_relations": ("no_relations", {"algorithm.primitives.count": 5}),
 }
