@@ -144,12 +144,22 @@ SHAPES = {
     "small": ResNetShape(
         block=BasicBlock, blocks=(1, 1, 1, 1), widths=(16, 32, 64, 64), strides=(1, 2, 2, 1), small_stem=True
     ),
-    "local": ResNetShape(  # a cell sees 23 pixels: a part, not the layout (the idea of BagNet, arXiv:1904.00760)
+    # A cell of the local ones sees a part, not the layout (the idea of BagNet, arXiv:1904.00760): 23 pixels are a
+    # part and some of its neighbours, 19 a part.
+    "local": ResNetShape(
         block=BasicBlock,
         blocks=(1, 1, 1, 1),
         widths=(16, 32, 48, 48),
         strides=(1, 2, 1, 1),
         kernels=(3, 3, 1, 1),
+        small_stem=True,
+    ),
+    "local19": ResNetShape(
+        block=BasicBlock,
+        blocks=(2, 1, 1, 1),
+        widths=(16, 32, 48, 48),
+        strides=(1, 2, 1, 1),
+        kernels=(3, 1, 1, 1),
         small_stem=True,
     ),
     "resnet18": ResNetShape(block=BasicBlock, blocks=(2, 2, 2, 2)),
