@@ -27,8 +27,7 @@ from parse_dg.registry import Registry
 
 log = logging.getLogger(__name__)
 
-Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]
-"""Of an image, in pixels."""
+Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]  # of an image, in pixels
 
 
 @dataclass(frozen=True, kw_only=True)

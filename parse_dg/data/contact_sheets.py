@@ -17,10 +17,8 @@ from parse_dg.data.listing import Progress, counted
 from parse_dg.files import attempting, whole_file
 from parse_dg.wording import plural
 
-ROWS, COLUMNS = 12, 12
-"""Classes on a sheet, and images of a class, at most."""
-LABEL = 230
-"""Pixels that a class name may take, at most."""
+ROWS, COLUMNS = 12, 12  # classes on a sheet, and images of a class, at most
+LABEL = 230  # pixels that a class name may take, at most
 
 _PAPER, _INK, _FAINT, _LINE = "#fbfaf7", "#1f1f1f", "#77736b", "#d8d4ca"
 _MARGIN, _GAP, _HEADER = 36, 8, 104

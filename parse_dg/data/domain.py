@@ -42,8 +42,7 @@ class ImageFiles:
     keep_truncated: bool = False
     digests: tuple[str, ...] = ()
     """SHA-256 of each file when it was indexed; a file that has another now is refused."""
-    fit: ImageFit = "squash"
-    """How they become squares."""
+    fit: ImageFit = "squash"  # how they become squares
 
     def open(self, index: int) -> Image.Image:
         """The original image, RGB and upright."""
@@ -96,19 +95,14 @@ class Domain:
     """The images of one domain and the class of each."""
 
     name: str
-    images: Images
-    """At the size the network sees."""
+    images: Images  # at the size the network sees
     labels: Int[np.ndarray, "N"]
-    larger: Images | None = None
-    """The same images at the size training crops are cut from, where that is another."""
-    files: ImageFiles | None = None
-    """The originals, where there are any: a drawn benchmark has none."""
+    larger: Images | None = None  # the same images at the size training crops are cut from, where that is another
+    files: ImageFiles | None = None  # the originals, where there are any: a drawn benchmark has none
     ids: tuple[str, ...] = ()
     """What each image shows: the same photo in two domains has one id. Empty where nothing is shared."""
-    digests: tuple[str, ...] = ()
-    """SHA-256 of each file, where there are files."""
-    captions: tuple[tuple[str, ...], ...] = ()
-    """Sentences about each image, where the benchmark has any."""
+    digests: tuple[str, ...] = ()  # SHA-256 of each file, where there are files
+    captions: tuple[tuple[str, ...], ...] = ()  # sentences about each image, where the benchmark has any
     lists: Mapping[str, Int[np.ndarray, "n"]] | None = None
     """Positions of the images in the lists of a published split, where the benchmark has one."""
 
@@ -135,8 +129,7 @@ class Benchmark:
     name: str
     classes: tuple[str, ...]
     domains: tuple[Domain, ...]
-    fingerprint: str
-    """SHA-256 of every image and label, in order."""
+    fingerprint: str  # SHA-256 of every image and label, in order
     resize_to: int | None = None
     """The side to which images are resized, of which the network sees the middle; none: what it sees."""
 

@@ -13,12 +13,9 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 ImageFit = Literal["squash", "crop", "pad"]
-BORDER = (124, 116, 104)
-"""What `pad` fills with: the mean of ImageNet, about 0 once it is normalised."""
-SHOWN = 384
-"""The longer side, in pixels, of a picture to be looked at."""
-LARGEST = 4096
-"""The side of a padded original, at most: an image may be a thousand times as wide as it is high."""
+BORDER = (124, 116, 104)  # what `pad` fills with: the mean of ImageNet, about 0 once it is normalised
+SHOWN = 384  # the longer side, in pixels, of a picture to be looked at
+LARGEST = 4096  # the side of a padded original, at most: an image may be a thousand times as wide as it is high
 
 
 class SeenPart(NamedTuple):
@@ -57,11 +54,9 @@ def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.nd
 class Framing:
     """What a network sees of an image."""
 
-    size: int
-    """Side of the square, in pixels."""
+    size: int  # side of the square, in pixels
     fit: ImageFit = "squash"
-    resize_to: int | None = None
-    """Side of a larger square, of which the middle is seen; none: size."""
+    resize_to: int | None = None  # side of a larger square, of which the middle is seen; none: size
 
     @property
     def words(self) -> str:

@@ -26,8 +26,7 @@ from parse_dg.errors import InputError
 
 CPU = torch.device("cpu")
 ALL = slice(None)
-AHEAD = 3
-"""How many batches are read ahead, each by a thread of its own."""
+AHEAD = 3  # how many batches are read ahead, each by a thread of its own
 
 
 @runtime_checkable
@@ -44,8 +43,7 @@ class Batch(NamedTuple):
     images: UInt8[Tensor, "B 3 H W"]
     labels: Int[Tensor, "B"]
     domains: Int[Tensor, "B"]
-    draws: AugmentDraws | None
-    """None where the images have been augmented, one by one, on the CPU."""
+    draws: AugmentDraws | None  # None where the images have been augmented, one by one, on the CPU
     captions: Int[Tensor, "B T"] | None = None
     """A sentence about each image, as the numbers of its words, where captions are wanted."""
 

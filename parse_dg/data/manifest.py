@@ -19,18 +19,14 @@ from parse_dg.wording import printable
 class ManifestImage(NamedTuple):
     """A file that holds an image."""
 
-    path: str
-    """Relative to the root, with forward slashes."""
+    path: str  # relative to the root, with forward slashes
     domain: int
     label: int
-    id: str
-    """What is shown: two renderings of one photo in two domains have the same id."""
-    width: int
-    """Of the original, upright, in pixels; so is the height."""
+    id: str  # what is shown: two renderings of one photo in two domains have the same id
+    width: int  # of the original, upright, in pixels; so is the height
     height: int
     bytes: int
-    digest: str
-    """The SHA-256 of the file, in hexadecimal digits."""
+    digest: str  # the SHA-256 of the file, in hexadecimal digits
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,7 @@ class Manifest:
     unreadable: tuple[Problem, ...] = ()
     skipped: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    keep_truncated: bool = False
-    """Whether files that end too early are among the images."""
+    keep_truncated: bool = False  # whether files that end too early are among the images
 
     @cached_property
     def fingerprint(self) -> str:

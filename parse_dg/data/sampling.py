@@ -36,8 +36,7 @@ class SamplingConfig(Config):
 class Plan(NamedTuple):
     """A batch before its images are read: indices and augmentation draws."""
 
-    positions: tuple[Int[Tensor, "n"], ...]
-    """For each source domain: which images of its subset, and in what order."""
+    positions: tuple[Int[Tensor, "n"], ...]  # for each source domain: which images of its subset, and in what order
     draws: AugmentDraws
     after: SamplerState
     """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""

@@ -65,14 +65,11 @@ class LeaveOneOut:
     """Source domains to train and validate on, and the target."""
 
     training: tuple[Subset, ...]
-    validation: tuple[Subset, ...]
-    """The held-out images of every source domain."""
-    target: Subset | None
-    """The images the result is of; None where no domain is held out."""
+    validation: tuple[Subset, ...]  # the held-out images of every source domain
+    target: Subset | None  # the images the result is of; None where no domain is held out
     target_held_out: Subset | None = None
     """The target's own 20%, where the result is not of them: the oracle looks at these."""
-    validation_domain: Subset | None = None
-    """The `in` images of the source domain that is not trained on."""
+    validation_domain: Subset | None = None  # the `in` images of the source domain that is not trained on
 
 
 def require_several(name: str, domains: Sequence[str]) -> None:

@@ -38,10 +38,8 @@ from parse_dg.files import (
 
 log = logging.getLogger(__name__)
 
-RESERVE = 2**30
-"""Bytes of disk that a store leaves free."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a disk says that is full, or full for this user."""
+RESERVE = 2**30  # bytes of disk that a store leaves free
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what a disk says that is full, or full for this user
 
 Stored = UInt8[np.ndarray, "N S S 3"]
 

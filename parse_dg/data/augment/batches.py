@@ -32,8 +32,7 @@ from parse_dg.registry import Registry
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-LARGEST = 1024 * 1024
-"""Pixels of an augmented image that the fused path can take."""
+LARGEST = 1024 * 1024  # pixels of an augmented image that the fused path can take
 CPU_PIXELS = 4 * 224 * 224
 """Of images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
 
@@ -95,12 +94,9 @@ class AugmentDraws(NamedTuple):
 
     uniform: Float[Tensor, "B 10"]
     """In [0, 1): four for the crop, one for the flip, four for the jitter, one for grayscale."""
-    order: tuple[int, ...]
-    """Of brightness, contrast, saturation and hue; one for the batch."""
-    randaugment: RandAugmentDraws | None
-    """None where RandAugment is off; always on the CPU."""
-    seeds: tuple[int, ...] = ()
-    """Of each registered augmentation, which makes its own draws."""
+    order: tuple[int, ...]  # of brightness, contrast, saturation and hue; one for the batch
+    randaugment: RandAugmentDraws | None  # None where RandAugment is off; always on the CPU
+    seeds: tuple[int, ...] = ()  # of each registered augmentation, which makes its own draws
 
     def of(self, share: slice) -> "AugmentDraws":
         """The draws of some of the images; registered augmentations draw anew for each share."""

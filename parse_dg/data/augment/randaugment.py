@@ -28,14 +28,11 @@ from the upper left corner, the centre of the first pixel being (0.5, 0.5). Pill
 class Operation(NamedTuple):
     """One operation: what it does to a batch, and what a magnitude means to it."""
 
-    apply: Callable[[Tensor, Tensor], Tensor] | None
-    """Images and a magnitude for each → images; None: as they are."""
+    apply: Callable[[Tensor, Tensor], Tensor] | None  # images and a magnitude for each → images; None: as they are
     magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0
     """Of a step from 0 to 30 on images of this size."""
-    signed: bool = False
-    """Whether the magnitude is negated, with probability 1/2."""
-    matrix: "Matrix | None" = None
-    """Of a geometric operation."""
+    signed: bool = False  # whether the magnitude is negated, with probability 1/2
+    matrix: "Matrix | None" = None  # of a geometric operation
 
 
 class RandAugmentDraws(NamedTuple):

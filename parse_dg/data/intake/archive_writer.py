@@ -39,8 +39,7 @@ class ArchiveLimits:
     ratio_from: int = 10 << 20
 
 
-HEADER = 512
-"""Bytes that a member counts at least: what it takes in a tar, however small it is."""
+HEADER = 512  # bytes that a member counts at least: what it takes in a tar, however small it is
 
 
 class ArchiveWriter:

@@ -17,10 +17,8 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", 
 class Folder(NamedTuple):
     """A folder that was reached from the root."""
 
-    path: str
-    """Relative to the root, with forward slashes; empty for the root itself."""
-    reached: tuple[str, ...]
-    """Where it and the folders above it really are, links resolved."""
+    path: str  # relative to the root, with forward slashes; empty for the root itself
+    reached: tuple[str, ...]  # where it and the folders above it really are, links resolved
 
     @property
     def name(self) -> str:

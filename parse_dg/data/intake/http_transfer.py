@@ -22,8 +22,7 @@ from parse_dg.files import write_json
 from parse_dg.wording import first_line
 
 CHUNK = 1 << 20
-PASSING = (408, 425, 429, 500, 502, 503, 504)
-"""Answers that may be different a moment later."""
+PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be different a moment later
 GOOGLE = ("drive.google.com", "drive.usercontent.google.com", "docs.google.com")
 
 

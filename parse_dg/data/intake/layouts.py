@@ -20,14 +20,12 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.wording import some
 
-DEPTH = 3
-"""How many levels below the folder that was given the domains may be."""
+DEPTH = 3  # how many levels below the folder that was given the domains may be
 SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
 _ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
 """The folders of original archives in which the domains are."""
 _SHOWN = 5
-LIST_NAME = "domain_net_duplicates.txt"
-"""A list of duplicates: one `domain/class/file` a line."""
+LIST_NAME = "domain_net_duplicates.txt"  # a list of duplicates: one `domain/class/file` a line
 
 
 class FoundImage(NamedTuple):

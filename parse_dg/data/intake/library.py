@@ -29,8 +29,7 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting, data_folder, make_folder
 from parse_dg.wording import printable
 
-BY_PATH = "by-path"
-"""The folder, beside the named data sets, of those that are used by path."""
+BY_PATH = "by-path"  # the folder, beside the named data sets, of those that are used by path
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPACKED = re.compile(r"files(-\d+)?")
 _OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.(writing|unpacking).*)?")

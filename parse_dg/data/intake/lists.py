@@ -22,8 +22,7 @@ from parse_dg.wording import UNPRINTABLE, printable
 
 COLUMNS = ("path", "domain", "class")
 DELIMITERS = (",", ";", "\t")
-LONGEST = 250
-"""Bytes in the name of a domain, which becomes that of a folder or file."""
+LONGEST = 250  # bytes in the name of a domain, which becomes that of a folder or file
 
 
 class _Row(NamedTuple):

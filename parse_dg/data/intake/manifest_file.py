@@ -22,13 +22,11 @@ from parse_dg.files import write_file
 from parse_dg.jsonable import Jsonable
 from parse_dg.wording import printable
 
-FORMAT = 1
-"""Raised when an older reader could no longer understand the file."""
+FORMAT = 1  # raised when an older reader could no longer understand the file
 
 _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DIGEST = re.compile("[0-9a-f]{64}")
-_TYPES = (str, int, int, str, int, int, int, str)
-"""Of the eight values of an image."""
+_TYPES = (str, int, int, str, int, int, int, str)  # of the eight values of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +45,7 @@ class ManifestHeader(Jsonable):
     keep_truncated: bool
     counts: Mapping[str, int]
     fingerprint: str
-    checksum: str
-    """Of all of the file but itself, so that a change is noticed that no other check can see."""
+    checksum: str  # of all of the file but itself, so that a change is noticed that no other check can see
 
     @property
     def images(self) -> int:

@@ -8,8 +8,7 @@ from parse_dg.data.manifest import Manifest
 from parse_dg.data.public.catalogue import DATA_SETS, compare_counts
 from parse_dg.wording import plural, printable, some
 
-NAMED = 8
-"""How many files of a kind are named; the others are counted."""
+NAMED = 8  # how many files of a kind are named; the others are counted
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,7 @@ class DomainRow:
 
     name: str
     images: int
-    published: int | None
-    """What the papers counted, where the data set is a known one."""
+    published: int | None  # what the papers counted, where the data set is a known one
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,9 @@ class DataReport:
 
     manifest: Manifest
     domains: tuple[DomainRow, ...]
-    differences: tuple[str, ...]
-    """From the published counts, a sentence each."""
-    remarks: tuple[str, ...]
-    """Unreadable, duplicate and skipped files, and notes, a sentence each; files are named."""
-    changed: tuple[Problem, ...] = ()
-    """Files that are not what they were when the data set was added."""
+    differences: tuple[str, ...]  # from the published counts, a sentence each
+    remarks: tuple[str, ...]  # unreadable, duplicate and skipped files, and notes, a sentence each; files are named
+    changed: tuple[Problem, ...] = ()  # files that are not what they were when the data set was added
 
     @property
     def changed_in_words(self) -> str:

@@ -16,8 +16,7 @@ from parse_dg.errors import require_known
 class Version(NamedTuple):
     """A state of a data set that is known: how many images each domain has, in the order of the domains."""
 
-    name: str
-    """Completes the sentence "this is PACS …"."""
+    name: str  # completes the sentence "this is PACS …"
     counts: tuple[int, ...]
 
 
@@ -25,8 +24,7 @@ class Address(NamedTuple):
     """A file that is published for download. Sizes and sums are given where somebody has published them."""
 
     url: str
-    file: str
-    """Its name on this machine."""
+    file: str  # its name on this machine
     bytes: int | None = None
     sha256: str | None = None
 
@@ -38,12 +36,9 @@ class DataSet:
     name: str
     title: str
     paper: str
-    domains: tuple[str, ...]
-    """In DomainBed's order, which is that of the sorted folders; CUB-DG in GVRT's."""
-    classes: tuple[str, ...]
-    """Sorted, so that the position of a class is its label."""
-    expected: tuple[Version, ...]
-    """What the papers used, then what else is in circulation."""
+    domains: tuple[str, ...]  # in DomainBed's order, which is that of the sorted folders; CUB-DG in GVRT's
+    classes: tuple[str, ...]  # sorted, so that the position of a class is its label
+    expected: tuple[Version, ...]  # what the papers used, then what else is in circulation
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other spellings of domains. Capitals, blanks and underscores never matter."""
     class_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -206,5 +201,4 @@ DATA_SETS: dict[str, DataSet] = {
     ),
 }
 """Every public benchmark that can be added by name."""
-SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")
-"""Those that are in DomainBed's tables."""
+SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")  # those that are in DomainBed's tables

@@ -21,13 +21,11 @@ from parse_dg.wording import some
 
 SOURCES = 3
 LISTS = (*(f"{kind}{n}" for kind in ("train", "valid") for n in range(SOURCES)), "test")
-WHOLE = "train_valid"
-"""A list that the archive has besides: all that may be trained on."""
+WHOLE = "train_valid"  # a list that the archive has besides: all that may be trained on
 TEXT_FOLDERS = ("text_c10", "text", "texts", "captions")
 _SHOWN = 3
 
-Sentences = tuple[tuple[str, ...], ...]
-"""About each image; an empty tuple where there are none."""
+Sentences = tuple[tuple[str, ...], ...]  # about each image; an empty tuple where there are none
 
 
 class Extras(NamedTuple):

@@ -32,13 +32,10 @@ class PartAnnotations:
     """Where the parts are in some photographs."""
 
     parts: tuple[str, ...]
-    places: Float[np.ndarray, "N P 2"]
-    """x and y in pixels, of no meaning where a part is not visible."""
+    places: Float[np.ndarray, "N P 2"]  # x and y in pixels, of no meaning where a part is not visible
     visible: Bool[np.ndarray, "N P"]
-    sizes: Float[np.ndarray, "N 2"]
-    """Width and height in pixels."""
-    diagonals: Float[np.ndarray, "N"]
-    """Of the boxes, in pixels."""
+    sizes: Float[np.ndarray, "N 2"]  # width and height in pixels
+    diagonals: Float[np.ndarray, "N"]  # of the boxes, in pixels
 
     def some(self, chosen: slice) -> "PartAnnotations":
         """Those of some of the photographs."""
