@@ -37,8 +37,7 @@ class Picture:
     @property
     def seen(self) -> SeenPart:
         """The part that the network saw."""
-        height, width = self.pixels.shape[:2]
-        return self.part or SeenPart(0, 0, width, height)
+        return self.part or SeenPart(0, 0, self.pixels.shape[1], self.pixels.shape[0])
 
 
 def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
@@ -94,15 +93,15 @@ class Framing:
         image = fit_square(image, side, "pad") if self.fit == "pad" else image
         width, height = _within(*image.size, side)
         small = image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
-        seen, x, y = self.seen(*image.size), width / image.width, height / image.height
-        part = SeenPart(seen.left * x, seen.top * y, seen.right * x, seen.bottom * y)
-        return Picture(np.array(small), part)
+        x, y = width / image.width, height / image.height
+        part = (side * scale for side, scale in zip(self.seen(*image.size), (x, y, x, y), strict=True))
+        return Picture(np.array(small), SeenPart(*part))
 
 
 def fit_square(image: Image.Image, side: int, fit: ImageFit) -> Image.Image:
     """An RGB image as a square, resized with Pillow's bilinear filter (antialiased) unless it has its size."""
     if fit == "crop":
-        image = crop_middle(image)
+        image = image.crop(_middle(*image.size))
     size = _within(*image.size, side) if fit == "pad" else (side, side)
     if image.size != size:
         image = image.resize(size, Image.Resampling.BILINEAR)
@@ -117,12 +116,7 @@ def fit_original(image: Image.Image, fit: ImageFit) -> Image.Image:
     """What random crops of the original are cut from: `squash` leaves its shape to the crop."""
     if fit == "pad":
         return fit_square(image, min(max(image.size), LARGEST), fit)
-    return crop_middle(image) if fit == "crop" else image
-
-
-def crop_middle(image: Image.Image) -> Image.Image:
-    """The largest square in the middle."""
-    return image.crop(_middle(*image.size))
+    return image.crop(_middle(*image.size)) if fit == "crop" else image
 
 
 def centre(images: UInt8[np.ndarray, "*n R R 3"], size: int) -> UInt8[np.ndarray, "*n S S 3"]:
@@ -136,6 +130,7 @@ def _first(whole: int, size: int) -> int:
 
 
 def _middle(width: int, height: int) -> tuple[int, int, int, int]:
+    """The largest square in the middle."""
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side

@@ -67,8 +67,7 @@ class LeaveOneOut:
     training: tuple[Subset, ...]
     validation: tuple[Subset, ...]  # the held-out images of every source domain
     target: Subset | None  # the images the result is of; None where no domain is held out
-    target_held_out: Subset | None = None
-    """The target's own 20%, where the result is not of them: the oracle looks at these."""
+    target_held_out: Subset | None = None  # the target's own 20%, which the oracle looks at, if not scored
     validation_domain: Subset | None = None  # the `in` images of the source domain that is not trained on
 
 
@@ -141,11 +140,10 @@ def _split_by_lists(benchmark: Benchmark, target: str | None, scheme: Scheme) ->
     """
     test = None if target is None else benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
-    own = scheme == "gvrt-split"
-    names = [(f"train{s}", f"valid{s}") if own else ("train_valid", "test") for s in range(len(sources))]
-    each = list(zip(sources, names, strict=True))
-    training = tuple(_listed(domain, name, scheme) for domain, (name, _) in each)
-    validation = tuple(_listed(domain, name, scheme) for domain, (_, name) in each)
+    names = ("train{}", "valid{}") if scheme == "gvrt-split" else ("train_valid", "test")
+    training, validation = (
+        tuple(_listed(domain, name.format(s), scheme) for s, domain in enumerate(sources)) for name in names
+    )
     return LeaveOneOut(training, validation, _listed(test, "test", scheme) if test else None)
 
 
