@@ -114,17 +114,12 @@ def index(
     empty = [number for number, count in enumerate(manifest.counts.values()) if not count]
     if empty or not images:
         whose = f"domain {listing.domains[empty[0]]!r} of {name}" if images else name
-        lost = (unreadable[image.path] for image in listing.images if image.domain in empty)
-        raise _no_images(whose, root, next(lost, None))
+        first = next((unreadable[image.path] for image in listing.images if image.domain in empty), None)
+        if first is None:
+            raise InputError(f"{whose} has no images in {printable(str(root))}")
+        path = printable(str(root / first.path))
+        raise InputError(f"no image of {whose} can be read, the first is {path}: {first.reason}")
     return manifest
-
-
-def _no_images(whose: str, root: Path, first: Problem | None) -> InputError:
-    """The error for a data set of which nothing, or a whole domain, can be read."""
-    if first is None:
-        return InputError(f"{whose} has no images in {printable(str(root))}")
-    path = printable(str(root / first.path))
-    return InputError(f"no image of {whose} can be read, the first is {path}: {first.reason}")
 
 
 def verify(manifest: Manifest, progress: Progress | None = None) -> tuple[Problem, ...]:

@@ -143,9 +143,7 @@ def prepare_images(
 def _cut(
     images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None
 ) -> tuple[UInt8[Tensor, "B 3 h w"], AugmentConfig, tuple[int, int]]:
-    """Crops of a fixed size, at a random place, perhaps flipped, pixels as they are; what is left to do to them; the
-    shape (h, w) of the result.
-    """
+    """Random crops of a fixed size, perhaps flipped; what is left to do to them; the shape (h, w) of the result."""
     require(size is None or size >= 1, "size", size, "at least 1, or none")
     height, width = images.shape[-2:]
     h, w = (height, width) if size is None else (size, size)

@@ -7,6 +7,7 @@ ImageFolder's order.
 """
 
 import gzip
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import NamedTuple
 
 from parse_dg.data.intake.camera_traps import list_camera_traps
 from parse_dg.data.intake.folders import Folder, FolderReader
+from parse_dg.data.lines import read_lines
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
-from parse_dg.data.public.cub_dg import read_lines
 from parse_dg.errors import InputError
 from parse_dg.wording import some
 
@@ -203,8 +204,5 @@ def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None)
     if path is None:
         shipped = gzip.decompress((Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()).decode()
         return frozenset(shipped.split()), "the list that comes with this package"
-    lines = {line: text.replace("\\", "/") for line, text in read_lines(path)}
-    for line, name in lines.items():
-        if name.count("/") < 2:
-            raise InputError(f"{path}, line {line}: expected domain/class/file, found {name!r}")
-    return frozenset(lines.values()), str(path)
+    found = read_lines(path, "domain/class/file", re.compile(r".*[/\\].*[/\\].*").fullmatch)
+    return frozenset(name[0].replace("\\", "/") for name in found), str(path)

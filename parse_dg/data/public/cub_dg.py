@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from parse_dg.data.lines import read_numbered
 from parse_dg.data.manifest import Manifest
 from parse_dg.errors import InputError
-from parse_dg.files import attempting, read_json
+from parse_dg.files import read_json
 from parse_dg.wording import some
 
 SOURCES = 3
@@ -60,8 +61,7 @@ def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]
     apart = [(one, "test") for one in lists if one != "test"] + [(f"train{n}", f"valid{n}") for n in range(SOURCES)]
     for one, other in apart:
         if both := sorted(set(lists[one]) & set(lists[other])):
-            shared = f"{one} and {other} share images, which they must not"
-            raise InputError(f"{path}: {shared}: {some(both, _SHOWN)}")
+            raise InputError(f"{path}: {one} and {other} share images, which they must not: {some(both, _SHOWN)}")
     names = _image_names(path.parent)
     positions = {name: position for position, name in enumerate(ids)}
     result = {}
@@ -70,8 +70,8 @@ def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]
             raise InputError(f"{path}: {name} has numbers that no image has: {some(unknown, _SHOWN)}")
         found = sorted(positions[names[number]] for number in numbers if names[number] in positions)
         if not found:
-            expected = f"expected images such as {names[numbers[0]]}"
-            raise InputError(f"{path}: {expected}, found {some(ids, _SHOWN) or 'none'}")
+            instead = some(ids, _SHOWN) or "none"
+            raise InputError(f"{path}: expected images such as {names[numbers[0]]}, found {instead}")
         result[name] = np.array(found, dtype=np.int64)
     return result
 
@@ -88,25 +88,12 @@ def find_captions(root: Path, ids: Sequence[str]) -> Sentences:
 
 def read_images_txt(path: Path) -> dict[int, str]:
     """CUB's `images.txt`: the file (class/image.jpg) of every number."""
-    files = {}
-    for line, text in read_lines(path):
-        number, blank, file = text.partition(" ")
-        if not (blank and number.isdecimal()):
-            raise InputError(f"{path}, line {line}: expected a number and a file, found {text[:80]!r}")
-        files[int(number)] = file.strip()
-    return files
+    return read_numbered(path, "a number and a file")
 
 
 def image_id(file: str) -> str:
     """A file of CUB as an id: class/image, without the extension."""
     return file.strip().rpartition(".")[0]
-
-
-def read_lines(path: Path) -> list[tuple[int, str]]:
-    """The lines of a file of UTF-8 that are not empty, counted from 1."""
-    with attempting(f"read {path}", also=UnicodeDecodeError):
-        lines = path.read_text(encoding="utf-8").splitlines()
-    return [(line, text.strip()) for line, text in enumerate(lines, 1) if text.strip()]
 
 
 def _numbers(path: Path, content: Any, name: str) -> list[int]:

@@ -10,7 +10,7 @@ Letters: N photographs, P parts.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from parse_dg.data.images import read_size
-from parse_dg.data.public.cub_dg import image_id, read_images_txt, read_lines
+from parse_dg.data.lines import read_lines, read_numbered
+from parse_dg.data.public.cub_dg import image_id, read_images_txt
 from parse_dg.errors import InputError
 from parse_dg.wording import printable, some
 
@@ -47,9 +48,8 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
     """The parts of photographs, given by their ids (class/image) and in their order; one may come several times."""
     needed = (IMAGES, BOXES, PARTS, PLACES)
     if missing := [name for name in needed if not (folder / name).is_file()]:
-        expected = f"expected {', '.join(needed)} and images/"
-        like = f"{printable(str(folder))} is no folder like CUB_200_2011"
-        raise InputError(f"{like}: {expected}, not found: {', '.join(missing)}")
+        like = f"{printable(str(folder))} is no folder like CUB_200_2011: expected {', '.join(needed)} and images/"
+        raise InputError(f"{like}, not found: {', '.join(missing)}")
     files = read_images_txt(folder / IMAGES)
     numbers = {image_id(file): number for number, file in files.items()}
     wanted = list(dict.fromkeys(photographs))
@@ -57,7 +57,9 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
         expected = f"expected all {len(wanted):,} photographs of the run"
         raise InputError(f"{folder / IMAGES}: {expected}, not named there: {some(unnamed, _SHOWN)}")
     rows = {numbers[name]: row for row, name in enumerate(wanted)}
-    names = _names(folder / PARTS)
+    names = read_numbered(folder / PARTS, "the number of a part and its name")
+    if not names:
+        raise InputError(f"{folder / PARTS}: expected the number and the name of a part on every line, found none")
     places, visible = _places(folder / PLACES, rows, list(names))
     order = np.array([rows[numbers[name]] for name in photographs], dtype=np.int64)
     sizes = np.array([read_size(folder / "images" / files[number]) for number in rows], dtype=np.float64)
@@ -68,19 +70,6 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
         sizes=sizes.reshape(-1, 2)[order],
         diagonals=_diagonals(folder / BOXES, rows)[order],
     )
-
-
-def _names(path: Path) -> dict[int, str]:
-    """The parts by their numbers, in the order of the file."""
-    names = {}
-    for line, text in read_lines(path):
-        number, _, name = text.partition(" ")
-        if not (number.isdecimal() and name.strip()):
-            raise _odd(path, line, "the number of a part and its name", text)
-        names[int(number)] = name.strip()
-    if not names:
-        raise InputError(f"{path}: expected the number and the name of a part on every line, found none")
-    return names
 
 
 def _places(
@@ -115,17 +104,14 @@ def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"],
         raise InputError(f"{path}: expected {what} of every photograph, missing for number {some(missing, _SHOWN)}")
 
 
-def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> Iterator[list[float]]:
+def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> list[list[float]]:
     """The five numbers of every line."""
-    for line, text in read_lines(path):
+
+    def parse(line: str) -> list[float] | None:
         try:
-            numbers = [float(word) for word in text.split()]
+            numbers = [float(word) for word in line.split()]
         except ValueError:
-            numbers = []
-        if len(numbers) != 5 or not all(map(math.isfinite, numbers)) or not valid(numbers):
-            raise _odd(path, line, expected, text)
-        yield numbers
+            return None
+        return numbers if len(numbers) == 5 and all(map(math.isfinite, numbers)) and valid(numbers) else None
 
-
-def _odd(path: Path, line: int, expected: str, text: str) -> InputError:
-    return InputError(f"{path}, line {line}: expected {expected}, found {text[:80]!r}")
+    return read_lines(path, expected, parse)
