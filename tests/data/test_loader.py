@@ -1,5 +1,6 @@
 """Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
+import re
 import signal
 import threading
 from collections import Counter
@@ -21,7 +22,7 @@ from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
 from parse_dg.data.framing import Framing
-from parse_dg.data.images import ImageError, decode
+from parse_dg.data.images import decode
 from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
@@ -29,13 +30,14 @@ from tests.conftest import Numbered
 from tests.data.test_parallel import threads, time_limit
 from tests.data.test_sampling import MODES, same_state
 from tests.data.test_store import make_images
-from tests.parts import seeded
+from tests.parts import refusal, seeded
 
 AUGMENTS = {
     "plain": AugmentConfig(),
     "randaugment": AugmentConfig(randaugment_ops=2),
     "per_image": AugmentConfig(per_image=True),
 }
+PAIRS = list(zip(MODES, [*AUGMENTS.values(), AugmentConfig()], strict=True))
 
 
 def training(
@@ -183,10 +185,9 @@ def slow_training(domain: Domain, per_domain: int) -> tuple[TrainingBatches, Slo
 
 
 @pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_read_ahead_is_read(sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark) -> None:
+def test_read_ahead_is_read(augment: AugmentConfig, photos: Benchmark) -> None:
     """Batches of threads are those of plans that are read one after another."""
-    ahead, plain = on_photos(photos, sampling, augment), on_photos(photos, sampling, augment)
+    ahead, plain = (on_photos(photos, SamplingConfig(), augment) for _ in range(2))
     for batch in islice(ahead, 8):
         assert same(batch, plain.read(plain.sampler.plan()))
 
@@ -206,8 +207,7 @@ def test_a_file_that_vanished_is_named_at_its_batch(augment: AugmentConfig, unde
         assert same(next(batches), expected[number])
     state = batches.state()
     for _ in range(3):
-        with pytest.raises(ImageError, match=rf"cannot read {path}: no such file"):
-            next(batches)
+        assert re.search(rf"cannot read {path}: no such file", refusal(next, batches))
         assert same_state(batches.state(), state)
     path.write_bytes(data)
     batches.restore(batches.state())
@@ -241,20 +241,18 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
 # states
 
 
-@pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
-@pytest.mark.parametrize("sampling", MODES, ids=str)
+@pytest.mark.parametrize(("sampling", "augment"), PAIRS)
 def test_a_run_goes_on_exactly_from_any_batch(
     sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark, tmp_path: Path
 ) -> None:
     batches = on_photos(photos, sampling, augment)
     states, given = [], []
-    for number in range(9):
+    for number in range(7):
         state = batches.state()
-        assert all(isinstance(part, Tensor) for part in state.values())
         save_file(state, tmp_path / f"{number}.safetensors")
         states.append(state)
         given.append(next(batches))
-    for number in (0, 4, 6):
+    for number in (0, 4):
         saved = load_file(tmp_path / f"{number}.safetensors")
         assert same_state(states[number], saved)  # what came later did not touch it
         fresh = on_photos(photos, sampling, augment, seed=50)
@@ -348,6 +346,5 @@ def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchm
     path.unlink()
     batches = evaluation_batches(whole(domain), 2)
     assert next(batches)[1].tolist() == domain.labels[:2].tolist()
-    with pytest.raises(ImageError, match=f"cannot read {path}: no such file"):
-        next(batches)
+    assert re.search(f"cannot read {path}: no such file", refusal(next, batches))
     assert not threads("ahead")

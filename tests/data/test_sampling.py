@@ -1,6 +1,7 @@
 """Plans: counted against what each way of drawing promises, and exactly the same again from a state."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from tests.parts import seeded
+from tests.parts import refusal, seeded
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -246,8 +247,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
     spoil, message = WRONG[case]
     state = copy(build(SamplingConfig(), seed=8).plan().after)
     spoil(state)
-    with pytest.raises(InputError, match=message):
-        sampler.restore(state)
+    assert re.search(message, refusal(sampler.restore, state))
     assert all(same_plan(sampler.plan(), other.plan()) for _ in range(5))
 
 

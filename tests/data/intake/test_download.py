@@ -28,6 +28,7 @@ from tests.data.intake.server import (
     refuses,
     stuck,
 )
+from tests.parts import refusal
 
 
 @pytest.fixture
@@ -126,8 +127,7 @@ def test_a_wrong_checksum(known: dict[str, str], message: str, server: Server, p
 
 @pytest.mark.parametrize("url", ["", "data.tar", "file:///etc/passwd", "http://", "http://[::1", "https://a:b/c"])
 def test_addresses_that_are_none(url: str, path: Path) -> None:
-    with pytest.raises(InputError, match="expected an address that starts with http:// or https://"):
-        download(url, path)
+    assert "expected an address that starts with http:// or https://" in refusal(download, url, path)
     assert not path.parent.exists()
 
 

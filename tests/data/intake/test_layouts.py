@@ -178,8 +178,7 @@ def test_the_published_list_is_what_lies_between_the_two_versions_of_domainnet()
 def test_a_list_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     plant(tmp_path, NET, classes=1)
     (tmp_path / "list.txt").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        list_images(NET, tmp_path, tmp_path / "list.txt")
+    assert re.search(message, refusal(list_images, NET, tmp_path, tmp_path / "list.txt"))
 
 
 # camera traps
@@ -239,8 +238,7 @@ def test_camera_traps_are_read_from_their_annotations(tmp_path: Path) -> None:
 def test_broken_annotations_are_named(tmp_path: Path, content: str, message: str) -> None:
     plant_traps(tmp_path)
     (tmp_path / "caltech_images_20210113.json").write_text(content)
-    with pytest.raises(InputError, match=message):
-        list_images(TERRA, tmp_path)
+    assert re.search(message, refusal(list_images, TERRA, tmp_path))
 
 
 def test_annotations_cannot_name_files_elsewhere(tmp_path: Path) -> None:
@@ -364,5 +362,4 @@ def test_own_folders_without_domains_are_one_domain(tmp_path: Path) -> None:
 )
 def test_own_folders_that_would_be_misread_are_refused(tmp_path: Path, files: list[str], expected: str) -> None:
     touch(*(tmp_path / file for file in files))
-    with pytest.raises(InputError, match=expected):
-        list_own(tmp_path)
+    assert re.search(expected, refusal(list_own, tmp_path))

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -324,8 +325,7 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
 def test_names_that_are_not_allowed(name: str, own: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     for action in (lambda: add(name, [own]), lambda: remove(name)):
-        with pytest.raises(InputError, match=r"cannot name a data set: expected pacs, vlcs,|is reserved: choose"):
-            action()
+        assert re.search(r"cannot name a data set: expected pacs, vlcs,|is reserved: choose", refusal(action))
     assert snapshot(tmp_path) == before
 
 
@@ -344,8 +344,7 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
     with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):
         add("mine", [write_list(data / "birds", tmp_path / "birds.csv")])
     assert "birds holds day" in refusal(remove, "birds")
-    with pytest.raises(InputError, match="birds holds day"):
-        add("birds", [plant(tmp_path / "elsewhere")])
+    assert "birds holds day" in refusal(add, "birds", [plant(tmp_path / "elsewhere")])
     assert snapshot(data) == before
     assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
 

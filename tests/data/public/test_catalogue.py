@@ -1,7 +1,7 @@
 import pytest
 
 from parse_dg.data.public.catalogue import DATA_SETS, DataSet, compare_counts, find_data_set
-from parse_dg.errors import InputError
+from tests.parts import refusal
 
 
 def published(data_set: DataSet) -> dict[str, int]:
@@ -69,5 +69,4 @@ def test_the_nearest_version_is_compared_with() -> None:
 
 def test_unknown_names_are_answered_with_the_valid_ones() -> None:
     assert find_data_set("pacs").title == "PACS"
-    with pytest.raises(InputError, match="unknown data set 'pax': valid are pacs, vlcs"):
-        find_data_set("pax")
+    assert "unknown data set 'pax': valid are pacs, vlcs" in refusal(find_data_set, "pax")
