@@ -1,14 +1,12 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
-import io
 import json
 import logging
 import os
 import re
 import shutil
 import tarfile
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from parse_dg.data.manifest import verify
 from parse_dg.errors import InputError
 from tests.cli.conftest import snapshot
 from tests.data.intake.damage import encoded, picture
+from tests.data.intake.packing import member, write, write_tar
 from tests.parts import refusal
 
 DOMAINS, CLASSES = ("day", "fog", "night"), ("cat", "owl")
@@ -48,30 +47,16 @@ def plant(
 def pack(folder: Path, path: Path, inside: Sequence[str] = (".",)) -> Path:
     """An archive of a folder, or of some of what it holds; the name says which kind."""
     files = sorted(file for part in inside for file in (folder / part).rglob("*") if file.is_file())
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for file in files:
-                archive.write(file, file.relative_to(folder))
-        return path
-    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
-        for file in files:
-            tar.add(file, str(file.relative_to(folder)))
-    return path
+    return write(path, {str(file.relative_to(folder)): file.read_bytes() for file in files})
 
 
 def write_list(folder: Path, path: Path) -> Path:
     """The images of domain/class/image as a list."""
-    rows = [
-        {"path": os.path.relpath(file, path.parent), "domain": file.parts[-3], "class": file.parts[-2]}
-        for file in sorted(folder.glob("*/*/*"))
-    ]
-    match path.suffix:
-        case ".csv":
-            path.write_text("\n".join(["path,domain,class", *(",".join(row.values()) for row in rows), ""]))
-        case ".json":
-            path.write_text(json.dumps({"images": rows}))
-        case _:
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ("path", "domain", "class")
+    rows = [(os.path.relpath(file, path.parent), *file.parts[-3:-1]) for file in sorted(folder.glob("*/*/*"))]
+    entries = [dict(zip(names, row, strict=True)) for row in rows]
+    lines = [",".join(row) for row in (names, *rows)] if path.suffix == ".csv" else list(map(json.dumps, entries))
+    path.write_text(json.dumps({"images": entries}) if path.suffix == ".json" else "\n".join([*lines, ""]))
     return path
 
 
@@ -111,18 +96,12 @@ def a_zip_by_another_name(own: Path, folder: Path) -> list[Path]:
     return [pack(own, folder / "own.zip").rename(folder / "download")]
 
 
-def three_parts(own: Path, folder: Path) -> list[Path]:
-    return [
-        pack(own, folder / "day.tar", ["day"]),
-        pack(own, folder / "fog.zip", ["fog"]),
-        pack(own, folder / "night.tar.gz", ["night", "day/cat"]),  # shares some files with the first
-    ]
-
-
 def a_folder_of_parts(own: Path, folder: Path) -> list[Path]:
     (folder / "parts").mkdir()
     (folder / "parts" / ".DS_Store").write_bytes(b"x")
-    three_parts(own, folder / "parts")
+    pack(own, folder / "parts" / "day.tar", ["day"])
+    pack(own, folder / "parts" / "fog.zip", ["fog"])
+    pack(own, folder / "parts" / "night.tar.gz", ["night", "day/cat"])  # shares some files with the first
     return [folder / "parts"]
 
 
@@ -195,15 +174,8 @@ def broken(folder: Path) -> list[Path]:
 
 def a_link(folder: Path) -> list[Path]:
     """An archive that would write through a link, to a place of its own choice."""
-    pack(plant(folder / "linked"), folder / "link.tar")
-    with tarfile.open(folder / "link.tar", "a") as tar:
-        link = tarfile.TarInfo("day/cat/out")
-        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
-        tar.addfile(link)
-        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
-        stolen.size = 3
-        tar.addfile(stolen, io.BytesIO(b"abc"))
-    return [folder / "link.tar"]
+    link = member("day/cat/out", type=tarfile.SYMTYPE, linkname=str(folder))
+    return [write_tar(folder / "link.tar", link, member("day/cat/out/stolen.png", b"abc"))]
 
 
 def no_domains(folder: Path) -> list[Path]:
@@ -260,10 +232,10 @@ def disk_full_while_unpacking(patch: pytest.MonkeyPatch) -> None:
 
 
 def disk_full_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    def write(manifest: Any, path: Path) -> None:
+    def full(manifest: Any, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    patch.setattr(library, "write_manifest", write)
+    patch.setattr(library, "write_manifest", full)
 
 
 def too_small_a_disk(patch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,9 @@ DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
 def manifest(tmp_path: Path) -> Manifest:
     """Two domains, three classes, two images of each."""
     paths = [f"{domain}/{name}/{number}.png" for domain in DOMAINS for name in CLASSES for number in range(2)]
+    digests = [hashlib.sha256(path.encode()).hexdigest() for path in paths]
     images = tuple(
-        ManifestImage(
-            path, n // 6, n // 2 % 3, path[4:-4], 8, 6, 100 + n, hashlib.sha256(path.encode()).hexdigest()
-        )
+        ManifestImage(path, n // 6, n // 2 % 3, path[4:-4], 8, 6, 100 + n, digests[n])
         for n, path in enumerate(paths)
     )
     unreadable, skipped = (Problem("art/cat/2.png", "it is empty"),), (Problem("readme.txt", "no image"),)
