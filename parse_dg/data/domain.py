@@ -44,7 +44,6 @@ class ImageFiles:
     fit: ImageFit = "squash"  # how they become squares
 
     def open(self, index: int) -> Image.Image:
-        """The original image, RGB and upright."""
         path = self.root / self.paths[index]
         data = read_file(path)
         if self.digests and hashlib.sha256(data).hexdigest() != self.digests[index]:
@@ -52,7 +51,6 @@ class ImageFiles:
         return open_bytes(data, path, self.keep_truncated)
 
     def decode(self, index: int, size: int) -> UInt8[np.ndarray, "S S 3"]:
-        """The image as a square of size × size."""
         return Framing(size=size, fit=self.fit).square(self.open(index))
 
 
@@ -155,7 +153,6 @@ class Benchmark:
 
     @property
     def image_size(self) -> int:
-        """Side of the images the network sees, in pixels."""
         return self.domains[0].images.shape[1]
 
     def domain(self, name: str) -> Domain:

@@ -36,15 +36,11 @@ class Picture:
 
     @property
     def seen(self) -> SeenPart:
-        """The part that the network saw."""
         return self.part or SeenPart(0, 0, self.pixels.shape[1], self.pixels.shape[0])
 
 
 def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
-    """Places in the grid's [-1, 1]² as pixels of the image, the first pixel's centre at 0.
-
-    -1 and 1 are the centres of the outer pixels of the part that was seen.
-    """
+    """Places in the grid's [-1, 1]², the centres of the outer pixels that were seen, as pixels of the image from 0."""
     start, side = np.array(seen[:2]), np.array([seen.right - seen.left, seen.bottom - seen.top])
     return np.asarray(start + (centres + 1) / 2 * (side - 1))
 
@@ -66,12 +62,10 @@ class Framing:
         return f"{done[self.fit]} to {whole} × {whole}{middle}"
 
     def square(self, image: Image.Image) -> UInt8[np.ndarray, "S S 3"]:
-        """What the network sees of an RGB image."""
         whole = fit_square(image, self.resize_to or self.size, self.fit)
         return np.ascontiguousarray(centre(np.array(whole), self.size))
 
     def seen(self, width: int, height: int) -> SeenPart:
-        """The part that is seen of an image of this size."""
         whole = self.resize_to or self.size
         if self.fit == "pad":
             wide, high = _within(width, height, whole)
@@ -85,10 +79,7 @@ class Framing:
         return SeenPart(left, top, left + self.size * x, top + self.size * y)
 
     def picture(self, image: Image.Image, longest: int = SHOWN) -> Picture:
-        """The whole image with its shape, at most so many pixels long, and what of it is seen.
-
-        With the borders that it is padded with: primitives may be found there.
-        """
+        """The whole image with its shape and the borders it is padded with, where primitives may be; what is seen."""
         side = min(longest, max(image.size))
         image = fit_square(image, side, "pad") if self.fit == "pad" else image
         width, height = _within(*image.size, side)

@@ -47,7 +47,6 @@ class Batch(NamedTuple):
     captions: Int[Tensor, "B T"] | None = None  # a sentence about each image, as the numbers of its words
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with the function of every tensor in place of it."""
         draws = self.draws and self.draws._replace(uniform=function(self.draws.uniform))
         captions = None if self.captions is None else function(self.captions)
         return Batch(function(self.images), function(self.labels), function(self.domains), draws, captions)
@@ -68,10 +67,7 @@ class TrainingBatches:
         captions: Words | None = None,
         share: slice = ALL,
     ):
-        """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too.
-
-        `share`: of the images of a batch only these are read; labels, domains and captions are whole.
-        """
+        """`captions` turns the sentences that are drawn into numbers; `share`: only these images of a batch are read."""
         self.sampler, self.image_size, self.device = sampler, image_size, device
         self.captions, self.share = captions, share
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
@@ -151,7 +147,6 @@ class TrainingBatches:
     def _transform(
         self, source: Subset, indices: Int[np.ndarray, "n"], draws: AugmentDraws, part: slice, images: Tensor
     ) -> None:
-        """Augment the originals one by one, with Pillow."""
 
         def transform(place: int, index: int) -> None:
             uniform = draws.uniform[place].numpy()

@@ -52,7 +52,6 @@ class Manifest:
 
     @cached_property
     def by_domain(self) -> tuple[tuple[ManifestImage, ...], ...]:
-        """The images of every domain."""
         domains: list[list[ManifestImage]] = [[] for _ in self.domains]
         for image in self.images:
             domains[image.domain].append(image)
@@ -60,7 +59,6 @@ class Manifest:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many images each domain has."""
         return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property

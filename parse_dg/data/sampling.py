@@ -44,9 +44,7 @@ class Plan(NamedTuple):
 
 
 class Sampler:
-    """Plans endless batches with the same number of images of every source domain, each on its own clock; or of all
-    domains joined, where a batch has as many of each as chance gives it.
-    """
+    """Plans endless batches with as many images of every source domain, or of all joined, as chance gives them."""
 
     def __init__(
         self,
@@ -60,10 +58,7 @@ class Sampler:
         captions: bool = False,
         joined: bool = False,
     ):
-        """`count`: images of each domain in a batch, or in all if the domains are `joined`.
-
-        `captions`: one of the sentences about every image is drawn with it, from `draws`.
-        """
+        """`count`: of each domain, or of all if they are `joined`; `captions`: a sentence is drawn with every image."""
         for source in sources:
             found = len(source.indices)
             require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
@@ -110,7 +105,6 @@ class Sampler:
                 raise InputError(f"the saved generator {part!r} is damaged: {first_line(error)}") from error
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state of a sampler over the same sources."""
         self.check(state)
         self._queues = [state[f"queue.{number}"].clone() for number in range(len(self._pools))]
         self._order.set_state(state["order"])

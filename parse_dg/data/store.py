@@ -163,7 +163,6 @@ def _mark(path: Path) -> Path:
 
 
 def _read(path: Path, count: int, size: int) -> Stored | None:
-    """A domain's array, if it is one."""
     try:
         array: Stored = np.lib.format.open_memmap(path, mode="r")
     except Exception:  # numpy has no base class for what a broken header makes it raise

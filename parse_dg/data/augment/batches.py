@@ -199,7 +199,6 @@ def _augment(
     order: tuple[int, ...],
     shape: tuple[int, int],
 ) -> FloatBatch:
-    """Everything but RandAugment."""
     flip = uniform[:, 4] < config.flip
     if config.crop_scale[0] == 1 and shape == images.shape[-2:]:
         unit = to_unit(images)  # nothing to resample: pixels stay exactly as they are

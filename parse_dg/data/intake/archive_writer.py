@@ -129,7 +129,6 @@ class ArchiveWriter:
             raise self.refuse("needs a folder where the archive has a file") from None
 
     def file(self, path: Path, source: io.BufferedIOBase, size: int) -> None:
-        """Copies `source`, which declares `size` bytes."""
         if path == self.root or path.is_dir():
             raise self.refuse("is a file where the archive has a folder")
         chunks = self._chunks(source, size)

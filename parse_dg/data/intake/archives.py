@@ -164,7 +164,6 @@ def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | Non
 
 
 def _unpack_zip(path: Path, writer: ArchiveWriter) -> Iterator[int]:
-    """As `_unpack_tar`."""
     read = 0
     with zipfile.ZipFile(path) as archive:
         declared = sum(info.file_size for info in archive.infolist())
@@ -178,7 +177,6 @@ def _unpack_zip(path: Path, writer: ArchiveWriter) -> Iterator[int]:
 
 
 def _wrong_in_zip(info: zipfile.ZipInfo) -> str:
-    """As `_wrong_in_tar`."""
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind == stat.S_IFLNK:
         return "is a link: expected files and folders only"

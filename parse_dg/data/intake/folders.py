@@ -77,7 +77,6 @@ class FolderReader:
         return folders, files
 
     def images(self, folder: Folder) -> list[str]:
-        """The images in and below a folder, relative to it."""
         images, waiting = [], [folder]
         while waiting:
             current = waiting.pop()
@@ -92,7 +91,6 @@ class FolderReader:
         return images
 
     def _refused(self, real: str, folder: Folder) -> str | None:
-        """Why a link in `folder` to a place is not followed."""
         if not os.path.exists(real):  # noqa: PTH110
             return "link leads nowhere"
         if not _inside(real, self._boundary):

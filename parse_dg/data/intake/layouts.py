@@ -98,7 +98,6 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
 
 
 def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
-    """The folder of every domain, in the order of the domains."""
     numbers = data_set.domain_numbers()
     places: dict[int, Folder] = {}
     for place in reader.folders(reader.top):

@@ -7,11 +7,10 @@ comes back as it was.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from parse_dg.data.images import read_file
@@ -133,7 +132,8 @@ def _image(path: Path, number: int, line: bytes, domains: int, classes: int) -> 
     if not isinstance(values, list) or tuple(map(type, values)) != _TYPES:
         raise _error(path, number, f"expected a list of {', '.join(ManifestImage._fields)}")
     image = ManifestImage(*values)
-    if not _lies_inside(image.path):
+    place = PurePath(image.path)
+    if not place.parts or place.anchor or ".." in place.parts or "\0" in image.path:
         raise _error(path, number, f"expected a path inside the root, found {printable(image.path)[:200]}")
     if not (0 <= image.domain < domains and 0 <= image.label < classes):
         found = f"{image.domain} and {image.label}"[:40]
@@ -141,12 +141,6 @@ def _image(path: Path, number: int, line: bytes, domains: int, classes: int) -> 
     if min(image.width, image.height, image.bytes) < 1 or not _DIGEST.fullmatch(image.digest):
         raise _error(path, number, "expected a width, a height, bytes above zero and a SHA-256")
     return image
-
-
-def _lies_inside(path: str) -> bool:
-    local = path.replace(os.sep, "/")
-    outside = local.startswith("/") or os.path.splitdrive(path)[0] or ".." in local.split("/")
-    return bool(local) and not outside and "\0" not in local
 
 
 def _header(path: Path, line: bytes) -> ManifestHeader:

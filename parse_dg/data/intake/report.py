@@ -45,10 +45,8 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
     remarks = [*_files("unreadable and left out", manifest.unreadable), *_duplicates(manifest)]
     several = [f"{printable(path)} ({', '.join(names)})" for path, names in manifest.several_classes.items()]
     remarks += _said("file", "of several classes, an image of each", several)
-    by_reason: dict[str, list[str]] = {}  # DomainNet has thousands of published duplicates
-    for problem in manifest.skipped:
-        by_reason.setdefault(problem.reason, []).append(printable(problem.path))
-    for reason, paths in by_reason.items():
+    for reason in dict.fromkeys(problem.reason for problem in manifest.skipped):  # DomainNet: thousands
+        paths = [printable(problem.path) for problem in manifest.skipped if problem.reason == reason]
         noun = "folder" if reason.startswith("folder ") else "file"
         remarks += _said(noun, f"passed over, {reason.removeprefix('folder ')}", paths)
     return DataReport(manifest, rows, differences, (*remarks, *manifest.notes), changed)

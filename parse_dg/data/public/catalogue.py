@@ -39,21 +39,19 @@ class DataSet:
     domains: tuple[str, ...]  # in DomainBed's order, which is that of the sorted folders; CUB-DG in GVRT's
     classes: tuple[str, ...]  # sorted, so that the position of a class is its label
     expected: tuple[Version, ...]  # what the papers used, then what else is in circulation
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other spellings of domains. Capitals, blanks and underscores never matter."""
+    aliases: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of domains; capitals, blanks, underscores never matter
     class_aliases: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
-    elsewhere: str = "open the address in a browser, save the archive, unpack it"
-    """What to do if nothing can be downloaded from here."""
+    elsewhere: str = "open the address in a browser, save the archive, unpack it"  # if nothing can be downloaded
 
     @property
     def by_hand(self) -> str:
-        """How it is added if nothing can be downloaded from here."""
         return f"{self.elsewhere}, and give the folder: parse-dg data add {self.name} FOLDER"
 
     @property
     def published_images(self) -> int:
-        """How many images the papers report."""
         return sum(self.expected[0].counts)
 
     def domain_numbers(self) -> dict[str, int]:
@@ -61,7 +59,6 @@ class DataSet:
         return _numbers(self.domains, self.aliases)
 
     def class_numbers(self) -> dict[str, int]:
-        """Every spelling of every class, as `spelling` writes it, and its label."""
         return _numbers(self.classes, self.class_aliases)
 
 
@@ -186,8 +183,7 @@ DATA_SETS: dict[str, DataSet] = {
             Address(f"{_CSR}{path}.zip", f"{path.rpartition('/')[2]}.zip", size, sha256)
             for path, size, sha256 in _DOMAINNET_ZIPS
         ),
-        elsewhere="from http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them side by "
-        "side",
+        elsewhere="from http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them together",
     ),
     "cub-dg": DataSet(
         name="cub-dg",

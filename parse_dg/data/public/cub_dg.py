@@ -80,7 +80,7 @@ def find_captions(root: Path, ids: Sequence[str]) -> Sentences:
     """The sentences about images, by their ids: from `descriptions.json`, else from text files."""
     described = root / "descriptions.json"
     if described.is_file():
-        by_id = _described(described)
+        _, by_id = _described(described)
         return tuple(tuple(by_id.get(name, ())) for name in ids)
     folders = [root / name for name in TEXT_FOLDERS if (root / name).is_dir()]
     return tuple(_from_text(folders, name) for name in ids)
@@ -104,33 +104,26 @@ def _numbers(path: Path, content: Any, name: str) -> list[int]:
 
 
 def _image_names(folder: Path) -> dict[int, str]:
-    """The id (class/image) of every number."""
     if (folder / "images.txt").is_file():
         return {number: image_id(file) for number, file in read_images_txt(folder / "images.txt").items()}
-    described = folder / "descriptions.json"
-    if described.is_file():
-        return _described_names(described, read_json(described))
+    if (folder / "descriptions.json").is_file():
+        return _described(folder / "descriptions.json")[0]
     raise InputError(f"{folder}: expected images.txt or descriptions.json beside split.json, to know its numbers")
 
 
-def _described_names(path: Path, content: Any) -> dict[int, str]:
-    try:
-        return {int(image["id"]): image_id(image["file_name"]) for image in content["images"]}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: expected images with id and file_name; not found: {error}") from error
-
-
-def _described(path: Path) -> dict[str, list[str]]:
-    """The sentences of `descriptions.json`, by id."""
+def _described(path: Path) -> tuple[dict[int, str], dict[str, list[str]]]:
+    """What `descriptions.json` says: the id of every number, and the sentences about it by id."""
     content = read_json(path)
-    names = _described_names(path, content)
     sentences: dict[str, list[str]] = {}
+    expected = "images with id and file_name"
     try:
+        names = {int(image["id"]): image_id(image["file_name"]) for image in content["images"]}
+        expected = "annotations with image_id and caption"
         for entry in content["annotations"]:
             sentences.setdefault(names[entry["image_id"]], []).append(entry["caption"].strip())
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: expected annotations with image_id and caption; not found: {error}") from error
-    return sentences
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: expected {expected}; not found: {error}") from error
+    return names, sentences
 
 
 def _from_text(folders: Sequence[Path], name: str) -> tuple[str, ...]:

@@ -39,7 +39,6 @@ class PartAnnotations:
     diagonals: Float[np.ndarray, "N"]  # of the boxes, in pixels
 
     def some(self, chosen: slice) -> "PartAnnotations":
-        """Those of some of the photographs."""
         arrays = ("places", "visible", "sizes", "diagonals")
         return replace(self, **{name: getattr(self, name)[chosen] for name in arrays})
 
@@ -77,8 +76,7 @@ def _places(
 ) -> tuple[Float[np.ndarray, "N P 2"], Bool[np.ndarray, "N P"]]:
     """Of the photographs whose numbers have a row; every part of each must be there."""
     columns = {number: column for column, number in enumerate(parts)}
-    places = np.full((len(rows), len(parts), 2), np.nan)
-    visible = np.zeros((len(rows), len(parts)), dtype=bool)
+    places, visible = np.full((len(rows), len(parts), 2), np.nan), np.zeros((len(rows), len(parts)), dtype=bool)
     expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
     for photograph, part, x, y, seen in _rows(path, expected, lambda row: row[1] in columns and row[4] in (0, 1)):
         if photograph in rows:
@@ -89,7 +87,6 @@ def _places(
 
 
 def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
-    """Of the boxes of the photographs whose numbers have a row."""
     found = np.full(len(rows), np.nan)
     expected = "the number of a photograph, x, y, and a width and a height above 0"
     for photograph, _, _, width, height in _rows(path, expected, lambda row: min(row[3:]) > 0):
@@ -105,7 +102,6 @@ def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"],
 
 
 def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> list[list[float]]:
-    """The five numbers of every line."""
 
     def parse(line: str) -> list[float] | None:
         try:
