@@ -40,7 +40,7 @@ class Picture:
 
 
 def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
-    """Places in the grid's [-1, 1]², the centres of the outer pixels that were seen, as pixels of the image from 0."""
+    """Places in the grid's [-1, 1]², which ends at the centres of the outer pixels seen, as pixels of the image."""
     start, side = np.array(seen[:2]), np.array([seen.right - seen.left, seen.bottom - seen.top])
     return np.asarray(start + (centres + 1) / 2 * (side - 1))
 
@@ -79,7 +79,7 @@ class Framing:
         return SeenPart(left, top, left + self.size * x, top + self.size * y)
 
     def picture(self, image: Image.Image, longest: int = SHOWN) -> Picture:
-        """The whole image with its shape and the borders it is padded with, where primitives may be; what is seen."""
+        """The whole image in its shape, with the borders of a padded one, where primitives may be; what is seen."""
         side = min(longest, max(image.size))
         image = fit_square(image, side, "pad") if self.fit == "pad" else image
         width, height = _within(*image.size, side)

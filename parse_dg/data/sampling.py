@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 class Sampler:
-    """Plans endless batches with as many images of every source domain, or of all joined, as chance gives them."""
+    """Plans endless batches: as many images of every source domain, or, where they are joined, as chance gives."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Sampler:
         captions: bool = False,
         joined: bool = False,
     ):
-        """`count`: of each domain, or of all if they are `joined`; `captions`: a sentence is drawn with every image."""
+        """`count`: of each domain, or of all if `joined`; `captions`: a sentence is drawn with every image."""
         for source in sources:
             found = len(source.indices)
             require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")

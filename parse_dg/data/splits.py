@@ -135,7 +135,7 @@ def leave_one_out(
 
 
 def _split_by_lists(benchmark: Benchmark, target: str | None, scheme: Scheme) -> LeaveOneOut:
-    """Source number s, in the benchmark's order, has the lists train{s} and valid{s}; or each train_valid and test."""
+    """Source number s, in the benchmark's order, has the lists train{s}, valid{s}; or each has train_valid, test."""
     test = None if target is None else benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
     names = ("train{}", "valid{}") if scheme == "gvrt-split" else ("train_valid", "test")
@@ -154,7 +154,7 @@ def _listed(domain: Domain, name: str, scheme: Scheme) -> Subset:
 
 
 def leaked(split: LeaveOneOut) -> int:
-    """How many of the target's scored images are also trained on: by their id another rendering, or the same file."""
+    """How many of the target's scored images are trained on: in another rendering (by its id), or the same file."""
 
     def known_by(subset: Subset) -> list[set[tuple[str, str]]]:
         names = {"id": subset.domain.ids, "file": subset.domain.digests}

@@ -20,8 +20,8 @@ MAGNITUDE_BINS = 31
 
 ImageBatch = UInt8[Tensor, "B 3 H W"]
 Magnitudes = Float[Tensor, "B"]
-# magnitudes, height and width → B 2 3: maps an output position to the input position it is read from, in pixels from
-# the upper left corner, the centre of the first pixel being (0.5, 0.5). Pillow's convention
+# magnitudes, height and width → B 2 3: maps an output position to the input position it is read from, in pixels
+# from the upper left corner, the centre of the first pixel being (0.5, 0.5). Pillow's convention
 Matrix = Callable[[Tensor, int, int], Tensor]
 Magnitude = Callable[[int, int, int], float]  # of a step from 0 to 30 on images of a height and a width
 
