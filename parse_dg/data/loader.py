@@ -67,7 +67,7 @@ class TrainingBatches:
         captions: Words | None = None,
         share: slice = ALL,
     ):
-        """`captions` turns sentences that are drawn into numbers; `share`: only these images of a batch are read."""
+        """`captions` turns drawn sentences into numbers; `share`: only these images of a batch are read."""
         self.sampler, self.image_size, self.device = sampler, image_size, device
         self.captions, self.share = captions, share
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

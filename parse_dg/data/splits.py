@@ -135,7 +135,7 @@ def leave_one_out(
 
 
 def _split_by_lists(benchmark: Benchmark, target: str | None, scheme: Scheme) -> LeaveOneOut:
-    """Source number s, in the benchmark's order, has the lists train{s}, valid{s}; or each has train_valid, test."""
+    """Source number s, in the benchmark's order, has the lists train{s}, valid{s}; or each train_valid, test."""
     test = None if target is None else benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
     names = ("train{}", "valid{}") if scheme == "gvrt-split" else ("train_valid", "test")

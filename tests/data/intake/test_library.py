@@ -190,32 +190,27 @@ def an_unreadable_domain(folder: Path) -> list[Path]:
     return [folder / "half"]
 
 
-def nowhere(folder: Path) -> list[Path]:
-    return [folder / "gone" / "away.zip"]
-
-
 def a_folder_and_an_archive(folder: Path) -> list[Path]:
     return [plant(folder / "one"), pack(folder / "one", folder / "one.zip")]
 
 
-MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
-    broken: ("broken.tar.gz", "damaged or cut off"),
-    a_link: ("link.tar", "day/cat/out' is a link to"),
-    no_domains: ("expected domain/class/image", "found images without a class folder"),
-    an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
-    nowhere: ("nothing at", "gone/away.zip"),
-    a_folder_and_an_archive: ("one is not an archive", "expected one folder, one list, or"),
-}
+MISTAKES: list[tuple[Callable[[Path], list[Path]], str]] = [
+    (broken, "broken.tar.gz.*damaged or cut off"),
+    (a_link, "link.tar.*day/cat/out' is a link to"),
+    (no_domains, "expected domain/class/image.*found images without a class folder"),
+    (an_unreadable_domain, "fog/cat/0.png.*it is empty"),
+    (lambda folder: [folder / "gone" / "away.zip"], "nothing at .*gone/away.zip"),
+    (a_folder_and_an_archive, "one is not an archive: expected one folder, one list, or"),
+]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(("mistake", "said"), MISTAKES)
 def test_what_cannot_be_added_leaves_nothing(
-    mistake: Callable[[Path], list[Path]], data: Path, tmp_path: Path
+    mistake: Callable[[Path], list[Path]], said: str, data: Path, tmp_path: Path
 ) -> None:
     paths = mistake(tmp_path)
     before = snapshot(tmp_path)
-    for fragment in MISTAKES[mistake]:
-        assert fragment in refusal(add, "mine", paths)
+    assert re.search(said, refusal(add, "mine", paths))
     assert [name for name in snapshot(data) if name] == []
     assert {name: file for name, file in snapshot(tmp_path).items() if name != "kept"} == before
     assert added() == []
@@ -308,9 +303,7 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
     before = snapshot(data)
     with pytest.raises(InputError, match=r"birds holds day, which was not put there .*choose another name"):
         add("birds", [data / "birds"])
-    with pytest.raises(
-        InputError, match=r"birds/day/cat/0.png lies in the data folder .*move it elsewhere, or set PARSE_DG_DATA"
-    ):
+    with pytest.raises(InputError, match=r"0.png lies in the data folder .*elsewhere, or set PARSE_DG_DATA"):
         add("mine", [data / "birds"])
     assert "files/day/cat/0.png lies in the data folder" in refusal(add, "other", [data / "other" / "files"])
     with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):

@@ -1,5 +1,3 @@
-import pytest
-
 from parse_dg.data.public.catalogue import DATA_SETS, DataSet, compare_counts, find_data_set
 from tests.parts import refusal
 
@@ -8,34 +6,22 @@ def published(data_set: DataSet) -> dict[str, int]:
     return dict(zip(data_set.domains, data_set.expected[0].counts, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "images", "domains", "classes"),
-    [
-        ("pacs", 9_991, 4, 7),
-        ("vlcs", 10_729, 4, 5),
-        ("officehome", 15_588, 4, 65),
-        ("terraincognita", 24_788, 4, 10),
-        ("domainnet", 586_575, 6, 345),
-        ("cub-dg", 47_152, 4, 200),
-    ],
-)
-def test_totals_are_those_of_the_papers(name: str, images: int, domains: int, classes: int) -> None:
-    data_set = DATA_SETS[name]
-    assert data_set.name == name
-    assert data_set.published_images == images
-    assert (len(data_set.domains), len(data_set.classes)) == (domains, classes)
+PAPERS = {"pacs": (9_991, 4, 7), "vlcs": (10_729, 4, 5), "officehome": (15_588, 4, 65)}
+PAPERS |= {"terraincognita": (24_788, 4, 10), "domainnet": (586_575, 6, 345), "cub-dg": (47_152, 4, 200)}
+"""Images, domains and classes."""
+
+
+def test_totals_are_those_of_the_papers() -> None:
+    assert all(name == data_set.name for name, data_set in DATA_SETS.items())
+    found = {name: (d.published_images, len(d.domains), len(d.classes)) for name, d in DATA_SETS.items()}
+    assert found == PAPERS
 
 
 def test_label_of_tv_follows_the_sorted_folders() -> None:
     # capitals sort before small letters: TV is before Table in a listing
     classes = DATA_SETS["officehome"].classes
     assert classes.index("TV") + 1 == classes.index("Table")
-    assert DATA_SETS["domainnet"].classes[:4] == (
-        "The_Eiffel_Tower",
-        "The_Great_Wall_of_China",
-        "The_Mona_Lisa",
-        "aircraft_carrier",
-    )
+    assert DATA_SETS["domainnet"].classes[2:4] == ("The_Mona_Lisa", "aircraft_carrier")
 
 
 def test_other_versions_are_recognised_by_name() -> None:
