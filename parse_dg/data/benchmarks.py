@@ -76,10 +76,8 @@ def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = 
 
 
 def _with_definitions(benchmark: Benchmark, path: Path) -> Benchmark:
-    """The benchmark whose images have the sentences about their class as captions.
-
-    A class may have several lines, and classes that it does not have are passed over, so that one file can serve
-    several data sets. GVRT's authors take definitions out of a dictionary.
+    """The benchmark whose images have the sentences about their class as captions; classes may have several lines,
+    and others are passed over, so that one file can serve several data sets.
     """
     found: dict[str, list[str]] = {}
     for line in read_lines(path, "`class: sentence`", re.compile(r"([^:]+?)\s*:\s*(.+)").fullmatch):

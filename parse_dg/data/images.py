@@ -56,8 +56,7 @@ class TooManyPixelsError(ImageError):
 class _Quiet:
     """Ignores Pillow's warnings (odd tags, large sizes, dropped transparency) while any thread is decoding.
 
-    Filters belong to the whole process: `warnings.catch_warnings` in one thread would undo those of another. Here
-    the first thread in adds one filter and the last one out takes it away; nobody else's are touched.
+    Filters belong to the whole process: the first thread in adds one, and the last one out takes it away.
     """
 
     def __init__(self) -> None:

@@ -104,14 +104,6 @@ def sources(numbered: Numbered) -> list[Subset]:
     return [whole(numbered(name, count)) for name, count in (("photo", 12), ("cartoon", 7), ("paint", 3))]
 
 
-def of_domain(batches: list[Batch], number: int) -> list[int]:
-    """The images of one domain in the order they came, by their number."""
-    return [int(label) for batch in batches for label in batch.labels[batch.domains == number]]
-
-
-# training
-
-
 def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
     for batch in islice(training(sources, 5, seeded()), 10):
         assert (batch.images == batch.labels[:, None, None, None]).all()
@@ -155,11 +147,8 @@ def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
 
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
-    order = of_domain(list(islice(training([subset], 2, seeded()), 9)), 0)
+    order = [label for batch in islice(training([subset], 2, seeded()), 9) for label in batch.labels.tolist()]
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
-
-
-# reading ahead
 
 
 class Slow:
@@ -175,13 +164,6 @@ class Slow:
     def __getitem__(self, index: Any) -> Any:
         assert index.tolist() == self.at_once or self.may_read.wait(20)
         return self.images[index]
-
-
-def slow_training(domain: Domain, per_domain: int) -> tuple[TrainingBatches, Slow]:
-    """Batches of which only the first can be read before all may."""
-    first = next(training([whole(domain)], per_domain, seeded()))
-    slow = Slow(np.asarray(domain.images), first.labels.tolist())
-    return training([whole(replace(domain, images=slow))], per_domain, seeded()), slow
 
 
 @pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
@@ -219,12 +201,11 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     """As when the user stops a run while it waits for the disk: the state is that of the last batch it had."""
     domain = numbered("photo", 12)
     expected = list(islice(training([whole(domain)], 3, seeded()), 3))
-    batches, slow = slow_training(domain, 3)
+    slow = Slow(np.asarray(domain.images), expected[0].labels.tolist())
+    batches = training([whole(replace(domain, images=slow))], 3, seeded())
     assert same(next(batches), expected[0])
-    main = threading.main_thread().ident
-    assert main is not None
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         next(batches)
@@ -236,9 +217,6 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     other = training([whole(domain)], 3, seeded(9))
     other.restore(state)
     assert all(same(next(other), batch) for batch in expected[1:])
-
-
-# states
 
 
 @pytest.mark.parametrize(("sampling", "augment"), PAIRS)
@@ -263,9 +241,6 @@ def test_a_run_goes_on_exactly_from_any_batch(
             assert all(same(next(other), batch) for batch in given[number:])
 
 
-# one by one
-
-
 def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchmark) -> None:
     augment = AugmentConfig(per_image=True)
     batches = on_photos(photos, SamplingConfig(), augment, per_domain=3)
@@ -282,9 +257,6 @@ def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchma
             assert np.array_equal(batch.images[place].permute(1, 2, 0).numpy(), expected)
             assert batch.labels[place] == domain.labels[index]
             assert batch.domains[place] == place // 3
-
-
-# where images come from
 
 
 def test_training_reads_the_images_crops_are_cut_from(photos: Benchmark) -> None:
@@ -307,9 +279,6 @@ def test_files_decoded_as_they_are_read_give_the_same_batches(
     assert isinstance(photos.domains[0].images, np.memmap)
     assert isinstance(undecoded.domains[0].images, DecodedFiles)
     assert all(same(next(one), next(other)) for _ in range(8))
-
-
-# evaluation
 
 
 @pytest.mark.parametrize("size", [1, 3, 6, 100])

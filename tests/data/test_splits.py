@@ -50,8 +50,7 @@ def test_every_part_is_that_of_domainbed_in_its_order(count: int, trial: int) ->
         assert (kept.tolist(), held.tolist()) == of_domainbed(count, trial, number)
 
 
-@pytest.mark.parametrize("target", SIZES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("target", "seed"), [("art", 0), ("photo", 1), ("sketch", 2)])
 def test_the_target_is_in_neither_training_nor_validation(benchmark: Benchmark, target: str, seed: int) -> None:
     split = leave_one_out(benchmark, target, seed)
     sources = [name for name in SIZES if name != target]

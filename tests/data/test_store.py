@@ -95,9 +95,6 @@ def names(folder: Path) -> set[str]:
 WHOLE = {"0.npy", "1.npy", "2.npy", "index.json"}
 
 
-# what it holds
-
-
 @pytest.mark.parametrize("size", [1, 5, 16])
 def test_it_holds_every_file_decoded(manifest: Manifest, size: int) -> None:
     assert holds(open_store(manifest, size), manifest, size)
@@ -141,9 +138,6 @@ def test_files_that_are_cut_short_are_decoded_as_the_manifest_says(tmp_path: Pat
         open_store(replace(kept, keep_truncated=False), SIZE + 1)
 
 
-# what interrupts
-
-
 @pytest.mark.parametrize(("when", "finished"), [(1, 0), (8, 1), (15, 2)])
 def test_an_interruption_leaves_whole_domains_and_nothing_else(
     manifest: Manifest, decoded: Counter[str], when: int, finished: int
@@ -175,9 +169,6 @@ def test_a_file_that_vanished_is_named_and_the_rest_is_kept(own_manifest: Manife
     decoded.clear()
     assert holds(open_store(own_manifest, SIZE), own_manifest)
     assert not any(name.startswith("art/") for name in decoded)
-
-
-# several at once
 
 
 def build_slowly(manifest: Manifest, notes: Path, processes: int, stuck_at: str) -> None:
@@ -243,9 +234,6 @@ def test_after_a_process_was_killed_the_next_goes_on(
     assert names(store_folder(manifest, SIZE)) == WHOLE
 
 
-# room
-
-
 def test_it_is_built_only_if_it_fits(
     manifest: Manifest, decoded: Counter[str], monkeypatch: pytest.MonkeyPatch, cache_of_its_own: Path
 ) -> None:
@@ -299,9 +287,6 @@ def test_a_disk_that_fills_up_is_no_room(
     )
     assert names(store_folder(manifest, SIZE)) == ({"0.npy"} if name[0] == "1" else set())
     assert holds(open_store(manifest, SIZE), manifest)
-
-
-# damage
 
 
 def npy(array: np.ndarray, path: Path) -> bytes:

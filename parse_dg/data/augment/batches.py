@@ -108,10 +108,7 @@ def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) 
 
 
 def augment(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None = None) -> FloatBatch:
-    """A randomly augmented float32 copy of a batch, values in [0, 1], not normalised.
-
-    The result is size × size pixels, or H × W where size is None.
-    """
+    """A randomly augmented float32 copy of a batch in [0, 1], size × size pixels, or H × W where size is None."""
     result = _augmented(*_cut(images, config, draws, size), draws, lambda part: part)
     for name, seed in zip(config.extra, draws.seeds, strict=True):
         shape, result = result.shape, AUGMENTATIONS[name](result, torch.Generator().manual_seed(seed))

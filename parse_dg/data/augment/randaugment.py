@@ -50,10 +50,7 @@ def draw_randaugment(count: int, ops: int, generator: torch.Generator) -> RandAu
 
 
 def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> ImageBatch:
-    """The operations that were drawn, one after another, on each image; `draws` stay on the CPU.
-
-    `magnitude` is one of 31 bins, 0 to 30, and common to all.
-    """
+    """The operations that were drawn, one after another; `magnitude` is one of 31 bins, 0 to 30, common to all."""
     require(0 <= magnitude < MAGNITUDE_BINS, "magnitude", magnitude, f"from 0 to {MAGNITUDE_BINS - 1}")
     height, width = images.shape[-2:]
     table = [(operation.magnitude(magnitude, height, width), operation.signed) for operation in OPERATIONS.values()]
@@ -74,10 +71,7 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
 
 
 def fixed_point(matrix: Float[Tensor, "B 2 3"]) -> Int[Tensor, "B 6"]:
-    """The matrix for whole positions (x, y), counted from 0, in 1/65536 of a pixel.
-
-    Pillow's are such numbers: which pixel a tie goes to is then the same there, on a CPU and on a GPU.
-    """
+    """The matrix for whole positions (x, y) in 1/65536 of a pixel, as Pillow's: ties go the same way anywhere."""
     first = matrix[:, :, 2] + 0.5 * (matrix[:, :, 0] + matrix[:, :, 1])  # B 2, where the first centre is read
     whole = torch.cat([matrix[:, :, :2], first[:, :, None]], dim=2).mul_(65536).add_(0.5).floor_()
     return whole.long().flatten(1)

@@ -17,10 +17,7 @@ from parse_dg.data.augment.batches import AugmentConfig, crop_box
 def transform_image(
     image: Image.Image, config: AugmentConfig, draws: Float[np.ndarray, "10"], order: Sequence[int], size: int
 ) -> UInt8[np.ndarray, "S S 3"]:
-    """One image, augmented and size × size pixels large.
-
-    `draws` is a row of the uniform draws of `augment` and `order` that of its jitter: both paths do the same.
-    """
+    """One image, augmented, size × size; `draws` is a row of the draws of `augment`, `order` its jitter's."""
     result = crop_resize(image.convert("RGB"), draws[:4], config.crop_scale, size)
     if draws[4] < config.flip:
         result = result.transpose(Image.Transpose.FLIP_LEFT_RIGHT)

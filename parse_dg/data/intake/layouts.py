@@ -37,10 +37,7 @@ class FoundImage(NamedTuple):
 
 
 def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None) -> Listing:
-    """Every image of a public data set below `folder`.
-
-    `duplicates` names a list of images to leave out; DomainNet has one that is published, and goes by that.
-    """
+    """Every image of a public data set below `folder`, but those that a list of `duplicates` names."""
     require_folder(folder)
     try:
         base = _find_base(data_set, folder)
@@ -148,13 +145,10 @@ def in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[Foun
 
 
 def listed(number: int, found: list[FoundImage], classes: Sequence[str] = ()) -> list[ListedImage]:
-    """Images of domain `number`; two files that differ only in their extension keep it in their ids.
-
-    `classes` are given where all domains show the same photographs: then those have the same id in each.
-    """
+    """Images of domain `number`; with `classes`, a photograph that all domains show has the same id in each."""
     paths = [f"{classes[one.label]}/{one.inside}" if classes else one.path for one in found]
     ids = [path.rpartition(".")[0] for path in paths]
-    times = Counter(ids)
+    times = Counter(ids)  # two files that differ only in their extension keep it in their ids
     return [
         ListedImage(one.path, number, one.label, name if times[name] == 1 else one.path)
         for one, name in zip(found, ids, strict=True)

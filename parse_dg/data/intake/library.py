@@ -32,8 +32,8 @@ from parse_dg.wording import printable
 BY_PATH = "by-path"  # the folder, beside the named data sets, of those that are used by path
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPACKED = re.compile(r"files(-\d+)?")
+# what the folder of a named data set may hold: anything else in it is somebody's own
 _OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.(writing|unpacking).*)?")
-"""What the folder of a named data set may hold: anything else in it is somebody's own."""
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +125,7 @@ def find_path(name: str) -> Path | None:
 
 
 def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = True) -> Manifest:
-    """The manifest of a data set, by its name or by the path of a folder or list.
-
-    Without `keep` nothing is written: what is used by path for the first time is listed, and none of it opened.
-    """
+    """The manifest of a data set, by its name or path; without `keep` what is new is only listed."""
     if _is_added(name):
         return read_manifest(manifest_path(name))
     if path := find_path(name):
@@ -146,10 +143,7 @@ def domain_names(name: str) -> tuple[str, ...]:
 
 
 def check(name: str, progress: Progress | None = None) -> tuple[Manifest, tuple[Problem, ...]]:
-    """A data set's manifest, and the files that are missing, changed, or new since it was added.
-
-    What is used by path is indexed again when its files change, so that nothing of it can be new.
-    """
+    """A data set's manifest, and the files that are missing, changed, or new since it was added (not by path)."""
     manifest = open_manifest(name, progress)
     changed = verify(manifest, progress)
     if not _is_added(name) or not manifest.root.is_dir() or manifest.layout.startswith("a list"):

@@ -51,8 +51,7 @@ class ManifestHeader(Jsonable):
         return sum(self.counts.values())
 
 
-_SAME = ("name", "layout", "domains", "classes", "notes", "keep_truncated")
-"""What a manifest and its header call the same."""
+_SAME = ("name", "layout", "domains", "classes", "notes", "keep_truncated")  # to a manifest and its header
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
@@ -103,10 +102,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_header(path: Path) -> ManifestHeader:
-    """What a manifest says of its data set, by its first line alone: quick, whatever the number of images.
-
-    That line is checked as `read_manifest` checks it, but not against the images below it.
-    """
+    """What a manifest says of its data set, by its first line alone: quick, and not checked against the images."""
     line = read_file(path, first_line=True)
     if not line.endswith(b"\n"):
         raise _error(path, 1, "it is cut short, expected the end of a line")

@@ -40,10 +40,7 @@ def list_unpacked(folder: Path, name: str) -> Listing:
 
 
 def list_own(folder: Path, name: str = "") -> Listing:
-    """Every image of anybody's folder; domains and classes are the folders' names, sorted.
-
-    Without domains, class/image, all is one domain, which is called by `name`, or like the folder.
-    """
+    """Every image of anybody's folder; without domains, all is one, called `name` or like the folder."""
     require_folder(folder)
     reader = FolderReader(folder, folder)
     found, flat = _divide(reader)

@@ -105,7 +105,7 @@ def _class_names(data_set: str) -> tuple[str, ...]:
 _DRIVE = "https://drive.google.com/uc?id="
 _LILA = "https://storage.googleapis.com/public-datasets-lila/caltechcameratraps/"
 _CSR = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
-_DOMAINNET_ZIPS = (
+_DOMAINNET_ZIPS = (  # the address of each archive, its bytes, its SHA-256
     ("groundtruth/clipart", 1_270_909_081, "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d"),
     ("infograph", 4_338_659_804, "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa"),
     ("groundtruth/painting", 3_679_366_174, "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015"),
@@ -113,9 +113,8 @@ _DOMAINNET_ZIPS = (
     ("real", 6_062_039_589, "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63"),
     ("sketch", 2_633_992_926, "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),
 )
-"""Of each archive: its address, its bytes, its SHA-256."""
 
-DATA_SETS: dict[str, DataSet] = {
+DATA_SETS: dict[str, DataSet] = {  # every public benchmark that can be added by name
     "pacs": DataSet(
         name="pacs",
         title="PACS",
@@ -196,5 +195,4 @@ DATA_SETS: dict[str, DataSet] = {
         addresses=(Address(_DRIVE + "1BU8Jy0a1mdNCbIpUUBrQPqQfNXGXfm1f", "CUB-DG.tar.gz"),),
     ),
 }
-"""Every public benchmark that can be added by name."""
 SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")  # those that are in DomainBed's tables

@@ -51,10 +51,7 @@ def read_extras(manifest: Manifest) -> tuple[Extras, ...]:
 
 
 def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
-    """The lists of `split.json`, by name, as sorted positions in the images of a domain; what it lacks is left out.
-
-    `ids` (class/image) are those of the images, in the domain's order.
-    """
+    """The lists of `split.json`, as sorted positions in a domain's images, whose ids (class/image) are given."""
     content = read_json(path)
     also = (WHOLE,) if isinstance(content, dict) and WHOLE in content else ()
     lists = {name: _numbers(path, content, name) for name in (*LISTS, *also)}

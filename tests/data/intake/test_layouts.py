@@ -174,9 +174,6 @@ def test_a_list_that_is_none_is_refused(tmp_path: Path, content: bytes, message:
     assert re.search(message, refusal(list_images, NET, tmp_path, tmp_path / "list.txt"))
 
 
-# camera traps
-
-
 def annotations(locations: bool = True) -> dict[str, object]:
     places: dict[str, object] = {"one": "38", "two": 100, "three": "43", "four": "46", "elsewhere": "7"}
     places |= {"lost": "38", "car": "38"}
@@ -235,9 +232,6 @@ def test_annotations_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     assert "found none of location_38" in refusal(list_images, TERRA, tmp_path / "data")
 
 
-# what is passed over
-
-
 @pytest.mark.parametrize("own", [False, True])
 def test_links_are_followed_inside_and_never_out(tmp_path: Path, own: bool) -> None:
     data, outside = tmp_path / "data", tmp_path / "outside"
@@ -274,9 +268,6 @@ def test_links_are_followed_inside_and_never_out(tmp_path: Path, own: bool) -> N
     assert reasons(listing) == expected
 
 
-# what cannot be used
-
-
 def test_missing_domains_are_named(tmp_path: Path) -> None:
     plant(tmp_path, PACS)
     for name in ("photo", "sketch"):
@@ -298,9 +289,6 @@ def test_a_file_or_nothing_is_no_folder(tmp_path: Path, list_it: object) -> None
     touch(tmp_path / "file")
     assert "found a file" in refusal(list_it, tmp_path / "file")
     assert "found nothing" in refusal(list_it, tmp_path / "gone")
-
-
-# anybody's own
 
 
 def test_own_folders(tmp_path: Path) -> None:

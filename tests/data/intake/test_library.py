@@ -76,9 +76,6 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
 
 
-# What can be added
-
-
 def test_a_folder_is_indexed_where_it_is(own: Path, data: Path) -> None:
     before = snapshot(own)
     manifest = add("mine", [own])
@@ -161,9 +158,6 @@ def test_what_a_killed_process_left_is_in_nobodys_way(own: Path, data: Path, tmp
     (data / "mine" / "files.unpacking.lock").touch()
     add("mine", [pack(own, tmp_path / "own.zip")])
     assert {path.name for path in (data / "mine").iterdir()} == {"files", "manifest.jsonl"}
-
-
-# What cannot
 
 
 def broken(folder: Path) -> list[Path]:
@@ -314,9 +308,6 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
     assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
 
 
-# By path
-
-
 def test_a_path_is_indexed_once(own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     manifest = open_manifest(str(own))
     assert (manifest.name, manifest.root) == ("own", own)
@@ -357,9 +348,6 @@ def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> No
         kept.write_bytes(content)
         assert open_manifest(str(own)) == manifest
         assert open_manifest(str(own)) == manifest
-
-
-# Looking again
 
 
 def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:
