@@ -1,6 +1,7 @@
 """From a configuration to a benchmark: the embedded one, one that was added, or anybody's folder or list."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,10 @@ import numpy as np
 from parse_dg.config import Config, Rule
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, SIZE, BlueprintsConfig
 from parse_dg.data.blueprints.store import open_blueprints
-from parse_dg.data.definitions import with_definitions
 from parse_dg.data.domain import Benchmark, CentreCrops, DecodedFiles, Domain, Images
 from parse_dg.data.framing import ImageFit
 from parse_dg.data.intake.library import added, domain_names, find_path, open_manifest
+from parse_dg.data.lines import read_lines
 from parse_dg.data.listing import Progress
 from parse_dg.data.manifest import Manifest
 from parse_dg.data.parallel import default_workers
@@ -24,11 +25,11 @@ from parse_dg.data.splits import require_several
 from parse_dg.data.store import NoRoomError, image_files, open_store
 from parse_dg.errors import InputError, require_known
 from parse_dg.registry import Registry
+from parse_dg.wording import some
 
 log = logging.getLogger(__name__)
 
-Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]
-"""Of an image, in pixels."""
+Side = Annotated[int, Rule("from 1 to 4096", lambda value: 1 <= value <= 4096)]  # of an image, in pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +72,25 @@ def open_benchmark(config: DataConfig | str | Path, progress: Progress | None = 
         benchmark = GENERATED_DATA_SETS[config.benchmark](config, progress)
     else:
         benchmark = _from_manifest(open_manifest(config.benchmark, progress), config, progress)
-    return with_definitions(benchmark, Path(config.definitions)) if config.definitions else benchmark
+    return _with_definitions(benchmark, Path(config.definitions)) if config.definitions else benchmark
+
+
+def _with_definitions(benchmark: Benchmark, path: Path) -> Benchmark:
+    """The benchmark whose images have the sentences about their class as captions; classes may have several lines,
+    and others are passed over, so that one file can serve several data sets.
+    """
+    found: dict[str, list[str]] = {}
+    for line in read_lines(path, "`class: sentence`", re.compile(r"([^:]+?)\s*:\s*(.+)").fullmatch):
+        found.setdefault(line[1], []).append(line[2])
+    if missing := [name for name in benchmark.classes if name not in found]:
+        raise InputError(f"{path} has no line `class: sentence` for {some(missing)}: every class needs one")
+    said = [tuple(found[name]) for name in benchmark.classes]
+    domains = (replace(each, captions=tuple(said[n] for n in each.labels.tolist())) for each in benchmark.domains)
+    return replace(benchmark, domains=tuple(domains))
 
 
 def outline(config: DataConfig) -> Benchmark:
-    """The benchmark for counting its images: nothing is drawn, decoded or written, and there are no pixels (but a
-    plug-in's is made).
-    """
+    """The benchmark for counting its images: nothing is drawn, decoded or written (but a plug-in's is made)."""
     if config.benchmark == "blueprints":
         labels = np.repeat(np.arange(len(CLASSES)), config.blueprints.images_per_class)
         blank = np.broadcast_to(np.uint8(0), (len(labels), SIZE, SIZE, 3))
@@ -97,8 +110,7 @@ def _blueprints(config: DataConfig, progress: Progress | None) -> Benchmark:
 
 
 DataSetMaker = Callable[[DataConfig, Progress | None], Benchmark]
-GENERATED_DATA_SETS: Registry[DataSetMaker] = Registry("data set", "data.benchmark")
-"""The data sets that are made, not read, by name."""
+GENERATED_DATA_SETS: Registry[DataSetMaker] = Registry("data set", "data.benchmark")  # made, not read
 GENERATED_DATA_SETS.add("blueprints", _blueprints)
 register_data_set = GENERATED_DATA_SETS.register
 

@@ -17,10 +17,8 @@ from parse_dg.data.listing import Progress, counted
 from parse_dg.files import attempting, whole_file
 from parse_dg.wording import plural
 
-ROWS, COLUMNS = 12, 12
-"""Classes on a sheet, and images of a class, at most."""
-LABEL = 230
-"""Pixels that a class name may take, at most."""
+ROWS, COLUMNS = 12, 12  # classes on a sheet, and images of a class, at most
+LABEL = 230  # pixels that a class name may take, at most
 
 _PAPER, _INK, _FAINT, _LINE = "#fbfaf7", "#1f1f1f", "#77736b", "#d8d4ca"
 _MARGIN, _GAP, _HEADER = 36, 8, 104
@@ -37,10 +35,7 @@ class SheetRow(NamedTuple):
 def write_contact_sheets(
     config: DataConfig, folder: Path | None, images: int, progress: Progress | None = None
 ) -> list[Path]:
-    """Write DOMAIN.png for every domain into `folder`, with `images` of each class; their paths.
-
-    The images are `config.image_size` pixels a side on the sheet.
-    """
+    """Write DOMAIN.png for every domain, with `images` of each class at `config.image_size` pixels; their paths."""
     require(1 <= images <= COLUMNS, "--images", images, f"from 1 to {COLUMNS}")
     require(16 <= config.image_size <= 512, "--pixels", config.image_size, "from 16 to 512")
     benchmark = open_benchmark(config, progress)
@@ -112,9 +107,7 @@ def contact_sheet(title: str, rows: Sequence[SheetRow], classes: int, cell: int)
 
 
 def _fit(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
-    """A name on one line that is not wider than `width` (what is too long ends in three dots), without what cannot
-    be drawn: a file may be called anything. Pillow's own font has no accents, so letters lose theirs.
-    """
+    """A name on one line no wider than `width`, without what cannot be drawn: Pillow's font has no accents."""
     letters = (letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
     text = "".join(letter if letter.isprintable() else "?" for letter in letters)
     if font.getlength(text) <= width:

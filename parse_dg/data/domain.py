@@ -16,7 +16,7 @@ from PIL import Image
 from parse_dg.config import require
 from parse_dg.data.framing import Framing, ImageFit, Picture, centre, fit_original
 from parse_dg.data.images import ImageError, open_bytes, read_file
-from parse_dg.errors import unknown
+from parse_dg.errors import require_known
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +40,10 @@ class ImageFiles:
     root: Path
     paths: tuple[str, ...]
     keep_truncated: bool = False
-    digests: tuple[str, ...] = ()
-    """SHA-256 of each file when it was indexed; a file that has another now is refused."""
-    fit: ImageFit = "squash"
-    """How they become squares."""
+    digests: tuple[str, ...] = ()  # SHA-256 of each when it was indexed; a file that has another now is refused
+    fit: ImageFit = "squash"  # how they become squares
 
     def open(self, index: int) -> Image.Image:
-        """The original image, RGB and upright."""
         path = self.root / self.paths[index]
         data = read_file(path)
         if self.digests and hashlib.sha256(data).hexdigest() != self.digests[index]:
@@ -54,7 +51,6 @@ class ImageFiles:
         return open_bytes(data, path, self.keep_truncated)
 
     def decode(self, index: int, size: int) -> UInt8[np.ndarray, "S S 3"]:
-        """The image as a square of size × size."""
         return Framing(size=size, fit=self.fit).square(self.open(index))
 
 
@@ -96,21 +92,16 @@ class Domain:
     """The images of one domain and the class of each."""
 
     name: str
-    images: Images
-    """At the size the network sees."""
+    images: Images  # at the size the network sees
     labels: Int[np.ndarray, "N"]
-    larger: Images | None = None
-    """The same images at the size training crops are cut from, where that is another."""
-    files: ImageFiles | None = None
-    """The originals, where there are any: a drawn benchmark has none."""
-    ids: tuple[str, ...] = ()
-    """What each image shows: the same photo in two domains has one id. Empty where nothing is shared."""
-    digests: tuple[str, ...] = ()
-    """SHA-256 of each file, where there are files."""
-    captions: tuple[tuple[str, ...], ...] = ()
-    """Sentences about each image, where the benchmark has any."""
-    lists: Mapping[str, Int[np.ndarray, "n"]] | None = None
-    """Positions of the images in the lists of a published split, where the benchmark has one."""
+    larger: Images | None = None  # the same images at the size training crops are cut from, where that is another
+    files: ImageFiles | None = None  # the originals, where there are any: a drawn benchmark has none
+    ids: tuple[
+        str, ...
+    ] = ()  # what each image shows: one photo in two domains has one id; empty: nothing is shared
+    digests: tuple[str, ...] = ()  # SHA-256 of each file, where there are files
+    captions: tuple[tuple[str, ...], ...] = ()  # sentences about each image, where the benchmark has any
+    lists: Mapping[str, Int[np.ndarray, "n"]] | None = None  # positions in the lists of a published split, if any
 
     def original(self, index: int) -> Image.Image:
         """What random crops are cut from: the image before it was resized, where its file is known."""
@@ -135,10 +126,10 @@ class Benchmark:
     name: str
     classes: tuple[str, ...]
     domains: tuple[Domain, ...]
-    fingerprint: str
-    """SHA-256 of every image and label, in order."""
-    resize_to: int | None = None
-    """The side to which images are resized, of which the network sees the middle; none: what it sees."""
+    fingerprint: str  # SHA-256 of every image and label, in order
+    resize_to: int | None = (
+        None  # the side to which images are resized, of whose middle is seen; none: what is seen
+    )
 
     @classmethod
     def from_arrays(
@@ -162,11 +153,9 @@ class Benchmark:
 
     @property
     def image_size(self) -> int:
-        """Side of the images the network sees, in pixels."""
         return self.domains[0].images.shape[1]
 
     def domain(self, name: str) -> Domain:
-        for domain in self.domains:
-            if domain.name == name:
-                return domain
-        raise unknown(f"domain of {self.name}", name, [domain.name for domain in self.domains])
+        domains = {domain.name: domain for domain in self.domains}
+        require_known(f"domain of {self.name}", name, domains)
+        return domains[name]

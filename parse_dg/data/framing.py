@@ -13,12 +13,9 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 ImageFit = Literal["squash", "crop", "pad"]
-BORDER = (124, 116, 104)
-"""What `pad` fills with: the mean of ImageNet, about 0 once it is normalised."""
-SHOWN = 384
-"""The longer side, in pixels, of a picture to be looked at."""
-LARGEST = 4096
-"""The side of a padded original, at most: an image may be a thousand times as wide as it is high."""
+BORDER = (124, 116, 104)  # what `pad` fills with: the mean of ImageNet, about 0 once it is normalised
+SHOWN = 384  # the longer side, in pixels, of a picture to be looked at
+LARGEST = 4096  # the side of a padded original, at most: an image may be a thousand times as wide as it is high
 
 
 class SeenPart(NamedTuple):
@@ -39,16 +36,11 @@ class Picture:
 
     @property
     def seen(self) -> SeenPart:
-        """The part that the network saw."""
-        height, width = self.pixels.shape[:2]
-        return self.part or SeenPart(0, 0, width, height)
+        return self.part or SeenPart(0, 0, self.pixels.shape[1], self.pixels.shape[0])
 
 
 def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
-    """Places in the grid's [-1, 1]² as pixels of the image, the first pixel's centre at 0.
-
-    -1 and 1 are the centres of the outer pixels of the part that was seen.
-    """
+    """Places in the grid's [-1, 1]², which ends at the centres of the outer pixels seen, as pixels of the image."""
     start, side = np.array(seen[:2]), np.array([seen.right - seen.left, seen.bottom - seen.top])
     return np.asarray(start + (centres + 1) / 2 * (side - 1))
 
@@ -57,11 +49,9 @@ def pixels_in(seen: SeenPart, centres: Float[np.ndarray, "*n 2"]) -> Float[np.nd
 class Framing:
     """What a network sees of an image."""
 
-    size: int
-    """Side of the square, in pixels."""
+    size: int  # side of the square, in pixels
     fit: ImageFit = "squash"
-    resize_to: int | None = None
-    """Side of a larger square, of which the middle is seen; none: size."""
+    resize_to: int | None = None  # side of a larger square, of which the middle is seen; none: size
 
     @property
     def words(self) -> str:
@@ -72,12 +62,10 @@ class Framing:
         return f"{done[self.fit]} to {whole} × {whole}{middle}"
 
     def square(self, image: Image.Image) -> UInt8[np.ndarray, "S S 3"]:
-        """What the network sees of an RGB image."""
         whole = fit_square(image, self.resize_to or self.size, self.fit)
         return np.ascontiguousarray(centre(np.array(whole), self.size))
 
     def seen(self, width: int, height: int) -> SeenPart:
-        """The part that is seen of an image of this size."""
         whole = self.resize_to or self.size
         if self.fit == "pad":
             wide, high = _within(width, height, whole)
@@ -91,23 +79,20 @@ class Framing:
         return SeenPart(left, top, left + self.size * x, top + self.size * y)
 
     def picture(self, image: Image.Image, longest: int = SHOWN) -> Picture:
-        """The whole image with its shape, at most so many pixels long, and what of it is seen.
-
-        With the borders that it is padded with: primitives may be found there.
-        """
+        """The whole image in its shape, with the borders of a padded one, where primitives may be; what is seen."""
         side = min(longest, max(image.size))
         image = fit_square(image, side, "pad") if self.fit == "pad" else image
         width, height = _within(*image.size, side)
         small = image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
-        seen, x, y = self.seen(*image.size), width / image.width, height / image.height
-        part = SeenPart(seen.left * x, seen.top * y, seen.right * x, seen.bottom * y)
-        return Picture(np.array(small), part)
+        x, y = width / image.width, height / image.height
+        part = (side * scale for side, scale in zip(self.seen(*image.size), (x, y, x, y), strict=True))
+        return Picture(np.array(small), SeenPart(*part))
 
 
 def fit_square(image: Image.Image, side: int, fit: ImageFit) -> Image.Image:
     """An RGB image as a square, resized with Pillow's bilinear filter (antialiased) unless it has its size."""
     if fit == "crop":
-        image = crop_middle(image)
+        image = image.crop(_middle(*image.size))
     size = _within(*image.size, side) if fit == "pad" else (side, side)
     if image.size != size:
         image = image.resize(size, Image.Resampling.BILINEAR)
@@ -122,12 +107,7 @@ def fit_original(image: Image.Image, fit: ImageFit) -> Image.Image:
     """What random crops of the original are cut from: `squash` leaves its shape to the crop."""
     if fit == "pad":
         return fit_square(image, min(max(image.size), LARGEST), fit)
-    return crop_middle(image) if fit == "crop" else image
-
-
-def crop_middle(image: Image.Image) -> Image.Image:
-    """The largest square in the middle."""
-    return image.crop(_middle(*image.size))
+    return image.crop(_middle(*image.size)) if fit == "crop" else image
 
 
 def centre(images: UInt8[np.ndarray, "*n R R 3"], size: int) -> UInt8[np.ndarray, "*n S S 3"]:
@@ -141,6 +121,7 @@ def _first(whole: int, size: int) -> int:
 
 
 def _middle(width: int, height: int) -> tuple[int, int, int, int]:
+    """The largest square in the middle."""
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side

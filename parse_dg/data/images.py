@@ -26,22 +26,13 @@ from parse_dg.data.limits import JPEG_START, MAX_BYTES, MAX_PIXELS, endless
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
+# all that is tried, and HEIC where pillow-heif is installed: no format that would start another program
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
-"""All that is tried, and HEIC where pillow-heif is installed: no format that would start another program."""
-
 _HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _JPEG_END = b"\xff\xd9"
 
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What undoes each EXIF orientation."""
+_TURNS = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+_UPRIGHT = {number: Image.Transpose[turn] for number, turn in enumerate(_TURNS, 2)}  # undoes an EXIF orientation
 
 # Pillow logs what it makes of broken tags. Without any handler Python would print that to the user's screen.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
@@ -65,13 +56,11 @@ class TooManyPixelsError(ImageError):
 class _Quiet:
     """Ignores Pillow's warnings (odd tags, large sizes, dropped transparency) while any thread is decoding.
 
-    Filters belong to the whole process: `warnings.catch_warnings` in one thread would undo those of another. Here
-    the first thread in adds one filter and the last one out takes it away; nobody else's are touched.
+    Filters belong to the whole process: the first thread in adds one, and the last one out takes it away.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._threads = 0
+        self._lock, self._threads = threading.Lock(), 0
         self._filter: object = None
 
     def __enter__(self) -> None:
@@ -96,10 +85,8 @@ def read_file(path: Path, *, first_line: bool = False) -> bytes:
     """The bytes of a regular file, or of its first line alone; never waits for a pipe or a device."""
     try:
         status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            reason = "it is a folder"
-        elif not stat.S_ISREG(status.st_mode):
-            reason = "it is not a regular file"
+        if not stat.S_ISREG(status.st_mode):
+            reason = "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file"
         elif status.st_size > MAX_BYTES:
             reason = f"it has {status.st_size:,} bytes, at most {MAX_BYTES:,} are read"
         else:
@@ -157,15 +144,15 @@ def open_bytes(
         with _quiet, Image.open(BytesIO(data), formats=formats()) as image:
             width, height = image.size
             if width * height > limit:
-                claimed = f"it claims {width} × {height} pixels"
-                raise TooManyPixelsError(path, f"{claimed}, at most {limit:,} are decoded")
+                raise TooManyPixelsError(
+                    path, f"it claims {width} × {height} pixels, at most {limit:,} are decoded"
+                )
             if claim is not None:
                 claim(width * height)
             _load(image, keep_truncated)
             if image.mode == "F":
                 raise ImageError(path, "its grey values are fractions, expected whole numbers")
-            pixels = _eight_bits(image) if image.mode.startswith("I") else image
-            rgb = pixels.convert("RGB")
+            rgb = (_eight_bits(image) if image.mode.startswith("I") else image).convert("RGB")
             turn = _UPRIGHT.get(_orientation(image))
             return rgb if turn is None else rgb.transpose(turn)
     except ImageError:
@@ -201,10 +188,9 @@ def _load(image: ImageFile.ImageFile, keep_truncated: bool) -> None:
 def _orientation(image: Image.Image) -> int:
     """The EXIF orientation, 1 where it cannot be read: a broken tag does not make the pixels worthless."""
     try:
-        value = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # as above, anything
         return 1
-    return value if isinstance(value, int) else 1
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

@@ -2,10 +2,8 @@
 
 import re
 
-MAX_PIXELS = 50_000_000
-"""Images that claim more are refused before any pixel is decoded."""
-MAX_BYTES = 2**29
-"""Longer files are not read: no image within MAX_PIXELS needs as much."""
+MAX_PIXELS = 50_000_000  # images that claim more are refused before any pixel is decoded
+MAX_BYTES = 2**29  # longer files are not read: no image within MAX_PIXELS needs as much
 SCANS = 64
 """How often a JPEG may go over its pixels. Progressive ones do so some ten times; each time costs as much."""
 HEADER = 4096

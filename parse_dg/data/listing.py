@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, how many there are."""
+Progress = Callable[[str, int, int], None]  # called with what is being done, how many are done, how many there are
 
 
 def counted(items: Iterable[T], what: str, total: int, progress: Progress | None, before: int = 0) -> Iterator[T]:
@@ -28,25 +27,21 @@ class Problem(NamedTuple):
 class ListedImage(NamedTuple):
     """A file that should hold an image."""
 
-    path: str
-    """Relative to the listing's root, with forward slashes."""
+    path: str  # relative to the listing's root, with forward slashes
     domain: int
     label: int
-    id: str
-    """What is shown: two renderings of one photo in two domains have the same id."""
+    id: str  # what is shown: two renderings of one photo in two domains have the same id
 
 
 @dataclass(frozen=True)
 class Listing:
     """Every image of a data set: domain after domain, class after class, in the order of an ImageFolder."""
 
-    layout: str
-    """Which arrangement of folders (or list) was recognised, in words."""
+    layout: str  # which arrangement of folders (or list) was recognised, in words
     root: Path
     domains: tuple[str, ...]
     classes: tuple[str, ...]
     images: tuple[ListedImage, ...]
     skipped: tuple[Problem, ...] = ()
     """Files that were passed over, and why: links that lead out, names that are no images, published duplicates."""
-    notes: tuple[str, ...] = ()
-    """What a user should know of this folder, a sentence each."""
+    notes: tuple[str, ...] = ()  # what a user should know of this folder, a sentence each

@@ -26,8 +26,7 @@ from parse_dg.errors import InputError
 
 CPU = torch.device("cpu")
 ALL = slice(None)
-AHEAD = 3
-"""How many batches are read ahead, each by a thread of its own."""
+AHEAD = 3  # how many batches are read ahead, each by a thread of its own
 
 
 @runtime_checkable
@@ -44,13 +43,10 @@ class Batch(NamedTuple):
     images: UInt8[Tensor, "B 3 H W"]
     labels: Int[Tensor, "B"]
     domains: Int[Tensor, "B"]
-    draws: AugmentDraws | None
-    """None where the images have been augmented, one by one, on the CPU."""
-    captions: Int[Tensor, "B T"] | None = None
-    """A sentence about each image, as the numbers of its words, where captions are wanted."""
+    draws: AugmentDraws | None  # None where the images have been augmented, one by one, on the CPU
+    captions: Int[Tensor, "B T"] | None = None  # a sentence about each image, as the numbers of its words
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with the function of every tensor in place of it."""
         draws = self.draws and self.draws._replace(uniform=function(self.draws.uniform))
         captions = None if self.captions is None else function(self.captions)
         return Batch(function(self.images), function(self.labels), function(self.domains), draws, captions)
@@ -71,12 +67,9 @@ class TrainingBatches:
         captions: Words | None = None,
         share: slice = ALL,
     ):
-        """`captions` turns sentences into numbers; they come with a batch if the sampler draws them, too.
-
-        `share`: of the images of a batch only these are read; labels, domains and captions are whole.
-        """
-        self.sampler, self.image_size, self.device, self.captions = sampler, image_size, device, captions
-        self.share = share
+        """`captions` turns drawn sentences into numbers; `share`: only these images of a batch are read."""
+        self.sampler, self.image_size, self.device = sampler, image_size, device
+        self.captions, self.share = captions, share
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="batches")
         self._per_image = ThreadPoolExecutor(default_workers(), thread_name_prefix="images")
@@ -125,18 +118,16 @@ class TrainingBatches:
         per_image = self.sampler.augment.per_image
         size = self.image_size if per_image else training_images(sources[0]).shape[1]
         domains = np.repeat(np.arange(len(sources)), [len(indices) for indices in chosen])
-        mine = domains[self.share]
-        which = np.concatenate(chosen)[self.share]
+        mine, which = domains[self.share], np.concatenate(chosen)[self.share]
         drawn = plan.draws.of(self.share)
         shape, pin = (len(which), size, size, 3), self.device.type == "cuda"
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=pin)
         for number, source in enumerate(sources):
             part = slice(*np.searchsorted(mine, (number, number + 1)).tolist())  # a domain's images are together
-            indices = which[part]
             if per_image:
-                self._transform(source, indices, drawn, part, images)
+                self._transform(source, which[part], drawn, part, images)
             else:
-                read_into(training_images(source), indices, images[part].numpy())
+                read_into(training_images(source), which[part], images[part].numpy())
         labels = np.concatenate([s.domain.labels[i] for s, i in zip(sources, chosen, strict=True)])
         numbers = torch.from_numpy(labels), torch.from_numpy(domains)
         captions = self._read_captions(chosen, plan)
@@ -156,7 +147,6 @@ class TrainingBatches:
     def _transform(
         self, source: Subset, indices: Int[np.ndarray, "n"], draws: AugmentDraws, part: slice, images: Tensor
     ) -> None:
-        """Augment the originals one by one, with Pillow."""
 
         def transform(place: int, index: int) -> None:
             uniform = draws.uniform[place].numpy()
@@ -167,8 +157,9 @@ class TrainingBatches:
         list(self._per_image.map(transform, range(part.start, part.stop), indices.tolist()))
 
 
-_Uploaded = tuple[Batch, torch.cuda.Event | None]
-"""A batch on its device, or on its way there, and what says that it has arrived."""
+_Uploaded = tuple[
+    Batch, torch.cuda.Event | None
+]  # a batch on its way to its device, and what says that it is there
 
 
 def _taken(batch: Batch, arrived: torch.cuda.Event | None) -> Batch:
@@ -209,14 +200,13 @@ def read_through(
     subset: Subset, size: int, progress: Progress | None, what: str = "reading"
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """As `evaluation_batches`, of at least one image; `progress` is told of every batch that is done."""
-    name, total, done = subset.domain.name, len(subset.indices), 0
+    name, total = subset.domain.name, len(subset.indices)
     if total == 0:
         raise InputError(f"no image of domain {name!r} was given: expected at least 1")
-    for images, labels in evaluation_batches(subset, size):
-        yield images, labels
-        done += len(labels)
+    for number, batch in enumerate(evaluation_batches(subset, size), 1):
+        yield batch
         if progress:
-            progress(f"{what} {name}", done, total)
+            progress(f"{what} {name}", min(number * size, total), total)
 
 
 def load_images(subset: Subset, positions: Int[np.ndarray, "n"], crops: bool = False) -> tuple[Tensor, Tensor]:

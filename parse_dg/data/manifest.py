@@ -19,18 +19,14 @@ from parse_dg.wording import printable
 class ManifestImage(NamedTuple):
     """A file that holds an image."""
 
-    path: str
-    """Relative to the root, with forward slashes."""
+    path: str  # relative to the root, with forward slashes
     domain: int
     label: int
-    id: str
-    """What is shown: two renderings of one photo in two domains have the same id."""
-    width: int
-    """Of the original, upright, in pixels; so is the height."""
+    id: str  # what is shown: two renderings of one photo in two domains have the same id
+    width: int  # of the original, upright, in pixels; so is the height
     height: int
     bytes: int
-    digest: str
-    """The SHA-256 of the file, in hexadecimal digits."""
+    digest: str  # the SHA-256 of the file, in hexadecimal digits
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,7 @@ class Manifest:
     unreadable: tuple[Problem, ...] = ()
     skipped: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    keep_truncated: bool = False
-    """Whether files that end too early are among the images."""
+    keep_truncated: bool = False  # whether files that end too early are among the images
 
     @cached_property
     def fingerprint(self) -> str:
@@ -57,7 +52,6 @@ class Manifest:
 
     @cached_property
     def by_domain(self) -> tuple[tuple[ManifestImage, ...], ...]:
-        """The images of every domain."""
         domains: list[list[ManifestImage]] = [[] for _ in self.domains]
         for image in self.images:
             domains[image.domain].append(image)
@@ -65,7 +59,6 @@ class Manifest:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many images each domain has."""
         return {name: len(images) for name, images in zip(self.domains, self.by_domain, strict=True)}
 
     @property
@@ -119,17 +112,12 @@ def index(
     empty = [number for number, count in enumerate(manifest.counts.values()) if not count]
     if empty or not images:
         whose = f"domain {listing.domains[empty[0]]!r} of {name}" if images else name
-        lost = (unreadable[image.path] for image in listing.images if image.domain in empty)
-        raise _no_images(whose, root, next(lost, None))
+        first = next((unreadable[image.path] for image in listing.images if image.domain in empty), None)
+        if first is None:
+            raise InputError(f"{whose} has no images in {printable(str(root))}")
+        path = printable(str(root / first.path))
+        raise InputError(f"no image of {whose} can be read, the first is {path}: {first.reason}")
     return manifest
-
-
-def _no_images(whose: str, root: Path, first: Problem | None) -> InputError:
-    """The error for a data set of which nothing, or a whole domain, can be read."""
-    if first is None:
-        return InputError(f"{whose} has no images in {printable(str(root))}")
-    path = printable(str(root / first.path))
-    return InputError(f"no image of {whose} can be read, the first is {path}: {first.reason}")
 
 
 def verify(manifest: Manifest, progress: Progress | None = None) -> tuple[Problem, ...]:

@@ -6,6 +6,7 @@ go on from a plan is a few tensors, so that a run can be continued in the middle
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,19 +37,14 @@ class SamplingConfig(Config):
 class Plan(NamedTuple):
     """A batch before its images are read: indices and augmentation draws."""
 
-    positions: tuple[Int[Tensor, "n"], ...]
-    """For each source domain: which images of its subset, and in what order."""
+    positions: tuple[Int[Tensor, "n"], ...]  # for each source domain: which images of its subset, and in what order
     draws: AugmentDraws
-    after: SamplerState
-    """The sampler's state once this plan is made: what to restore, from copies, to go on with the next."""
-    captions: tuple[Int[Tensor, "n"], ...] | None = None
-    """For each source domain, where captions are wanted: which of its sentences comes with each image."""
+    after: SamplerState  # the sampler's state once this plan is made: what to restore, from copies, to go on
+    captions: tuple[Int[Tensor, "n"], ...] | None = None  # for each source: which sentence comes with each image
 
 
 class Sampler:
-    """Plans endless batches with the same number of images of every source domain, each on its own clock; or of all
-    domains joined, where a batch has as many of each as chance gives it.
-    """
+    """Plans endless batches: as many images of every source domain, or, where they are joined, as chance gives."""
 
     def __init__(
         self,
@@ -62,10 +58,7 @@ class Sampler:
         captions: bool = False,
         joined: bool = False,
     ):
-        """`count`: images of each domain in a batch, or in all if the domains are `joined`.
-
-        `captions`: one of the sentences about every image is drawn with it, from `draws`.
-        """
+        """`count`: of each domain, or of all if `joined`; `captions`: a sentence is drawn with every image."""
         for source in sources:
             found = len(source.indices)
             require(found > 0, f"the training part of domain {source.domain.name}", found, "at least one image")
@@ -74,9 +67,8 @@ class Sampler:
         self._pools = [self.sources] if joined else [(source,) for source in self.sources]
         self._passes = [_make_pass(pool, sampling, count) for pool in self._pools]
         self._queues = [torch.empty(0, dtype=torch.long) for _ in self._pools]
-        counts = (torch.tensor(list(map(len, captions_of(source)))) for source in sources if captions)
-        self._captions = list(counts)
-        """How many sentences each image has, where one is wanted."""
+        # how many sentences each image has, where one is wanted
+        self._captions = [torch.tensor(list(map(len, captions_of(source)))) for source in sources if captions]
 
     def plan(self) -> Plan:
         taken = (self._take(number) for number in range(len(self._pools)))
@@ -107,10 +99,12 @@ class Sampler:
         for number, pool in enumerate(self._pools):
             _check_queue(pool, state[f"queue.{number}"])
         for part in ("order", "draws"):
-            _check_generator(part, state[part])
+            try:
+                torch.Generator().set_state(state[part])
+            except (RuntimeError, TypeError) as error:
+                raise InputError(f"the saved generator {part!r} is damaged: {first_line(error)}") from error
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state of a sampler over the same sources."""
         self.check(state)
         self._queues = [state[f"queue.{number}"].clone() for number in range(len(self._pools))]
         self._order.set_state(state["order"])
@@ -142,16 +136,12 @@ def copied(state: SamplerState) -> SamplerState:
 
 def _by_source(pool: Sequence[Subset], positions: Tensor) -> list[Tensor]:
     """Positions among the images of a pool → those of each source, in the order they were drawn."""
-    found, first = [], 0
-    for source in pool:
-        mine = positions[(positions >= first) & (positions < first + len(source.indices))]
-        found.append(mine - first)
-        first += len(source.indices)
-    return found
+    ends = list(accumulate((len(source.indices) for source in pool), initial=0))
+    return [positions[(start <= positions) & (positions < end)] - start for start, end in pairwise(ends)]
 
 
 def _check_queue(pool: Sequence[Subset], queue: Tensor) -> None:
-    name, count = " and ".join(source.domain.name for source in pool), _count_images(pool)
+    name, count = " and ".join(source.domain.name for source in pool), sum(len(source.indices) for source in pool)
     if queue.ndim != 1 or queue.dtype != torch.long:
         found = f"expected a row of int64, found {queue.dtype} of shape {tuple(queue.shape)}"
         raise InputError(f"the saved order of {name} is damaged: {found}")
@@ -161,25 +151,13 @@ def _check_queue(pool: Sequence[Subset], queue: Tensor) -> None:
         raise InputError(f"the saved order of {name} is of other images: {found}")
 
 
-def _check_generator(part: str, state: Tensor) -> None:
-    try:
-        torch.Generator().set_state(state)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"the saved generator {part!r} is damaged: {first_line(error)}") from error
-
-
-def _count_images(pool: Sequence[Subset]) -> int:
-    return sum(len(source.indices) for source in pool)
-
-
 def _make_pass(pool: Sequence[Subset], sampling: SamplingConfig, taken: int) -> Callable[[torch.Generator], Tensor]:
     """What draws the next positions of a pool: a whole pass, or with replacement as many as a batch takes."""
-    count = _count_images(pool)
+    labels = np.concatenate([source.domain.labels[source.indices] for source in pool])
     if sampling.balance == "images":
         if sampling.replacement:
-            return lambda generator: torch.randint(count, (taken,), generator=generator)
-        return lambda generator: torch.randperm(count, generator=generator)
-    labels = np.concatenate([source.domain.labels[source.indices] for source in pool])
+            return lambda generator: torch.randint(len(labels), (taken,), generator=generator)
+        return lambda generator: torch.randperm(len(labels), generator=generator)
     members = [torch.from_numpy((labels == label).nonzero()[0]) for label in np.unique(labels)]
     if sampling.replacement:
         return lambda generator: _draw_balanced(members, taken, generator)

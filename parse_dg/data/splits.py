@@ -65,14 +65,10 @@ class LeaveOneOut:
     """Source domains to train and validate on, and the target."""
 
     training: tuple[Subset, ...]
-    validation: tuple[Subset, ...]
-    """The held-out images of every source domain."""
-    target: Subset | None
-    """The images the result is of; None where no domain is held out."""
-    target_held_out: Subset | None = None
-    """The target's own 20%, where the result is not of them: the oracle looks at these."""
-    validation_domain: Subset | None = None
-    """The `in` images of the source domain that is not trained on."""
+    validation: tuple[Subset, ...]  # the held-out images of every source domain
+    target: Subset | None  # the images the result is of; None where no domain is held out
+    target_held_out: Subset | None = None  # the target's own 20%, which the oracle looks at, if not scored
+    validation_domain: Subset | None = None  # the `in` images of the source domain that is not trained on
 
 
 def require_several(name: str, domains: Sequence[str]) -> None:
@@ -139,16 +135,13 @@ def leave_one_out(
 
 
 def _split_by_lists(benchmark: Benchmark, target: str | None, scheme: Scheme) -> LeaveOneOut:
-    """Source number s, in the benchmark's order without the target, has the lists train{s} and valid{s}; or every
-    source has train_valid and test.
-    """
+    """Source number s, in the benchmark's order, has the lists train{s}, valid{s}; or each train_valid, test."""
     test = None if target is None else benchmark.domain(target)
     sources = [domain for domain in benchmark.domains if domain is not test]
-    own = scheme == "gvrt-split"
-    names = [(f"train{s}", f"valid{s}") if own else ("train_valid", "test") for s in range(len(sources))]
-    each = list(zip(sources, names, strict=True))
-    training = tuple(_listed(domain, name, scheme) for domain, (name, _) in each)
-    validation = tuple(_listed(domain, name, scheme) for domain, (_, name) in each)
+    names = ("train{}", "valid{}") if scheme == "gvrt-split" else ("train_valid", "test")
+    training, validation = (
+        tuple(_listed(domain, name.format(s), scheme) for s, domain in enumerate(sources)) for name in names
+    )
     return LeaveOneOut(training, validation, _listed(test, "test", scheme) if test else None)
 
 
@@ -161,10 +154,7 @@ def _listed(domain: Domain, name: str, scheme: Scheme) -> Subset:
 
 
 def leaked(split: LeaveOneOut) -> int:
-    """How many of the target's scored images are also trained on in another rendering, or as the same file.
-
-    Two images are the same picture if they have one id, or one digest.
-    """
+    """How many of the target's scored images are trained on: in another rendering (by its id), or the same file."""
 
     def known_by(subset: Subset) -> list[set[tuple[str, str]]]:
         names = {"id": subset.domain.ids, "file": subset.domain.digests}

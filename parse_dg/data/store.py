@@ -38,10 +38,8 @@ from parse_dg.files import (
 
 log = logging.getLogger(__name__)
 
-RESERVE = 2**30
-"""Bytes of disk that a store leaves free."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a disk says that is full, or full for this user."""
+RESERVE = 2**30  # bytes of disk that a store leaves free
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what a disk says that is full, or full for this user
 
 Stored = UInt8[np.ndarray, "N S S 3"]
 
@@ -71,16 +69,9 @@ def store_folder(manifest: Manifest, size: int, fit: ImageFit = "squash") -> Pat
 
 def image_files(manifest: Manifest, fit: ImageFit = "squash") -> list[ImageFiles]:
     """The files of every domain, in the manifest's order."""
-    return [
-        ImageFiles(
-            manifest.root,
-            tuple(image.path for image in images),
-            manifest.keep_truncated,
-            tuple(image.digest for image in images),
-            fit,
-        )
-        for images in manifest.by_domain
-    ]
+    names = [[(image.path, image.digest) for image in images] for images in manifest.by_domain]
+    each = (tuple(zip(*some, strict=True)) or ((), ()) for some in names)
+    return [ImageFiles(manifest.root, paths, manifest.keep_truncated, digests, fit) for paths, digests in each]
 
 
 def open_store(
@@ -111,7 +102,10 @@ def open_store(
             raise NoRoomError(folder.parent, needed, f"no room left ({error.strerror})") from error
         with attempting(f"write to {folder}", "set PARSE_DG_CACHE to another folder"):
             raise
-    return [_map(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
+    found = [_read(folder / f"{number}.npy", len(each.paths), size) for number, each in enumerate(files)]
+    if not all(array is not None for array in found):
+        raise InputError(f"{folder} is damaged: remove it")
+    return [array for array in found if array is not None]
 
 
 def _damaged(folder: Path, files: list[ImageFiles], size: int, progress: Progress | None) -> list[Path]:
@@ -124,8 +118,8 @@ def _damaged(folder: Path, files: list[ImageFiles], size: int, progress: Progres
         return sha256_of(path)
 
     def is_whole(path: Path) -> bool:
-        array, _ = _read(path, parts[path], size)
-        return array is not None and is_as_written(_mark(path), (path,), partial(digest, path))
+        there = _read(path, parts[path], size) is not None
+        return there and is_as_written(_mark(path), (path,), partial(digest, path))
 
     index = folder / "index.json"
     if not index.exists():
@@ -135,25 +129,24 @@ def _damaged(folder: Path, files: list[ImageFiles], size: int, progress: Progres
 
 
 def _build(folder: Path, manifest: Manifest, files: list[ImageFiles], size: int, progress: Progress | None) -> None:
-    missing = [(n, each) for n, each in enumerate(files) if not (folder / f"{n}.npy").exists()]
+    paths = {folder / f"{number}.npy": each for number, each in enumerate(files)}
+    missing = {path: each for path, each in paths.items() if not path.exists()}
     for leftover in folder.glob("*.writing"):  # of an interrupted build
         leftover.unlink(missing_ok=True)
-    total, waiting = len(manifest.images), sum(len(each.paths) for _, each in missing)
+    total, waiting = len(manifest.images), sum(len(each.paths) for each in missing.values())
     needed, free = store_bytes(waiting, size), free_bytes(folder)
     if needed > max(0, free - RESERVE):  # nothing needs no room
         found = f"{gigabytes(free)} free ({gigabytes(RESERVE)} of it kept back)"
         raise NoRoomError(folder.parent, needed, found)
     what = f"decoding to {size} pixels, {gigabytes(store_bytes(total, size))}"
-    for number, each in missing:
+    for path, each in missing.items():
         decoded = map_ahead(partial(each.decode, size=size), range(len(each.paths)))
         images = counted(decoded, what, total, progress, before=total - waiting)
-        path = folder / f"{number}.npy"
         _write(path, (len(each.paths), size, size, 3), images)
         write_file(_mark(path), sha256_of(path).encode())
         waiting -= len(each.paths)
-    index = {"data_set": manifest.name, "fingerprint": manifest.fingerprint, "size": size}
-    index |= {"domains": list(manifest.domains), "pillow": PIL.__version__}
-    write_json(folder / "index.json", index)
+    about = {"data_set": manifest.name, "domains": list(manifest.domains), "fingerprint": manifest.fingerprint}
+    write_json(folder / "index.json", about | {"size": size, "pillow": PIL.__version__})
 
 
 def _write(path: Path, shape: tuple[int, ...], images: Iterable[np.ndarray]) -> None:
@@ -169,19 +162,9 @@ def _mark(path: Path) -> Path:
     return path.with_suffix(".sha256")
 
 
-def _map(path: Path, count: int, size: int) -> Stored:
-    array, found = _read(path, count, size)
-    if array is None:
-        expected = f"uint8 {(count, size, size, 3)}"
-        raise InputError(f"{path} is damaged: expected {expected}, found {found}: remove {path.parent}")
-    return array
-
-
-def _read(path: Path, count: int, size: int) -> tuple[Stored | None, str]:
-    """A domain's array, if it is one; and what was found."""
+def _read(path: Path, count: int, size: int) -> Stored | None:
     try:
         array: Stored = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # numpy has no base class for what a broken header makes it raise
-        return None, f"no array ({' '.join(str(error).split())[:120]})"
-    fits = array.shape == (count, size, size, 3) and array.dtype == np.uint8
-    return array if fits else None, f"{array.dtype} {array.shape}"
+    except Exception:  # numpy has no base class for what a broken header makes it raise
+        return None
+    return array if array.shape == (count, size, size, 3) and array.dtype == np.uint8 else None

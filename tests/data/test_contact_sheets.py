@@ -50,9 +50,9 @@ def test_a_row_a_class_and_a_column_an_image() -> None:
     boxes = [[where(sheet, c) for c in COLOURS[:3]], [where(sheet, c) for c in COLOURS[3:5]]]
     for row in boxes:
         assert all(right - left == bottom - top == 40 for left, top, right, bottom in row)
-        assert len({top for _, top, _, _ in row}) == 1
-        assert [left for left, *_ in row] == sorted(left for left, *_ in row)
         left, top, _, bottom = row[0]
+        assert {box[1] for box in row} == {top}
+        assert row == sorted(row)
         assert ink(sheet, left - 5, top, bottom) > 30  # its name
     assert boxes[0][0][0] == boxes[1][0][0]
     assert boxes[0][0][3] < boxes[1][0][1]
@@ -68,18 +68,10 @@ def test_an_image_is_the_right_way_round() -> None:
     assert (sheet[box[1] + 30, box[0] - 10] == (255, 0, 0)).all()
 
 
-@pytest.mark.parametrize(
-    ("count", "most", "expected"),
-    [
-        (0, 12, []),
-        (3, 12, [0, 1, 2]),
-        (12, 12, list(range(12))),
-        (13, 4, [0, 4, 8, 12]),
-        (345, 12, [0, 31, 63, 94, 125, 156, 188, 219, 250, 281, 313, 344]),
-    ],
-)
-def test_a_choice_is_spread_evenly(count: int, most: int, expected: list[int]) -> None:
-    assert spread(count, most) == expected
+def test_a_choice_is_spread_evenly() -> None:
+    assert (spread(0, 12), spread(3, 12), spread(12, 12)) == ([], [0, 1, 2], list(range(12)))
+    assert spread(13, 4) == [0, 4, 8, 12]
+    assert spread(345, 12) == [0, 31, 63, 94, 125, 156, 188, 219, 250, 281, 313, 344]
 
 
 def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from parse_dg.data.domain import DecodedFiles, ImageFiles
 from parse_dg.data.framing import Framing
-from parse_dg.data.images import ImageError, decode, open_bytes, read_file
+from parse_dg.data.images import ImageError, decode
 from tests.data.intake.damage import encoded, exif, picture
 from tests.data.test_parallel import time_limit
 
@@ -37,13 +37,6 @@ def decoded(files: ImageFiles) -> Iterator[DecodedFiles]:
 def array(files: ImageFiles) -> np.ndarray:
     """What a store of them would hold."""
     return np.stack([decode(files.root / path, Framing(size=SIZE)) for path in files.paths])
-
-
-def test_files_are_opened_and_decoded_by_number(files: ImageFiles) -> None:
-    for number, path in enumerate(files.paths):
-        assert files.open(number) == open_bytes(read_file(files.root / path), Path(path))
-        assert np.array_equal(files.decode(number, SIZE), decode(files.root / path, Framing(size=SIZE)))
-    assert files.open(6).size == (8, 12)
 
 
 def test_a_file_that_is_cut_short_is_used_only_if_that_is_wanted(tmp_path: Path) -> None:

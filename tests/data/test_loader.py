@@ -1,5 +1,6 @@
 """Batches: as many of every domain, each image once a pass, read ahead, and exactly the same again."""
 
+import re
 import signal
 import threading
 from collections import Counter
@@ -21,7 +22,7 @@ from parse_dg.data.augment.transforms import transform_image
 from parse_dg.data.benchmarks import DataConfig, open_benchmark
 from parse_dg.data.domain import Benchmark, DecodedFiles, Domain
 from parse_dg.data.framing import Framing
-from parse_dg.data.images import ImageError, decode
+from parse_dg.data.images import decode
 from parse_dg.data.loader import Batch, TrainingBatches, evaluation_batches, load_images
 from parse_dg.data.sampling import Sampler, SamplingConfig
 from parse_dg.data.splits import Subset, whole
@@ -29,13 +30,14 @@ from tests.conftest import Numbered
 from tests.data.test_parallel import threads, time_limit
 from tests.data.test_sampling import MODES, same_state
 from tests.data.test_store import make_images
-from tests.parts import seeded
+from tests.parts import refusal, seeded
 
 AUGMENTS = {
     "plain": AugmentConfig(),
     "randaugment": AugmentConfig(randaugment_ops=2),
     "per_image": AugmentConfig(per_image=True),
 }
+PAIRS = list(zip(MODES, [*AUGMENTS.values(), AugmentConfig()], strict=True))
 
 
 def training(
@@ -102,14 +104,6 @@ def sources(numbered: Numbered) -> list[Subset]:
     return [whole(numbered(name, count)) for name, count in (("photo", 12), ("cartoon", 7), ("paint", 3))]
 
 
-def of_domain(batches: list[Batch], number: int) -> list[int]:
-    """The images of one domain in the order they came, by their number."""
-    return [int(label) for batch in batches for label in batch.labels[batch.domains == number]]
-
-
-# training
-
-
 def test_images_and_labels_belong_together(sources: list[Subset]) -> None:
     for batch in islice(training(sources, 5, seeded()), 10):
         assert (batch.images == batch.labels[:, None, None, None]).all()
@@ -153,11 +147,8 @@ def test_a_joined_batch_is_shared_out_as_it_lies(sources: list[Subset]) -> None:
 
 def test_only_the_images_of_the_subset_come(numbered: Numbered) -> None:
     subset = Subset(numbered("photo", 10), np.array([7, 2, 9]))
-    order = of_domain(list(islice(training([subset], 2, seeded()), 9)), 0)
+    order = [label for batch in islice(training([subset], 2, seeded()), 9) for label in batch.labels.tolist()]
     assert Counter(order) == {7: 6, 2: 6, 9: 6}
-
-
-# reading ahead
 
 
 class Slow:
@@ -175,18 +166,10 @@ class Slow:
         return self.images[index]
 
 
-def slow_training(domain: Domain, per_domain: int) -> tuple[TrainingBatches, Slow]:
-    """Batches of which only the first can be read before all may."""
-    first = next(training([whole(domain)], per_domain, seeded()))
-    slow = Slow(np.asarray(domain.images), first.labels.tolist())
-    return training([whole(replace(domain, images=slow))], per_domain, seeded()), slow
-
-
 @pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_read_ahead_is_read(sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark) -> None:
+def test_read_ahead_is_read(augment: AugmentConfig, photos: Benchmark) -> None:
     """Batches of threads are those of plans that are read one after another."""
-    ahead, plain = on_photos(photos, sampling, augment), on_photos(photos, sampling, augment)
+    ahead, plain = (on_photos(photos, SamplingConfig(), augment) for _ in range(2))
     for batch in islice(ahead, 8):
         assert same(batch, plain.read(plain.sampler.plan()))
 
@@ -206,8 +189,7 @@ def test_a_file_that_vanished_is_named_at_its_batch(augment: AugmentConfig, unde
         assert same(next(batches), expected[number])
     state = batches.state()
     for _ in range(3):
-        with pytest.raises(ImageError, match=rf"cannot read {path}: no such file"):
-            next(batches)
+        assert re.search(rf"cannot read {path}: no such file", refusal(next, batches))
         assert same_state(batches.state(), state)
     path.write_bytes(data)
     batches.restore(batches.state())
@@ -219,12 +201,11 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     """As when the user stops a run while it waits for the disk: the state is that of the last batch it had."""
     domain = numbered("photo", 12)
     expected = list(islice(training([whole(domain)], 3, seeded()), 3))
-    batches, slow = slow_training(domain, 3)
+    slow = Slow(np.asarray(domain.images), expected[0].labels.tolist())
+    batches = training([whole(replace(domain, images=slow))], 3, seeded())
     assert same(next(batches), expected[0])
-    main = threading.main_thread().ident
-    assert main is not None
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         next(batches)
@@ -238,23 +219,18 @@ def test_an_interruption_loses_no_batch(numbered: Numbered) -> None:
     assert all(same(next(other), batch) for batch in expected[1:])
 
 
-# states
-
-
-@pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)
-@pytest.mark.parametrize("sampling", MODES, ids=str)
+@pytest.mark.parametrize(("sampling", "augment"), PAIRS)
 def test_a_run_goes_on_exactly_from_any_batch(
     sampling: SamplingConfig, augment: AugmentConfig, photos: Benchmark, tmp_path: Path
 ) -> None:
     batches = on_photos(photos, sampling, augment)
     states, given = [], []
-    for number in range(9):
+    for number in range(7):
         state = batches.state()
-        assert all(isinstance(part, Tensor) for part in state.values())
         save_file(state, tmp_path / f"{number}.safetensors")
         states.append(state)
         given.append(next(batches))
-    for number in (0, 4, 6):
+    for number in (0, 4):
         saved = load_file(tmp_path / f"{number}.safetensors")
         assert same_state(states[number], saved)  # what came later did not touch it
         fresh = on_photos(photos, sampling, augment, seed=50)
@@ -263,9 +239,6 @@ def test_a_run_goes_on_exactly_from_any_batch(
             other.restore(saved)
             assert same_state(other.state(), saved)
             assert all(same(next(other), batch) for batch in given[number:])
-
-
-# one by one
 
 
 def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchmark) -> None:
@@ -284,9 +257,6 @@ def test_images_taken_one_by_one_are_their_originals_transformed(photos: Benchma
             assert np.array_equal(batch.images[place].permute(1, 2, 0).numpy(), expected)
             assert batch.labels[place] == domain.labels[index]
             assert batch.domains[place] == place // 3
-
-
-# where images come from
 
 
 def test_training_reads_the_images_crops_are_cut_from(photos: Benchmark) -> None:
@@ -309,9 +279,6 @@ def test_files_decoded_as_they_are_read_give_the_same_batches(
     assert isinstance(photos.domains[0].images, np.memmap)
     assert isinstance(undecoded.domains[0].images, DecodedFiles)
     assert all(same(next(one), next(other)) for _ in range(8))
-
-
-# evaluation
 
 
 @pytest.mark.parametrize("size", [1, 3, 6, 100])
@@ -348,6 +315,5 @@ def test_a_file_that_vanished_ends_the_evaluation_at_its_batch(undecoded: Benchm
     path.unlink()
     batches = evaluation_batches(whole(domain), 2)
     assert next(batches)[1].tolist() == domain.labels[:2].tolist()
-    with pytest.raises(ImageError, match=f"cannot read {path}: no such file"):
-        next(batches)
+    assert re.search(f"cannot read {path}: no such file", refusal(next, batches))
     assert not threads("ahead")

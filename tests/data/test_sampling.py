@@ -1,6 +1,7 @@
 """Plans: counted against what each way of drawing promises, and exactly the same again from a state."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from parse_dg.data.domain import Domain
 from parse_dg.data.sampling import Plan, Sampler, SamplerState, SamplingConfig
 from parse_dg.data.splits import Subset, whole
 from parse_dg.errors import InputError
-from tests.parts import seeded
+from tests.parts import refusal, seeded
 
 MODES = [
     SamplingConfig(replacement=replacement, balance=balance)
@@ -178,11 +179,10 @@ def test_classes_are_those_of_the_subset() -> None:
     assert all(sorted(pair) == [0, 2] for pair in np.array(labels(sampler, positions)).reshape(3, 2).tolist())
 
 
-@pytest.mark.parametrize("randaugment_ops", [0, 2])
-@pytest.mark.parametrize("before", [0, 1, 5])
+@pytest.mark.parametrize(("before", "ops"), [(0, 0), (1, 2), (5, 0)])
 @pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, randaugment_ops: int) -> None:
-    augment = AugmentConfig(randaugment_ops=randaugment_ops)
+def test_a_state_gives_the_same_plans(sampling: SamplingConfig, before: int, ops: int) -> None:
+    augment = AugmentConfig(randaugment_ops=ops)
     sampler = build(sampling, augment=augment)
     for _ in range(before):
         sampler.plan()
@@ -202,10 +202,8 @@ def test_joined_domains_are_one(balance: Any) -> None:
         draws = {"order": seeded(4), "draws": seeded(5)}
         return Sampler(sources, 7, sampling, AugmentConfig(), joined=True, **draws)
 
-    one = Subset(
-        Domain("all", np.zeros((22, 2, 2, 3), np.uint8), np.concatenate([s.domain.labels for s in sources])),
-        np.arange(22),
-    )
+    classes = np.concatenate([source.domain.labels for source in sources])
+    one = whole(Domain("all", np.zeros((22, 2, 2, 3), np.uint8), classes))
     alone = Sampler([one], 7, sampling, AugmentConfig(), order=seeded(4), draws=seeded(5))
     sampler, sizes = joined(), set()
     for _ in range(9):
@@ -224,13 +222,10 @@ def test_joined_domains_are_one(balance: Any) -> None:
 WRONG: dict[str, tuple[Callable[[SamplerState], object], str]] = {
     "a source less": (lambda s: s.pop("queue.2"), "the order of images has the parts"),
     "no generator": (lambda s: s.pop("order"), "the order of images has the parts"),
-    "too high": (
-        lambda s: s.update({"queue.1": torch.tensor([0, 6])}),
-        "the saved order of cartoon is of other images: expected positions below 6, found 6",
-    ),
+    "too high": (lambda s: s.update({"queue.1": torch.tensor([0, 6])}), "of other images: expected .* 6, found 6"),
     "fractions": (
         lambda s: s.update({"queue.0": torch.tensor([1.5])}),
-        "the saved order of photo is damaged: expected a row of int64, found torch.float32 of shape",
+        "order of photo is damaged: expected a row",
     ),
     "a table": (lambda s: s.update({"queue.2": torch.zeros(2, 2, dtype=torch.long)}), "order of paint is damaged"),
     "short generator": (lambda s: s.update({"draws": s["draws"][:-1]}), "the saved generator 'draws' is damaged"),
@@ -246,12 +241,10 @@ def test_a_wrong_state_is_refused_and_changes_nothing(case: str) -> None:
     spoil, message = WRONG[case]
     state = copy(build(SamplingConfig(), seed=8).plan().after)
     spoil(state)
-    with pytest.raises(InputError, match=message):
-        sampler.restore(state)
+    assert re.search(message, refusal(sampler.restore, state))
     assert all(same_plan(sampler.plan(), other.plan()) for _ in range(5))
 
 
-@pytest.mark.parametrize("sampling", MODES, ids=str)
-def test_a_source_without_images_is_refused(sampling: SamplingConfig) -> None:
+def test_a_source_without_images_is_refused() -> None:
     with pytest.raises(InputError, match="training part of domain photo must be at least one image, found 0"):
-        single((0, 0), sampling, 2)
+        single((0, 0), ROUNDS, 2)

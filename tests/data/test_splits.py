@@ -1,6 +1,7 @@
 """Splits: DomainBed's hold-out bit for bit, and a target that is nowhere but in the target."""
 
 import hashlib
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -22,24 +23,14 @@ def benchmark(numbered: Numbered) -> Benchmark:
 
 
 @pytest.mark.golden
-def test_seeds_are_those_of_domainbed() -> None:
+def test_seeds_and_hold_outs_are_those_of_domainbed() -> None:
     expected = [894182419, 1514274641, 1325548499, 1796103049, 1773288162, 1833038383]
     assert [seed_hash(0, number) for number in range(6)] == expected
-
-
-@pytest.mark.golden
-def test_the_order_of_ten_is_that_of_domainbed() -> None:
     kept, held = hold_out(10, 0.2, seed_hash(0, 0))
-    assert held.tolist() == [2, 3]
-    assert kept.tolist() == [8, 1, 4, 5, 0, 9, 6, 7]
-
-
-@pytest.mark.golden
-def test_the_hold_out_of_pacs_art_is_that_of_domainbed() -> None:
-    kept, held = hold_out(2048, 0.2, seed_hash(0, 0))
-    assert len(held) == 409
+    assert (held.tolist(), kept.tolist()) == ([2, 3], [8, 1, 4, 5, 0, 9, 6, 7])
+    kept, held = hold_out(2048, 0.2, seed_hash(0, 0))  # PACS, art
+    assert (len(held), len(kept)) == (409, 2048 - 409)
     assert held[:6].tolist() == [548, 677, 1997, 977, 1553, 1123]
-    assert len(kept) == 2048 - 409
 
 
 def of_domainbed(count: int, trial: int, number: int) -> tuple[list[int], list[int]]:
@@ -59,8 +50,7 @@ def test_every_part_is_that_of_domainbed_in_its_order(count: int, trial: int) ->
         assert (kept.tolist(), held.tolist()) == of_domainbed(count, trial, number)
 
 
-@pytest.mark.parametrize("target", SIZES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("target", "seed"), [("art", 0), ("photo", 1), ("sketch", 2)])
 def test_the_target_is_in_neither_training_nor_validation(benchmark: Benchmark, target: str, seed: int) -> None:
     split = leave_one_out(benchmark, target, seed)
     sources = [name for name in SIZES if name != target]
@@ -79,11 +69,6 @@ def test_training_and_validation_are_disjoint_and_complete(benchmark: Benchmark,
         assert len(validation.indices) == int(fraction * count)
         both = np.concatenate((training.indices, validation.indices))
         assert sorted(both.tolist()) == list(range(count))
-
-
-def test_an_unknown_target_is_refused_with_the_domains_there_are(benchmark: Benchmark) -> None:
-    with pytest.raises(InputError, match="unknown domain of four 'skech': valid are art, cartoon, photo, sketch"):
-        leave_one_out(benchmark, "skech", 0)
 
 
 IN = SplitConfig(target_images="in")
@@ -105,10 +90,8 @@ def test_a_small_target_is_scored_whole(numbered: Numbered) -> None:
     benchmark = Benchmark("two", ("only",), (numbered("few", 3), numbered("many", 20)), fingerprint="none")
     assert leave_one_out(benchmark, "few", 0).target.indices.tolist() == [0, 1, 2]
     expected = r"split\.holdout must be large enough to hold out one of the 3 images of few, found 0\.2"
-    with pytest.raises(InputError, match=expected):
-        leave_one_out(benchmark, "few", 0, IN)
-    with pytest.raises(InputError, match=expected):
-        leave_one_out(benchmark, "many", 0)
+    assert re.search(expected, refusal(leave_one_out, benchmark, "few", 0, IN))
+    assert re.search(expected, refusal(leave_one_out, benchmark, "many", 0))
 
 
 def positions(subsets: tuple[Subset, ...]) -> dict[str, list[int]]:
@@ -137,8 +120,7 @@ def test_the_validation_domain_is_not_trained_on(benchmark: Benchmark, unseen: s
 @pytest.mark.parametrize("wrong", ["photo", "skech"])
 def test_the_validation_domain_is_a_source(benchmark: Benchmark, wrong: str) -> None:
     expected = rf"unknown split\.validation_domain '{wrong}': valid are art, cartoon, sketch"
-    with pytest.raises(InputError, match=expected):
-        leave_one_out(benchmark, "photo", 0, SplitConfig(validation_domain=wrong))
+    assert re.search(expected, refusal(leave_one_out, benchmark, "photo", 0, SplitConfig(validation_domain=wrong)))
 
 
 def test_a_domain_to_train_on_is_left(numbered: Numbered) -> None:
@@ -204,9 +186,7 @@ def test_a_picture_is_known_by_its_id_or_its_file() -> None:
     trained = known("photo", ("a", "b", "c"), ("1", "2", "3"))
     assert count_leaked(trained, known("art", ("a", "x", "c"), ("7", "8", "9"))) == 2
     assert count_leaked(trained, known("art", ("x", "y", "z"), ("3", "8", "2"))) == 2
-    assert (
-        count_leaked(trained, known("art", ("a", "y", "z"), ("1", "8", "2"))) == 2
-    )  # once each, by both or either
+    assert count_leaked(trained, known("art", ("a", "y", "z"), ("1", "8", "2"))) == 2  # by both or either
     assert count_leaked(trained, known("art", ("x", "y", "z"), ("7", "8", "9"))) == 0
     assert count_leaked(known("photo", ("a", "b")), known("art", (), ("1", "2"))) == 0
 

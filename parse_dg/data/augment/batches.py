@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from parse_dg.config import Config, Probability, Rule, Whole, at_most, require
@@ -32,24 +32,16 @@ from parse_dg.registry import Registry
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-LARGEST = 1024 * 1024
-"""Pixels of an augmented image that the fused path can take."""
-CPU_PIXELS = 4 * 224 * 224
-"""Of images that are augmented together on a CPU: as many as stay in its cache from one step to the next."""
-
+LARGEST = 1024 * 1024  # pixels of an augmented image that the fused path can take
+CPU_PIXELS = 4 * 224 * 224  # of images that are augmented together on a CPU: as many as stay in its cache
 _LOG_RATIO = math.log(4 / 3)  # width / height of a crop is log-uniform in [3/4, 4/3]
-
-
 AREA = Rule("two shares that ascend, above 0 and at most 1", lambda shares: 0 < shares[0] <= shares[1] <= 1)
 MAGNITUDE = Rule(f"from 0 to {MAGNITUDE_BINS - 1}", lambda value: 0 <= value < MAGNITUDE_BINS)
 
-
 FloatBatch = Float[Tensor, "B 3 h w"]
+# a float batch (B, 3, h, w) in [0, 1], on any device → another of its shape; the generator is on the CPU
 BatchAugmentation = Callable[[Tensor, torch.Generator], Tensor]
-"""A float batch (B, 3, h, w) in [0, 1], on any device → another of its shape; draws are from the generator, on the
-CPU."""
 AUGMENTATIONS: Registry[BatchAugmentation] = Registry("augmentation", "augment.extra")
-"""What plug-ins have registered, by name."""
 register_augmentation = AUGMENTATIONS.register
 
 
@@ -82,10 +74,9 @@ class AugmentConfig(Config):
     """What is done to a batch after all of this, in order, by the names it was registered with (docs/extend.md)."""
 
     def check(self) -> None:
-        for name, none in (("randaugment_ops", "0"), ("extra", "()")):
-            whole = f"{none} with augment.per_image=true, as they work on whole batches"
-            self.require(not (self.per_image and getattr(self, name)), name, whole)
-        self.require(not (self.per_image and self.crop == "fixed"), "crop", "resized with augment.per_image=true")
+        batches = "with augment.per_image=true, as they work on whole batches"
+        for name, alone in (("randaugment_ops", 0), ("extra", ()), ("crop", "resized")):
+            self.require(not self.per_image or getattr(self, name) == alone, name, f"{alone} {batches}")
         for name in self.extra:
             AUGMENTATIONS.find(name)
 
@@ -93,14 +84,10 @@ class AugmentConfig(Config):
 class AugmentDraws(NamedTuple):
     """Everything random about the augmentation of a batch."""
 
-    uniform: Float[Tensor, "B 10"]
-    """In [0, 1): four for the crop, one for the flip, four for the jitter, one for grayscale."""
-    order: tuple[int, ...]
-    """Of brightness, contrast, saturation and hue; one for the batch."""
-    randaugment: RandAugmentDraws | None
-    """None where RandAugment is off; always on the CPU."""
-    seeds: tuple[int, ...] = ()
-    """Of each registered augmentation, which makes its own draws."""
+    uniform: Float[Tensor, "B 10"]  # in [0, 1): 4 for the crop, 1 for the flip, 4 for the jitter, 1 for grayscale
+    order: tuple[int, ...]  # of brightness, contrast, saturation and hue; one for the batch
+    randaugment: RandAugmentDraws | None  # None where RandAugment is off; always on the CPU
+    seeds: tuple[int, ...] = ()  # of each registered augmentation, which makes its own draws
 
     def of(self, share: slice) -> "AugmentDraws":
         """The draws of some of the images; registered augmentations draw anew for each share."""
@@ -121,12 +108,8 @@ def draw_augment(config: AugmentConfig, count: int, generator: torch.Generator) 
 
 
 def augment(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None = None) -> FloatBatch:
-    """A randomly augmented float32 copy of a batch, values in [0, 1], not normalised.
-
-    The result is size × size pixels, or H × W where size is None.
-    """
-    images, config = _cut(images, config, draws, size)
-    result = _augmented(images, config, draws, _shape(images, size), lambda part: part)
+    """A randomly augmented float32 copy of a batch in [0, 1], size × size pixels, or H × W where size is None."""
+    result = _augmented(*_cut(images, config, draws, size), draws, lambda part: part)
     for name, seed in zip(config.extra, draws.seeds, strict=True):
         shape, result = result.shape, AUGMENTATIONS[name](result, torch.Generator().manual_seed(seed))
         if result.shape != shape:
@@ -140,49 +123,10 @@ def prepare_images(
     """Augmented and normalised with ImageNet's statistics, channels last in memory; on CUDA in a few launches."""
     if config.extra:
         return normalise(augment(images, config, draws, size)).contiguous(memory_format=torch.channels_last)
-    images, config = _cut(images, config, draws, size)
-    height, width = shape = _shape(images, size)
+    images, config, shape = _cut(images, config, draws, size)
     cropped = config.crop_scale[0] < 1 or shape != images.shape[-2:]
-    if images.is_cuda and cropped and height * width <= LARGEST and find_spec("triton"):
-        return _prepare_fused(images, config, draws, shape)
-    return _augmented(images, config, draws, shape, normalise, torch.channels_last)
-
-
-def _cut(
-    images: Tensor, config: AugmentConfig, draws: AugmentDraws, size: int | None
-) -> tuple[Tensor, AugmentConfig]:
-    """Crops of a fixed size, flipped, pixels as they are; and what is left to do to them."""
-    if config.crop == "resized":
-        return images, config
-    uniform = draws.uniform.to(images.device)
-    box = fixed_box(uniform, images.shape[-2:], _shape(images, size), config.flip)
-    left = replace(config, crop="resized", crop_scale=(1.0, 1.0), flip=0.0)
-    return cut_out(images, *box), left
-
-
-def fixed_box(
-    uniform: Float[Tensor, "B 10"], shape: Sequence[int], cut: tuple[int, int], flip: float
-) -> tuple[Int[Tensor, "B h"], Int[Tensor, "B w"]]:
-    """The rows and columns of a crop of (h, w) pixels at a random place of an image of shape (H, W), every place as
-    likely; columns from right to left where it is flipped.
-    """
-    (height, width), (h, w) = shape, cut
-    fits = h <= height and w <= width
-    require(fits, "data.crop_from", f"images of {height} × {width}", f"at least the {h} × {w} pixels of a crop")
-    top = (uniform[:, 3] * (height - h + 1)).long().clamp(max=height - h)  # a product may be rounded up
-    left = (uniform[:, 2] * (width - w + 1)).long().clamp(max=width - w)
-    rows = top[:, None] + torch.arange(h, device=uniform.device)
-    columns = left[:, None] + torch.arange(w, device=uniform.device)
-    return rows, torch.where(uniform[:, 4:5] < flip, columns.flip(1), columns)
-
-
-def cut_out(images: ImageBatch, rows: Int[Tensor, "B h"], columns: Int[Tensor, "B w"]) -> UInt8[Tensor, "B 3 h w"]:
-    """The pixels of some rows and columns of every image."""
-    number = torch.arange(len(images), device=images.device)[:, None, None]
-    return images.permute(0, 2, 3, 1)[number, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, shape: tuple[int, int]) -> Tensor:
+    if not (images.is_cuda and cropped and shape[0] * shape[1] <= LARGEST and find_spec("triton")):
+        return _augmented(images, config, shape, draws, normalise, torch.channels_last)
     from parse_dg.data.augment.fused import augment_normalised
 
     images = randaugmented(images, config, draws)
@@ -191,6 +135,28 @@ def _prepare_fused(images: Tensor, config: AugmentConfig, draws: AugmentDraws, s
         crop_scale=config.crop_scale, log_ratio=_LOG_RATIO, flip=config.flip, jitter=config.jitter,
         grayscale=config.grayscale, mean=IMAGENET_MEAN, std=IMAGENET_STD,
     )  # fmt: skip
+
+
+def _cut(
+    images: ImageBatch, config: AugmentConfig, draws: AugmentDraws, size: int | None
+) -> tuple[UInt8[Tensor, "B 3 h w"], AugmentConfig, tuple[int, int]]:
+    """Random crops of a fixed size, perhaps flipped; what is left to do to them; the shape (h, w) of the result."""
+    require(size is None or size >= 1, "size", size, "at least 1, or none")
+    height, width = images.shape[-2:]
+    h, w = (height, width) if size is None else (size, size)
+    if config.crop == "resized":
+        return images, config, (h, w)
+    fits = h <= height and w <= width
+    require(fits, "data.crop_from", f"images of {height} × {width}", f"at least the {h} × {w} pixels of a crop")
+    uniform = draws.uniform.to(images.device)
+    top = (uniform[:, 3] * (height - h + 1)).long().clamp(max=height - h)  # a product may be rounded up
+    left = (uniform[:, 2] * (width - w + 1)).long().clamp(max=width - w)
+    rows = top[:, None] + torch.arange(h, device=images.device)
+    columns = left[:, None] + torch.arange(w, device=images.device)
+    columns = torch.where(uniform[:, 4:5] < config.flip, columns.flip(1), columns)
+    number = torch.arange(len(images), device=images.device)[:, None, None]
+    crops = images.permute(0, 2, 3, 1)[number, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return crops, replace(config, crop="resized", crop_scale=(1.0, 1.0), flip=0.0), (h, w)
 
 
 def randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws) -> ImageBatch:
@@ -204,17 +170,11 @@ def randaugmented(images: ImageBatch, config: AugmentConfig, draws: AugmentDraws
     return randaugment(images, config.randaugment_magnitude, draws.randaugment)
 
 
-def _shape(images: Tensor, size: int | None) -> tuple[int, int]:
-    require(size is None or size >= 1, "size", size, "at least 1, or none")
-    height, width = images.shape[-2:] if size is None else (size, size)
-    return height, width
-
-
 def _augmented(
     images: Tensor,
     config: AugmentConfig,
-    draws: AugmentDraws,
     shape: tuple[int, int],
+    draws: AugmentDraws,
     finish: Callable[[Tensor], Tensor],
     layout: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
@@ -222,9 +182,9 @@ def _augmented(
     images = randaugmented(images, config, draws)
     uniform = draws.uniform.to(images.device)
     result = torch.empty((len(images), 3, *shape), device=images.device, memory_format=layout)
-    together = CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images)
-    for start in range(0, len(images), max(1, together)):
-        rows = slice(start, start + max(1, together))
+    together = max(1, CPU_PIXELS // (shape[0] * shape[1]) if images.device.type == "cpu" else len(images))
+    for start in range(0, len(images), together):
+        rows = slice(start, start + together)
         result[rows] = finish(_augment(images[rows], config, uniform[rows], draws.order, shape))
     return result
 
@@ -236,7 +196,6 @@ def _augment(
     order: tuple[int, ...],
     shape: tuple[int, int],
 ) -> FloatBatch:
-    """Everything but RandAugment."""
     flip = uniform[:, 4] < config.flip
     if config.crop_scale[0] == 1 and shape == images.shape[-2:]:
         unit = to_unit(images)  # nothing to resample: pixels stay exactly as they are
@@ -261,7 +220,7 @@ def crop_box(draws: Float[Tensor, "B 4"], scale: tuple[float, float], shape: Seq
     sides = shape[1] / shape[0]
     area = low + (high - low) * draws[:, 0]
     ratio = torch.exp((2 * draws[:, 1] - 1) * _LOG_RATIO) / sides  # in shares of the sides
-    ratio = torch.minimum(torch.maximum(ratio, area), 1 / area)
+    ratio = ratio.clamp(area, 1 / area)
     width, height = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
     return torch.stack([draws[:, 2] * (1 - width), draws[:, 3] * (1 - height), width, height], dim=1)
 
@@ -294,12 +253,6 @@ def jitter_(images: FloatBatch, strengths: Float[Tensor, "B 4"], order: Sequence
         _JITTER_STEPS[step](images, strengths[:, step] + _JITTER_NEUTRAL[step])
 
 
-def luma(images: FloatBatch) -> Float[Tensor, "B h w"]:
-    """The grayscale image, 0.299 R + 0.587 G + 0.114 B."""
-    red, green, blue = images.unbind(1)
-    return (red * 0.299).add_(green, alpha=0.587).add_(blue, alpha=0.114)
-
-
 def adjust_brightness_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
     """Blends with black, in place: 0 is black, 1 changes nothing, above 1 brightens; clamped to [0, 1]."""
     images.mul_(factor[:, None, None, None]).clamp_(0, 1)
@@ -313,8 +266,10 @@ def adjust_contrast_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
 
 
 def adjust_saturation_(images: FloatBatch, factor: Float[Tensor, "B"]) -> None:
-    """Blends with the grayscale image, in place: 0 is gray, 1 changes nothing; clamped to [0, 1]."""
-    gray = luma(images).mul_((1 - factor)[:, None, None])
+    """Blends with the luma (0.299 R + 0.587 G + 0.114 B), in place: 0 is gray, 1 changes nothing; clamped."""
+    red, green, blue = images.unbind(1)
+    luma = (red * 0.299).add_(green, alpha=0.587).add_(blue, alpha=0.114)
+    gray = luma.mul_((1 - factor)[:, None, None])
     images.mul_(factor[:, None, None, None]).add_(gray[:, None]).clamp_(0, 1)
 
 
@@ -352,8 +307,7 @@ def to_unit(images: ImageBatch, size: int | None = None) -> FloatBatch:
     unit = images.float().div_(255)
     if size is None or tuple(images.shape[-2:]) == (size, size):
         return unit
-    resized = F.interpolate(unit, (size, size), mode="bilinear", align_corners=False, antialias=True)
-    return resized.clamp_(0, 1)
+    return F.interpolate(unit, (size, size), mode="bilinear", align_corners=False, antialias=True).clamp_(0, 1)
 
 
 def normalise(

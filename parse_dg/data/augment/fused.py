@@ -11,8 +11,7 @@ import triton.language as tl
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-BLOCK = 1024
-"""Pixels of one image that a program computes."""
+BLOCK = 1024  # pixels of one image that a program computes
 
 
 def augment_normalised(

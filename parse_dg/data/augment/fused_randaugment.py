@@ -17,8 +17,7 @@ from torch import Tensor
 from parse_dg.data.augment.randaugment import OPERATIONS, ImageBatch, RandAugmentDraws, fixed_point
 from parse_dg.devices import pinned
 
-BLOCK = 1024
-"""Pixels of one image that a program computes."""
+BLOCK = 1024  # pixels of one image that a program computes
 
 COLOR, SHARPNESS, CONTRAST, AUTOCONTRAST, EQUALIZE = (tl.constexpr(number) for number in range(1, 6))
 KINDS = {"Color": 1, "Sharpness": 2, "Contrast": 3, "AutoContrast": 4, "Equalize": 5}
@@ -29,12 +28,9 @@ class Variants(NamedTuple):
     """What every operation does, with either sign: V is twice as many as there are operations."""
 
     kinds: Int[Tensor, "V"]
-    factors: Float[Tensor, "V"]
-    """Of a blend."""
-    matrices: Int[Tensor, "V 6"]
-    """Where the pixel at (x, y) is read, in 1/65536 of a pixel."""
-    levels: UInt8[Tensor, "V 256"]
-    """What becomes of each, in every channel."""
+    factors: Float[Tensor, "V"]  # of a blend
+    matrices: Int[Tensor, "V 6"]  # where the pixel at (x, y) is read, in 1/65536 of a pixel
+    levels: UInt8[Tensor, "V 256"]  # what becomes of each, in every channel
 
 
 @lru_cache(maxsize=16)

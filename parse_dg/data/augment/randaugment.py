@@ -20,22 +20,19 @@ MAGNITUDE_BINS = 31
 
 ImageBatch = UInt8[Tensor, "B 3 H W"]
 Magnitudes = Float[Tensor, "B"]
+# magnitudes, height and width → B 2 3: maps an output position to the input position it is read from, in pixels
+# from the upper left corner, the centre of the first pixel being (0.5, 0.5). Pillow's convention
 Matrix = Callable[[Tensor, int, int], Tensor]
-"""Magnitudes, height and width → B 2 3: maps an output position to the input position it is read from, in pixels
-from the upper left corner, the centre of the first pixel being (0.5, 0.5). Pillow's convention."""
+Magnitude = Callable[[int, int, int], float]  # of a step from 0 to 30 on images of a height and a width
 
 
 class Operation(NamedTuple):
     """One operation: what it does to a batch, and what a magnitude means to it."""
 
-    apply: Callable[[Tensor, Tensor], Tensor] | None
-    """Images and a magnitude for each → images; None: as they are."""
-    magnitude: Callable[[int, int, int], float] = lambda step, height, width: 0.0
-    """Of a step from 0 to 30 on images of this size."""
-    signed: bool = False
-    """Whether the magnitude is negated, with probability 1/2."""
-    matrix: "Matrix | None" = None
-    """Of a geometric operation."""
+    apply: Callable[[Tensor, Tensor], Tensor] | None  # images and a magnitude for each → images; None: as they are
+    magnitude: Magnitude = lambda step, height, width: 0.0
+    signed: bool = False  # whether the magnitude is negated, with probability 1/2
+    matrix: "Matrix | None" = None  # of a geometric operation
 
 
 class RandAugmentDraws(NamedTuple):
@@ -53,10 +50,7 @@ def draw_randaugment(count: int, ops: int, generator: torch.Generator) -> RandAu
 
 
 def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> ImageBatch:
-    """The operations that were drawn, one after another, on each image; `draws` stay on the CPU.
-
-    `magnitude` is one of 31 bins, 0 to 30, and common to all.
-    """
+    """The operations that were drawn, one after another; `magnitude` is one of 31 bins, 0 to 30, common to all."""
     require(0 <= magnitude < MAGNITUDE_BINS, "magnitude", magnitude, f"from 0 to {MAGNITUDE_BINS - 1}")
     height, width = images.shape[-2:]
     table = [(operation.magnitude(magnitude, height, width), operation.signed) for operation in OPERATIONS.values()]
@@ -76,20 +70,14 @@ def randaugment(images: ImageBatch, magnitude: int, draws: RandAugmentDraws) -> 
     return result
 
 
-# Geometry.
-
-
 def fixed_point(matrix: Float[Tensor, "B 2 3"]) -> Int[Tensor, "B 6"]:
-    """The matrix for whole positions (x, y), counted from 0, in 1/65536 of a pixel.
-
-    Pillow's are such numbers: which pixel a tie goes to is then the same there, on a CPU and on a GPU.
-    """
+    """The matrix for whole positions (x, y) in 1/65536 of a pixel, as Pillow's: ties go the same way anywhere."""
     first = matrix[:, :, 2] + 0.5 * (matrix[:, :, 0] + matrix[:, :, 1])  # B 2, where the first centre is read
     whole = torch.cat([matrix[:, :, :2], first[:, :, None]], dim=2).mul_(65536).add_(0.5).floor_()
     return whole.long().flatten(1)
 
 
-def _geometric(matrix: Matrix, magnitude: Callable[[int, int, int], float]) -> Operation:
+def _geometric(matrix: Matrix, magnitude: Magnitude) -> Operation:
     """Reads each output pixel from the input pixel that holds its mapped centre, or black outside."""
 
     def apply(images: ImageBatch, magnitudes: Magnitudes) -> ImageBatch:
@@ -109,9 +97,7 @@ def _geometric(matrix: Matrix, magnitude: Callable[[int, int, int], float]) -> O
 
 
 def _shift(row: int, column: int) -> Matrix:
-    """Puts the magnitude into one entry of the unit matrix: a shear to the left or upwards, or a shift to the right
-    or down, by whole pixels, towards zero.
-    """
+    """The magnitude in one entry of the unit matrix: a shear, or a shift by whole pixels, towards zero."""
 
     def matrix(magnitude: Magnitudes, height: int, width: int) -> Float[Tensor, "B 2 3"]:
         result = torch.eye(2, 3, device=magnitude.device).repeat(len(magnitude), 1, 1)
@@ -197,7 +183,7 @@ def equalize(images: ImageBatch, magnitude: Magnitudes) -> ImageBatch:
     return table.gather(1, planes).to(torch.uint8).view_as(images)
 
 
-def _linear(top: float) -> Callable[[int, int, int], float]:
+def _linear(top: float) -> Magnitude:
     return lambda step, height, width: top * step / (MAGNITUDE_BINS - 1)
 
 

@@ -17,10 +17,7 @@ from parse_dg.data.augment.batches import AugmentConfig, crop_box
 def transform_image(
     image: Image.Image, config: AugmentConfig, draws: Float[np.ndarray, "10"], order: Sequence[int], size: int
 ) -> UInt8[np.ndarray, "S S 3"]:
-    """One image, augmented and size × size pixels large.
-
-    `draws` is a row of the uniform draws of `augment` and `order` that of its jitter: both paths do the same.
-    """
+    """One image, augmented, size × size; `draws` is a row of the draws of `augment`, `order` its jitter's."""
     result = crop_resize(image.convert("RGB"), draws[:4], config.crop_scale, size)
     if draws[4] < config.flip:
         result = result.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -36,8 +33,7 @@ def crop_resize(
     image: Image.Image, draws: Float[np.ndarray, "4"], scale: tuple[float, float], size: int
 ) -> Image.Image:
     """The random box of `augment.crop_box`, resized to size × size: bilinear, antialiased where it gets smaller."""
-    box = crop_box(torch.tensor(draws)[None], scale, (image.height, image.width))[0].tolist()
-    left, top, width, height = box
+    left, top, width, height = crop_box(torch.tensor(draws)[None], scale, (image.height, image.width))[0].tolist()
     # Pillow takes parts of a pixel, but nothing that rounding puts outside
     right, bottom = min(left + width, 1.0) * image.width, min(top + height, 1.0) * image.height
     cut = (left * image.width, top * image.height, right, bottom)
@@ -50,8 +46,7 @@ def shift_hue(image: Image.Image, turns: float) -> Image.Image:
     A turn is 255 steps there, towards zero to a whole number, on a circle that has 256.
     """
     hue, saturation, value = image.convert("HSV").split()
-    steps = int(turns * 255)
-    hue = hue.point([(start + steps) % 256 for start in range(256)])
+    hue = hue.point([(start + int(turns * 255)) % 256 for start in range(256)])
     return Image.merge("HSV", (hue, saturation, value)).convert("RGB")
 
 

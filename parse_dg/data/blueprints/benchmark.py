@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from parse_dg.config import Config, Count, Rule, at_most, require
 from parse_dg.data.blueprints.drawing import PartLook, Scene, Shape, render
-from parse_dg.errors import InputError, unknown
+from parse_dg.errors import InputError, require_known
 
 DOMAINS: tuple[str, ...] = ("photo", "cartoon", "sketch", "paint")
 PARTS: tuple[str, ...] = ("body", "head", "wing", "tail", "leg", "beak")
@@ -147,8 +147,7 @@ class Creature:
 
 def sample_example(domain: str, label: int, index: int, config: BlueprintsConfig) -> Creature:
     """The creature that is image `index` of class `label` in a domain."""
-    if domain not in DOMAINS:
-        raise unknown("domain", domain, DOMAINS)
+    require_known("domain", domain, DOMAINS)
     require(0 <= label < len(CLASSES), "label", label, f"from 0 to {len(CLASSES) - 1}")
     require(index >= 0, "index", index, "0 or more")
     rng = np.random.default_rng(np.random.SeedSequence([config.seed, DOMAINS.index(domain), label, index]))
@@ -225,8 +224,7 @@ def generate_domain(
     domain: str, config: BlueprintsConfig, progress: Callable[[int], None] | None = None
 ) -> BlueprintsDomain:
     """All images of one domain; `progress` is told how many are done after each one."""
-    if domain not in DOMAINS:
-        raise unknown("domain", domain, DOMAINS)
+    require_known("domain", domain, DOMAINS)
     total = len(CLASSES) * config.images_per_class
     images = np.empty((total, SIZE, SIZE, 3), dtype=np.uint8)
     centres = np.empty((total, len(PARTS), 2), dtype=np.float32)

@@ -36,19 +36,16 @@ class StoredBlueprints:
 def open_blueprints(config: BlueprintsConfig, progress: Progress | None = None) -> StoredBlueprints:
     """Blueprints of `config`, drawn on the first call."""
     folder = cache_folder() / f"blueprints-{_recipe(config)}"
-    if not (folder / "index.json").exists():
-        _build(folder, config, progress)
-    stored = _read(folder)
-    if stored is None:
+    for _ in range(2):
+        if not (folder / "index.json").exists():
+            _build(folder, config, progress)
+        if stored := _read(folder):
+            return stored
         log.warning("%s is damaged: it is drawn again", folder)
         with suppress(FileNotFoundError):  # another process may be faster
             folder.rename(damaged := folder.with_name(f"{folder.name}.{secrets.token_hex(4)}.damaged"))
             shutil.rmtree(damaged, ignore_errors=True)
-        _build(folder, config, progress)
-        stored = _read(folder)
-    if stored is None:
-        raise InputError(f"{folder} is damaged: remove it")
-    return stored
+    raise InputError(f"{folder} is damaged: remove it")
 
 
 def _read(folder: Path) -> StoredBlueprints | None:

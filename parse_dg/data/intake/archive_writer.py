@@ -14,10 +14,11 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from parse_dg.data.listing import Problem
 from parse_dg.errors import InputError
@@ -39,12 +40,11 @@ class ArchiveLimits:
     ratio_from: int = 10 << 20
 
 
-HEADER = 512
-"""Bytes that a member counts at least: what it takes in a tar, however small it is."""
+HEADER = 512  # bytes that a member counts at least: what it takes in a tar, however small it is
 
 
 class ArchiveWriter:
-    """Writes members below one folder, and refuses those that should not be written."""
+    """Writes members below one folder, one archive after another."""
 
     def __init__(self, root: Path, limits: ArchiveLimits) -> None:
         self.root, self.limits = root, limits
@@ -106,6 +106,19 @@ class ArchiveWriter:
             return None
         return self.root.joinpath(*parts)
 
+    def write(self, name: str, size: int, wrong: str, folder: bool, source: Callable[[], Any]) -> None:
+        """Write a member, unless macOS added it; refuse it if something is `wrong` with it."""
+        place = self.place(name, size)
+        if place is None:
+            return
+        if wrong:
+            raise self.refuse(wrong)
+        if folder:
+            self.folder(place)
+        else:
+            with source() as content:
+                self.file(place, content, size)
+
     def folder(self, path: Path) -> None:
         if path.is_dir():
             return
@@ -116,7 +129,6 @@ class ArchiveWriter:
             raise self.refuse("needs a folder where the archive has a file") from None
 
     def file(self, path: Path, source: io.BufferedIOBase, size: int) -> None:
-        """Copies `source`, which declares `size` bytes."""
         if path == self.root or path.is_dir():
             raise self.refuse("is a file where the archive has a folder")
         chunks = self._chunks(source, size)

@@ -14,9 +14,10 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from parse_dg.data.intake.archive_writer import CHUNK, DAMAGE, ArchiveLimits, ArchiveWriter
 from parse_dg.data.listing import Problem, Progress
@@ -24,6 +25,7 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting, locked, whole_folder
 
 LONGEST_HEADER = 1 << 24  # of a tar; real ones have a few hundred bytes
+NEITHER = "is neither a plain file nor a folder"
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _COMPRESSIONS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
@@ -31,7 +33,7 @@ _COMPRESSIONS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\
 
 def is_archive(path: Path) -> bool:
     """Whether a file is a tar or a zip, judged by its first bytes and not by its name."""
-    return path.is_file() and _kind(path) is not None
+    return _kind(path) is not None
 
 
 def extract(
@@ -64,11 +66,10 @@ def extract(
     return tuple(writer.problems)
 
 
-# What is there
-
-
 def _kind(path: Path) -> str | None:
     """What kind of archive it is, "zip" or "tar"; None for anything else, also for what cannot be read."""
+    if not path.is_file():  # a pipe would have to be waited for
+        return None
     try:
         with path.open("rb") as file:
             if file.read(4) in _ZIP:
@@ -103,9 +104,6 @@ def _least(path: Path, kind: str) -> int:
         return 0  # it will be named when it is unpacked
 
 
-# Reading
-
-
 class _Stream(io.BufferedReader):
     """The bytes of a tar, unpacked. A header that claims to be very long is not read into memory."""
 
@@ -135,26 +133,19 @@ def _unpack_tar(path: Path, writer: ArchiveWriter) -> Iterator[int]:
     with _decompressed(path) as (raw, stream), tarfile.TarFile(fileobj=stream, errorlevel=2) as tar:
         member = tar.next()
         while member is not None:
-            _unpack_member(tar, member, writer)
+            source = partial(tar.extractfile, member)
+            writer.write(member.name, member.size, _wrong_in_tar(member), member.isdir(), source)
             yield raw.tell()
             member = _next_member(tar, stream)
         if any(any(chunk) for chunk in iter(lambda: stream.read(CHUNK), b"")):  # read to the end: it has a checksum
             writer.problems.append(Problem(str(path), "what follows the end of the tar was passed over"))
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, writer: ArchiveWriter) -> None:
-    place = writer.place(member.name, member.size)
-    if place is None:
-        return
+def _wrong_in_tar(member: tarfile.TarInfo) -> str:
+    """Why a member is not unpacked, if it is not."""
     if member.issym() or member.islnk():
-        raise writer.refuse(f"is a link to {member.linkname!r}: expected files and folders only")
-    if member.isdir():
-        writer.folder(place)
-    elif not member.isreg() or member.issparse():
-        raise writer.refuse("is neither a plain file nor a folder")
-    else:
-        with cast("io.BufferedReader", tar.extractfile(member)) as source:
-            writer.file(place, source, member.size)
+        return f"is a link to {member.linkname!r}: expected files and folders only"
+    return "" if member.isdir() or (member.isreg() and not member.issparse()) else NEITHER
 
 
 def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | None:
@@ -173,30 +164,22 @@ def _next_member(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | Non
 
 
 def _unpack_zip(path: Path, writer: ArchiveWriter) -> Iterator[int]:
-    """As `_unpack_tar`."""
     read = 0
     with zipfile.ZipFile(path) as archive:
         declared = sum(info.file_size for info in archive.infolist())
         if declared > writer.limits.bytes:
             raise writer.refuse(f"unpacks to {declared:,} bytes, more than the {writer.limits.bytes:,} allowed")
         for info in archive.infolist():
-            place = writer.place(info.orig_filename, info.file_size)
+            name, source = info.orig_filename, partial(archive.open, info)
+            writer.write(name, info.file_size, _wrong_in_zip(info), name.endswith(("/", "\\")), source)
             read += info.compress_size
-            if place is not None:
-                _unpack_info(archive, info, place, writer)
             yield read
 
 
-def _unpack_info(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path, writer: ArchiveWriter) -> None:
+def _wrong_in_zip(info: zipfile.ZipInfo) -> str:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise writer.refuse("is a link: expected files and folders only")
+        return "is a link: expected files and folders only"
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise writer.refuse("is neither a plain file nor a folder")
-    if info.flag_bits & 1:
-        raise writer.refuse("is encrypted: unpack the archive by hand, with its password")
-    if info.orig_filename.endswith(("/", "\\")):
-        writer.folder(place)
-    else:
-        with cast("io.BufferedIOBase", archive.open(info)) as source:
-            writer.file(place, source, info.file_size)
+        return NEITHER
+    return "is encrypted: unpack the archive by hand, with its password" if info.flag_bits & 1 else ""

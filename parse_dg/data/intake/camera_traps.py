@@ -25,9 +25,7 @@ def list_camera_traps(data_set: DataSet, folder: Path) -> Listing | None:
     if pictures is None or not annotations:
         return None
     on_disk = set(reader.images(pictures))
-    labelled: set[tuple[int, int, str]] = set()
-    for annotation in annotations:
-        labelled |= _labelled(data_set, annotation)
+    labelled = set[tuple[int, int, str]]().union(*(_labelled(data_set, annotation) for annotation in annotations))
     images, skipped = [], list(reader.problems)
     place_of: dict[str, int] = {}
     for domain, label, file in sorted(labelled):
@@ -50,22 +48,13 @@ def _find(reader: FolderReader) -> tuple[Folder | None, list[Path]]:
     """The folder of pictures, and the annotations to go by: those of the whole collection, if they are there."""
     pictures: Folder | None = None
     files: list[Path] = []
-    level = [reader.top]
-    for _ in range(_DEPTH + 1):
-        below: list[Folder] = []
-        for folder in level:
-            folders, names = reader.children(folder)
-            files += [reader.root / folder.path / name for name in names if _annotates(name)]
-            pictures = pictures or next((child for child in folders if child.name in _IMAGE_FOLDERS), None)
-            below += [child for child in folders if child.name not in _IMAGE_FOLDERS]
-        level = below
+    for place, folders, names in reader.levels(_DEPTH, lambda one: one.name not in _IMAGE_FOLDERS):
+        found = [name for name in names if name.lower().endswith(".json")]
+        # boxes are published apart, for some of the images only
+        files += [reader.root / place.path / name for name in found if "bboxes" not in name.lower()]
+        pictures = pictures or next((child for child in folders if child.name in _IMAGE_FOLDERS), None)
     whole = sorted(path for path in files if path.name.startswith("caltech_"))
     return pictures, whole[-1:] or files
-
-
-def _annotates(file: str) -> bool:
-    """Boxes are published apart, for some of the images only."""
-    return file.lower().endswith(".json") and "bboxes" not in file.lower()
 
 
 def _labelled(data_set: DataSet, path: Path) -> set[tuple[int, int, str]]:

@@ -17,8 +17,7 @@ from parse_dg.data.listing import Progress
 from parse_dg.errors import InputError
 from parse_dg.files import attempting, locked
 
-RETRIES = 4
-"""Attempts after the first that may fail without getting any further."""
+RETRIES = 4  # attempts after the first that may fail without getting any further
 
 
 def download(

@@ -5,6 +5,7 @@ nothing outside it can be drawn in by an archive, and only if it does not lead b
 """
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +18,11 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", 
 class Folder(NamedTuple):
     """A folder that was reached from the root."""
 
-    path: str
-    """Relative to the root, with forward slashes; empty for the root itself."""
-    reached: tuple[str, ...]
-    """Where it and the folders above it really are, links resolved."""
+    path: str  # relative to the root, with forward slashes; empty for the root itself
+    reached: tuple[str, ...]  # where it and the folders above it really are, links resolved
 
     @property
     def name(self) -> str:
-        """Its own name, without those above it."""
         return self.path.rpartition("/")[2]
 
 
@@ -36,6 +34,16 @@ class FolderReader:
         self.problems: list[Problem] = []
         self.top = Folder("", (os.path.realpath(root),))
         self._boundary = os.path.realpath(boundary)
+
+    def levels(
+        self, depth: int, enter: Callable[[Folder], bool]
+    ) -> Iterator[tuple[Folder, list[Folder], list[str]]]:
+        """Folders down to a depth, the nearest first, with what is directly inside; of that, `enter` says which."""
+        level = [self.top]
+        for _ in range(depth + 1):
+            found = [(place, *self.children(place)) for place in level]
+            yield from found
+            level = [child for _, folders, _ in found for child in folders if enter(child)]
 
     def folders(self, folder: Folder) -> list[Folder]:
         """The folders directly inside `folder`, sorted by name."""
@@ -54,9 +62,12 @@ class FolderReader:
             if entry.name.startswith(".") or entry.name == "__MACOSX":
                 continue
             path = f"{folder.path}/{entry.name}" if folder.path else entry.name
-            real = self._real(entry, folder, path)
-            if real is None:
-                continue
+            real = os.path.join(folder.reached[-1], entry.name)  # noqa: PTH118 - one for every image
+            if entry.is_symlink():
+                real = os.path.realpath(entry.path)
+                if reason := self._refused(real, folder):
+                    self._pass_over(path, reason)
+                    continue
             if entry.is_dir():
                 folders.append(Folder(path, (*folder.reached, real)))
             elif entry.is_file():
@@ -66,7 +77,6 @@ class FolderReader:
         return folders, files
 
     def images(self, folder: Folder) -> list[str]:
-        """The images in and below a folder, relative to it."""
         images, waiting = [], [folder]
         while waiting:
             current = waiting.pop()
@@ -80,20 +90,12 @@ class FolderReader:
                     self._pass_over(path, "not an image by its name")
         return images
 
-    def _real(self, entry: os.DirEntry[str], folder: Folder, path: str) -> str | None:
-        """Where an entry really is; None, and a problem, if it may not be read."""
-        if not entry.is_symlink():
-            return os.path.join(folder.reached[-1], entry.name)  # noqa: PTH118 - one for every image
-        real = os.path.realpath(entry.path)
+    def _refused(self, real: str, folder: Folder) -> str | None:
         if not os.path.exists(real):  # noqa: PTH110
-            self._pass_over(path, "link leads nowhere")
-        elif not _inside(real, self._boundary):
-            self._pass_over(path, "link leads out of the folder")
-        elif any(_inside(place, real) for place in folder.reached):
-            self._pass_over(path, "link leads back to a folder it lies in")
-        else:
-            return real
-        return None
+            return "link leads nowhere"
+        if not _inside(real, self._boundary):
+            return "link leads out of the folder"
+        return "link leads back to a folder it lies in" if any(_inside(p, real) for p in folder.reached) else None
 
     def _pass_over(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason))

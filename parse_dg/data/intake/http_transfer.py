@@ -22,8 +22,7 @@ from parse_dg.files import write_json
 from parse_dg.wording import first_line
 
 CHUNK = 1 << 20
-PASSING = (408, 425, 429, 500, 502, 503, 504)
-"""Answers that may be different a moment later."""
+PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be different a moment later
 GOOGLE = ("drive.google.com", "drive.usercontent.google.com", "docs.google.com")
 
 
@@ -52,14 +51,12 @@ class Transfer:
     def __init__(
         self, url: str, path: Path, expected_bytes: int | None, progress: Progress | None, timeout: float
     ) -> None:
-        """`timeout` is in seconds."""
         self.url, self.path, self.expected_bytes = url, path, expected_bytes
         self.progress, self.timeout = progress, timeout
         self.part, self.notes = (path.with_name(f"{path.name}.part{ending}") for ending in ("", ".json"))
         self._opener = request.build_opener(_NoFTP)
 
     def size(self) -> int:
-        """How many bytes have arrived."""
         return self.part.stat().st_size if self.part.exists() else 0
 
     def source(self) -> RemoteFile:
@@ -71,15 +68,13 @@ class Transfer:
         return kept if kept.url == self.url else RemoteFile(url=self.url)
 
     def fail(self, reason: str, advice: str = "") -> InputError:
-        """The error: what went wrong, with which address, and what can be done."""
         kept = f" ({self.size():,} bytes are kept in {self.part.name})" if self.size() else ""
         advice = advice or f"the same command again resumes{kept}"
         return InputError(f"cannot download {self.url}: {reason}; {advice}")
 
     def _changed(self, reason: str) -> InputError:
-        """The error for a file that is not the expected one."""
-        by_hand = f"fetch the one that is expected by hand and save it as {self.path}"
-        return self.fail(reason, f"the file has changed there; {by_hand}")
+        advice = f"the file has changed there; fetch the one that is expected by hand and save it as {self.path}"
+        return self.fail(reason, advice)
 
     def attempt(self) -> None:
         """Asks for what is missing and appends it; raises `AttemptError` where another attempt may help."""
@@ -100,7 +95,6 @@ class Transfer:
             self._receive(answer, head, source, start)
 
     def _ask(self, source: RemoteFile, start: int) -> http.client.HTTPResponse:
-        """The server's answer, its content not read yet."""
         headers = {"User-Agent": f"parse-dg/{__version__}"}
         if start:
             headers["Range"] = f"bytes={start}-"
@@ -116,7 +110,6 @@ class Transfer:
         return cast("http.client.HTTPResponse", answer)
 
     def _refused(self, error: url_error.HTTPError) -> Exception:
-        """What follows from an answer that is an error."""
         if error.code == 416:
             return AttemptError("the server has less than was already fetched", fresh=True)
         reason = f"the server answered {error.code} {first_line(error.reason)}"
@@ -125,7 +118,6 @@ class Transfer:
         return self.fail(reason, f"if the address has moved, fetch the file by hand and save it as {self.path}")
 
     def _resume(self, headers: Message, source: RemoteFile, start: int) -> None:
-        """Checks that what comes continues the part."""
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
         total = source.bytes if source.bytes is not None else self.expected_bytes
         if not found or int(found[1]) != start or (total is not None and found[2] not in ("*", str(total))):
@@ -154,17 +146,18 @@ class Transfer:
         if not page or self.path.suffix in (".html", ".htm"):
             return
         by_hand = f"open the address in a browser, save the file as {self.path} and give the same command again"
-        reason = "the server sent a web page instead of the file"
-        if parse.urlsplit(self.url).hostname in GOOGLE:
-            reason = "Google Drive sent a page instead of the file: over its quota, or not public"
-        raise self.fail(reason, by_hand)
+        drive = "Google Drive sent a page instead of the file: over its quota, or not public"
+        google = parse.urlsplit(self.url).hostname in GOOGLE
+        raise self.fail(drive if google else "the server sent a web page instead of the file", by_hand)
 
     def _receive(self, answer: http.client.HTTPResponse, chunk: bytes, source: RemoteFile, done: int) -> None:
         """Appends what arrives to the part, as soon as it arrives; `chunk` is what has arrived already."""
         total = source.bytes if source.bytes is not None else self.expected_bytes
-        if total is not None and total - done > (free := shutil.disk_usage(self.path.parent).free):
-            missing = f"{total - done:,} bytes are missing, {self.path.parent} has {free:,} free"
-            raise self.fail(missing, "make room")
+        free = shutil.disk_usage(self.path.parent).free
+        if total is not None and total - done > free:
+            raise self.fail(
+                f"{total - done:,} bytes are missing, {self.path.parent} has {free:,} free", "make room"
+            )
         with self.part.open("ab") as part:
             while chunk:
                 if total is not None and done + len(chunk) > total:

@@ -7,6 +7,7 @@ ImageFolder's order.
 """
 
 import gzip
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,35 +15,29 @@ from typing import NamedTuple
 
 from parse_dg.data.intake.camera_traps import list_camera_traps
 from parse_dg.data.intake.folders import Folder, FolderReader
+from parse_dg.data.lines import read_lines
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.data.public.catalogue import DataSet, spelling
 from parse_dg.errors import InputError
-from parse_dg.files import attempting
 from parse_dg.wording import some
 
-DEPTH = 3
-"""How many levels below the folder that was given the domains may be."""
+DEPTH = 3  # how many levels below the folder that was given the domains may be
 SPLITS = frozenset({"full", "train", "val", "crossval", "test"})
-_ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")
-"""The folders of original archives in which the domains are."""
+_ARCHIVES = ("kfold", "pacs_data", "OfficeHomeDataset_10072016")  # folders of original archives with the domains
 _SHOWN = 5
-LIST_NAME = "domain_net_duplicates.txt"
-"""A list of duplicates: one `domain/class/file` a line."""
+LIST_NAME = "domain_net_duplicates.txt"  # a list of duplicates: one `domain/class/file` a line
 
 
 class FoundImage(NamedTuple):
-    """An image of a domain: its label, its path inside its class folder, its path from the root."""
+    """An image of a domain."""
 
     label: int
-    inside: str
-    path: str
+    inside: str  # its path inside its class folder
+    path: str  # from the root
 
 
 def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None) -> Listing:
-    """Every image of a public data set below `folder`.
-
-    `duplicates` names a list of images to leave out; DomainNet has one that is published, and goes by that.
-    """
+    """Every image of a public data set below `folder`, but those that a list of `duplicates` names."""
     require_folder(folder)
     try:
         base = _find_base(data_set, folder)
@@ -52,7 +47,7 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
             raise
         return _not_empty(traps)
     reader = FolderReader(base, folder)
-    left_out = find_duplicates(data_set.name, (base, folder, folder.parent), duplicates)
+    left_out, source = find_duplicates(data_set.name, (base, folder, folder.parent), duplicates)
     images: list[ListedImage] = []
     notes: list[str] = []
     splits: set[str] = set()
@@ -63,7 +58,7 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
         kept = []
         for one in in_order(reader, parts):
             name = f"{data_set.domains[number]}/{data_set.classes[one.label]}/{one.inside}"
-            if name in left_out.names:
+            if name in left_out:
                 dropped.append(name)
                 reader.problems.append(Problem(one.path, "published duplicate"))
             else:
@@ -73,11 +68,10 @@ def list_images(data_set: DataSet, folder: Path, duplicates: Path | None = None)
     if splits:
         notes.append(f"of each domain the images in {' and '.join(sorted(splits))} are taken, as if in one folder")
     if dropped:
-        notes.append(f"{len(dropped):,} published duplicates are left out, by {left_out.source}")
-    if missing := len(left_out.names) - len(set(dropped)):  # a part of the data set, or other archives
-        notes.append(f"{missing:,} of {len(left_out.names):,} listed duplicates were not found")
-    layout = _layout(data_set, base, bool(splits))
-    about = (layout, base, data_set.domains, data_set.classes)
+        notes.append(f"{len(dropped):,} published duplicates are left out, by {source}")
+    if missing := len(left_out) - len(set(dropped)):  # a part of the data set, or other archives
+        notes.append(f"{missing:,} of {len(left_out):,} listed duplicates were not found")
+    about = (_layout(data_set, base, bool(splits)), base, data_set.domains, data_set.classes)
     return _not_empty(Listing(*about, tuple(images), tuple(reader.problems), tuple(notes)))
 
 
@@ -86,30 +80,21 @@ def _find_base(data_set: DataSet, folder: Path) -> Path:
     numbers = data_set.domain_numbers()
     reader = FolderReader(folder, folder)
     best: set[int] = set()
-    level = [reader.top]
     seen: list[str] = []
-    for _ in range(DEPTH + 1):
-        below: list[Folder] = []
-        for place in level:
-            folders = reader.folders(place)
-            found = {numbers[spelling(one.name)] for one in folders if spelling(one.name) in numbers}
-            if len(found) == len(data_set.domains):
-                return folder / place.path
-            best = max(best, found, key=len)
-            seen += [one.path for one in folders]
-            below += [one for one in folders if spelling(one.name) not in numbers]
-        level = below
+    for place, folders, _ in reader.levels(DEPTH, lambda one: spelling(one.name) not in numbers):
+        found = {numbers[spelling(one.name)] for one in folders if spelling(one.name) in numbers}
+        if len(found) == len(data_set.domains):
+            return folder / place.path
+        best = max(best, found, key=len)
+        seen += [one.path for one in folders]
     expected = f"expected folders of the domains {', '.join(data_set.domains)} of {data_set.title} in {folder}"
-    found_instead = f"found {some(seen) or 'no folder'}"
-    if best:
-        missing = [name for number, name in enumerate(data_set.domains) if number not in best]
-        found_instead = f"no folder for {', '.join(missing)}"
+    missing = [name for number, name in enumerate(data_set.domains) if number not in best]
+    instead = f"no folder for {', '.join(missing)}" if best else f"found {some(seen) or 'no folder'}"
     passed_over = "".join(f"; {problem.path}: {problem.reason}" for problem in reader.problems[:_SHOWN])
-    raise InputError(f"{expected}; {found_instead}{passed_over}")
+    raise InputError(f"{expected}; {instead}{passed_over}")
 
 
 def _domains(data_set: DataSet, reader: FolderReader) -> list[Folder]:
-    """The folder of every domain, in the order of the domains."""
     numbers = data_set.domain_numbers()
     places: dict[int, Folder] = {}
     for place in reader.folders(reader.top):
@@ -133,9 +118,9 @@ def _class_folders(
     splits: frozenset[str] = frozenset()
     # DomainNet has a class called train, among 344 others
     if folders and all(one.name.lower() in SPLITS for one in folders):
-        whole = [one for one in folders if one.name.lower() == "full"]
-        splits = frozenset(one.name for one in whole or folders)
-        folders = [below for one in whole or folders for below in reader.folders(one)]
+        taken = [one for one in folders if one.name.lower() == "full"] or folders
+        splits = frozenset(one.name for one in taken)
+        folders = [below for one in taken for below in reader.folders(one)]
     parts = [(labels[spelling(one.name)], one) for one in folders if spelling(one.name) in labels]
     strangers = [one for one in folders if spelling(one.name) not in labels]
     if not parts:
@@ -149,26 +134,21 @@ def _class_folders(
 
 def in_order(reader: FolderReader, parts: list[tuple[int, Folder]]) -> list[FoundImage]:
     """The images of class folders, class after class; folders of one class are merged as if they were one."""
+
+    def walked(one: FoundImage) -> tuple[int, str, str]:
+        """sorted(os.walk(…)) sorts by the folder's whole path first, so its slash takes part."""
+        folder, slash, file = one.inside.rpartition("/")
+        return one.label, slash + folder, file
+
     inside = ((label, place, file) for label, place in parts for file in reader.images(place))
-    return sorted(
-        (FoundImage(label, file, f"{place.path}/{file}") for label, place, file in inside), key=_walk_order
-    )
-
-
-def _walk_order(one: FoundImage) -> tuple[int, str, str]:
-    """sorted(os.walk(…)) sorts by the folder's whole path first, so its slash takes part."""
-    folder, slash, file = one.inside.rpartition("/")
-    return one.label, slash + folder, file
+    return sorted((FoundImage(label, file, f"{place.path}/{file}") for label, place, file in inside), key=walked)
 
 
 def listed(number: int, found: list[FoundImage], classes: Sequence[str] = ()) -> list[ListedImage]:
-    """Images of domain `number`; two files that differ only in their extension keep it in their ids.
-
-    `classes` are given where all domains show the same photographs: then those have the same id in each.
-    """
+    """Images of domain `number`; with `classes`, a photograph that all domains show has the same id in each."""
     paths = [f"{classes[one.label]}/{one.inside}" if classes else one.path for one in found]
     ids = [path.rpartition(".")[0] for path in paths]
-    times = Counter(ids)
+    times = Counter(ids)  # two files that differ only in their extension keep it in their ids
     return [
         ListedImage(one.path, number, one.label, name if times[name] == 1 else one.path)
         for one, name in zip(found, ids, strict=True)
@@ -201,43 +181,21 @@ def require_folder(folder: Path) -> None:
 
 
 def _not_empty(listing: Listing) -> Listing:
-    counts = Counter(image.domain for image in listing.images)
-    empty = [name for number, name in enumerate(listing.domains) if not counts[number]]
-    if empty:
+    found = {image.domain for image in listing.images}
+    if empty := [name for number, name in enumerate(listing.domains) if number not in found]:
         raise InputError(f"expected images of every domain in {listing.root}, found none of {', '.join(empty)}")
     return listing
 
 
-# Published duplicates
-
-
-class DuplicateList(NamedTuple):
-    """Images to leave out, copies of others, as `domain/class/file`, and where the list is from."""
-
-    names: frozenset[str]
-    source: str
-
-
-def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None) -> DuplicateList:
-    """The list that is named; else, for DomainNet, one that lies beside the data, or the one that its users agree
-    on, which comes with DomainBed and with this package.
+def find_duplicates(data_set: str, places: tuple[Path, ...], given: Path | None) -> tuple[frozenset[str], str]:
+    """Images to leave out, as `domain/class/file`, and where the list is from: the one that is named; else, for
+    DomainNet, one that lies beside the data, or the one that its users agree on, which comes with this package.
     """
-    if given is not None:
-        return _read_duplicates(given)
-    if data_set != "domainnet":
-        return DuplicateList(frozenset(), "none")
-    for place in places:
-        if (place / LIST_NAME).is_file():
-            return _read_duplicates(place / LIST_NAME)
-    shipped = gzip.decompress((Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()).decode()
-    return DuplicateList(frozenset(shipped.split()), "the list that comes with this package")
-
-
-def _read_duplicates(path: Path) -> DuplicateList:
-    with attempting(f"read the list of duplicates {path}", also=UnicodeDecodeError):
-        lines = path.read_text(encoding="utf-8").splitlines()
-    names = [line.strip().replace("\\", "/") for line in lines if line.strip()]
-    for number, name in enumerate(names, 1):
-        if name.count("/") < 2:
-            raise InputError(f"{path}, entry {number}: expected domain/class/file, found {name!r}")
-    return DuplicateList(frozenset(names), str(path))
+    if given is None and data_set != "domainnet":
+        return frozenset(), "none"
+    path = given or next((place / LIST_NAME for place in places if (place / LIST_NAME).is_file()), None)
+    if path is None:
+        shipped = gzip.decompress((Path(__file__).parent / f"{LIST_NAME}.gz").read_bytes()).decode()
+        return frozenset(shipped.split()), "the list that comes with this package"
+    found = read_lines(path, "domain/class/file", re.compile(r".*[/\\].*[/\\].*").fullmatch)
+    return frozenset(name[0].replace("\\", "/") for name in found), str(path)

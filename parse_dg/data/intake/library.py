@@ -29,12 +29,11 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting, data_folder, make_folder
 from parse_dg.wording import printable
 
-BY_PATH = "by-path"
-"""The folder, beside the named data sets, of those that are used by path."""
+BY_PATH = "by-path"  # the folder, beside the named data sets, of those that are used by path
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPACKED = re.compile(r"files(-\d+)?")
+# what the folder of a named data set may hold: anything else in it is somebody's own
 _OURS = re.compile(rf"manifest\.jsonl.*|downloads|{_UNPACKED.pattern}(\.(writing|unpacking).*)?")
-"""What the folder of a named data set may hold: anything else in it is somebody's own."""
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +55,9 @@ def add(
     _require_name(name)
     home = data_folder() / name
     if manifest_path(name).exists() and not replace:
-        again = f"`--replace` indexes it anew, `data check {name}` looks at it"
-        raise InputError(f"{name} has been added before: {again}")
+        raise InputError(
+            f"{name} has been added before: `--replace` indexes it anew, `data check {name}` looks at it"
+        )
     _require_ours(home)
     source, archives = _source(paths)
     if duplicates and (name not in DATA_SETS or (source and source.is_file())):
@@ -89,21 +89,19 @@ def download(name: str, progress: Progress | None = None) -> Manifest:
         raise InputError(f"{name} is here already: `parse-dg data check {name}` looks at it")
     home = data_folder() / name
     _require_ours(home)
-    folder = home / "downloads"
+    folder, again = home / "downloads", ""
     make_folder(folder, "PARSE_DG_DATA")
     try:
         for a in data_set.addresses:
             fetch(a.url, folder / a.file, bytes=a.bytes, sha256=a.sha256, progress=progress)
+        again = f" To download it again, remove {folder}."
+        return add(name, [folder / a.file for a in data_set.addresses], progress=progress)
     except InputError as error:
-        raise InputError(f"{error}. By hand: {data_set.by_hand}") from error
+        raise InputError(f"{error}.{again} By hand: {data_set.by_hand}") from error
     finally:
         for empty in (folder, home):
             with suppress(OSError):  # there is something in it, to go on with
                 empty.rmdir()
-    try:
-        return add(name, [folder / a.file for a in data_set.addresses], progress=progress)
-    except InputError as error:
-        raise InputError(f"{error}. To download it again, remove {folder}. By hand: {data_set.by_hand}") from error
 
 
 def manifest_path(name: str) -> Path:
@@ -127,27 +125,25 @@ def find_path(name: str) -> Path | None:
 
 
 def open_manifest(name: str, progress: Progress | None = None, *, keep: bool = True) -> Manifest:
-    """The manifest of a data set, by its name or by the path of a folder or list.
-
-    Without `keep` nothing is written: what is used by path for the first time is listed, and none of it opened.
-    """
+    """The manifest of a data set, by its name or path; without `keep` what is new is only listed."""
     if _is_added(name):
         return read_manifest(manifest_path(name))
-    return _by_path(_require_path(name), progress, keep)
+    if path := find_path(name):
+        return _by_path(path, progress, keep)
+    raise _not_here(name)
 
 
 def domain_names(name: str) -> tuple[str, ...]:
     """The domains of a data set, found without opening an image."""
     if _is_added(name):
         return read_header(manifest_path(name)).domains
-    return _list("", _require_path(name), None).domains
+    if path := find_path(name):
+        return _list("", path, None).domains
+    raise _not_here(name)
 
 
 def check(name: str, progress: Progress | None = None) -> tuple[Manifest, tuple[Problem, ...]]:
-    """A data set's manifest, and the files that are missing, changed, or new since it was added.
-
-    What is used by path is indexed again when its files change, so that nothing of it can be new.
-    """
+    """A data set's manifest, and the files that are missing, changed, or new since it was added (not by path)."""
     manifest = open_manifest(name, progress)
     changed = verify(manifest, progress)
     if not _is_added(name) or not manifest.root.is_dir() or manifest.layout.startswith("a list"):
@@ -177,9 +173,8 @@ def _require_name(name: str) -> None:
     if name in ("blueprints", BY_PATH):
         raise InputError(f"the name {name!r} is reserved: choose another for a data set of your own")
     if not NAME.fullmatch(name):
-        rule = "up to 64 letters, digits, dots, dashes and underscores"
-        expected = f"expected {', '.join(DATA_SETS)}, or a name of your own ({rule})"
-        raise InputError(f"{name!r} cannot name a data set: {expected}")
+        own = "a name of your own (up to 64 letters, digits, dots, dashes and underscores)"
+        raise InputError(f"{name!r} cannot name a data set: expected {', '.join(DATA_SETS)}, or {own}")
 
 
 def _require_ours(home: Path) -> None:
@@ -195,20 +190,18 @@ def _require_outside(listing: Listing) -> None:
     folder, root = data_folder().resolve(), listing.root.resolve()
     inside = next((image.path for image in listing.images if f"{root}/{image.path}".startswith(f"{folder}/")), None)
     if inside is not None:
-        found = f"{printable(str(root / inside))} lies in the data folder {folder}"
-        advice = "move it elsewhere, or set PARSE_DG_DATA to another folder"
-        raise InputError(f"{found}, which is for what `data add` unpacks: {advice}")
+        found = f"{printable(str(root / inside))} lies in the data folder {folder}, which is for what is unpacked"
+        raise InputError(f"{found}: move it elsewhere, or set PARSE_DG_DATA to another folder")
 
 
 def _source(paths: Sequence[Path]) -> tuple[Path | None, list[Path]]:
     """The folder or list to index; or none, and the archives that hold it."""
-    found = []
-    for path in paths:
-        place = find_path(str(path))
-        if place is None:
-            expected = "a folder, a .tar or .zip archive, or a .csv or .json list"
-            raise InputError(f"nothing at {path}: expected {expected}")
-        found.append(place)
+    found = [place for place in map(find_path, map(str, paths)) if place is not None]
+    if len(found) < len(paths):
+        missing = next(path for path in paths if find_path(str(path)) is None)
+        raise InputError(
+            f"nothing at {missing}: expected a folder, a .tar or .zip archive, or a .csv or .json list"
+        )
     if len(found) == 1 and found[0].is_dir():
         with attempting(f"read the folder {found[0]}"):
             inside = sorted(path for path in found[0].iterdir() if not path.name.startswith("."))
@@ -266,16 +259,17 @@ def _by_path(path: Path, progress: Progress | None, keep: bool) -> Manifest:
         make_folder(home, "PARSE_DG_DATA")
         manifest = index(name, listing, progress=progress)
         _write(manifest, kept)
-        said: set[str] = set()  # what was said before is not said again; `data check` says it whenever it is asked
+        remarks = describe_data(manifest).remarks
         for old in home.glob("*.jsonl"):
             if old != kept:
-                before = _kept(old)
-                said |= set(describe_data(before).remarks) if before else set()
-                _say_changes(path, before, manifest)
+                if before := _kept(
+                    old
+                ):  # what was said before is not said again; `data check` says it whenever asked
+                    remarks = tuple(remark for remark in remarks if remark not in describe_data(before).remarks)
+                    _say_changes(path, before, manifest)
                 old.unlink(missing_ok=True)
-        for remark in describe_data(manifest).remarks:
-            if remark not in said:
-                log.warning("%s: %s", printable(str(path)), remark)
+        for remark in remarks:
+            log.warning("%s: %s", printable(str(path)), remark)
     return manifest
 
 
@@ -287,8 +281,8 @@ def _kept(path: Path) -> Manifest | None:
         return None
 
 
-def _say_changes(path: Path, before: Manifest | None, now: Manifest) -> None:
-    if before is None or before.fingerprint == now.fingerprint:
+def _say_changes(path: Path, before: Manifest, now: Manifest) -> None:
+    if before.fingerprint == now.fingerprint:
         return
     old, new = ({image.path: image for image in manifest.images} for manifest in (before, now))
     more, gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
@@ -304,13 +298,6 @@ def _write(manifest: Manifest, path: Path) -> None:
 
 def _is_added(name: str) -> bool:
     return NAME.fullmatch(name) is not None and manifest_path(name).exists()
-
-
-def _require_path(name: str) -> Path:
-    path = find_path(name)
-    if path is None:
-        raise _not_here(name)
-    return path
 
 
 def _not_here(name: str) -> InputError:

@@ -22,14 +22,11 @@ from parse_dg.wording import UNPRINTABLE, printable
 
 COLUMNS = ("path", "domain", "class")
 DELIMITERS = (",", ";", "\t")
-LONGEST = 250
-"""Bytes in the name of a domain, which becomes that of a folder or file."""
+LONGEST = 250  # bytes in the name of a domain, which becomes that of a folder or file
 
 
 class _Row(NamedTuple):
-    """An image as the list has it, and where: `line 7`."""
-
-    where: str
+    where: str  # "line 7"
     path: str
     domain: str
     label: str
@@ -62,7 +59,6 @@ def _error(path: Path, where: str, what: str) -> InputError:
 
 
 def _text(path: Path) -> str:
-    """The file as text, without its byte-order mark."""
     data = read_file(path)
     try:
         text = data.decode("utf-8-sig")
@@ -137,8 +133,7 @@ def _read_json(path: Path, text: str) -> Iterator[_Row]:
     data = _parse(path, text, 1)
     entries = data.get("images") if isinstance(data, dict) else data
     if not isinstance(entries, list):
-        expected = "expected a list of images, or an object with a list 'images'"
-        raise InputError(f"{printable(str(path))}: {expected}")
+        raise _error(path, "line 1", "expected a list of images, or an object with a list 'images'")
     for number, entry in enumerate(entries, 1):
         yield _row(path, f"entry {number}", entry)
 
@@ -159,8 +154,7 @@ def _parse(path: Path, text: str, line: int) -> object:
 
 
 Reader = Callable[[Path, str], Iterator[_Row]]
-READERS: dict[str, Reader] = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_lines}
-"""Kinds of lists by the ending of their name."""
+READERS: dict[str, Reader] = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_lines}  # by a name's ending
 
 
 def _relative(path: Path, rows: list[_Row]) -> tuple[Path, list[str]]:

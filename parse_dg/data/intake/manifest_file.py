@@ -7,11 +7,10 @@ comes back as it was.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from parse_dg.data.images import read_file
@@ -22,13 +21,11 @@ from parse_dg.files import write_file
 from parse_dg.jsonable import Jsonable
 from parse_dg.wording import printable
 
-FORMAT = 1
-"""Raised when an older reader could no longer understand the file."""
+FORMAT = 1  # raised when an older reader could no longer understand the file
 
 _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DIGEST = re.compile("[0-9a-f]{64}")
-_TYPES = (str, int, int, str, int, int, int, str)
-"""Of the eight values of an image."""
+_TYPES = (str, int, int, str, int, int, int, str)  # of the eight values of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +44,14 @@ class ManifestHeader(Jsonable):
     keep_truncated: bool
     counts: Mapping[str, int]
     fingerprint: str
-    checksum: str
-    """Of all of the file but itself, so that a change is noticed that no other check can see."""
+    checksum: str  # of all of the file but itself, so that a change is noticed that no other check can see
 
     @property
     def images(self) -> int:
         return sum(self.counts.values())
 
 
-_SAME = ("name", "layout", "domains", "classes", "notes", "keep_truncated")
-"""What a manifest and its header call the same."""
+_SAME = ("name", "layout", "domains", "classes", "notes", "keep_truncated")  # to a manifest and its header
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
@@ -107,10 +102,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_header(path: Path) -> ManifestHeader:
-    """What a manifest says of its data set, by its first line alone: quick, whatever the number of images.
-
-    That line is checked as `read_manifest` checks it, but not against the images below it.
-    """
+    """What a manifest says of its data set, by its first line alone: quick, and not checked against the images."""
     line = read_file(path, first_line=True)
     if not line.endswith(b"\n"):
         raise _error(path, 1, "it is cut short, expected the end of a line")
@@ -136,7 +128,8 @@ def _image(path: Path, number: int, line: bytes, domains: int, classes: int) -> 
     if not isinstance(values, list) or tuple(map(type, values)) != _TYPES:
         raise _error(path, number, f"expected a list of {', '.join(ManifestImage._fields)}")
     image = ManifestImage(*values)
-    if not _lies_inside(image.path):
+    place = PurePath(image.path)
+    if not place.parts or place.anchor or ".." in place.parts or "\0" in image.path:
         raise _error(path, number, f"expected a path inside the root, found {printable(image.path)[:200]}")
     if not (0 <= image.domain < domains and 0 <= image.label < classes):
         found = f"{image.domain} and {image.label}"[:40]
@@ -144,12 +137,6 @@ def _image(path: Path, number: int, line: bytes, domains: int, classes: int) -> 
     if min(image.width, image.height, image.bytes) < 1 or not _DIGEST.fullmatch(image.digest):
         raise _error(path, number, "expected a width, a height, bytes above zero and a SHA-256")
     return image
-
-
-def _lies_inside(path: str) -> bool:
-    local = path.replace(os.sep, "/")
-    outside = local.startswith("/") or os.path.splitdrive(path)[0] or ".." in local.split("/")
-    return bool(local) and not outside and "\0" not in local
 
 
 def _header(path: Path, line: bytes) -> ManifestHeader:

@@ -6,22 +6,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from parse_dg.data.intake import layouts
 from parse_dg.data.intake.folders import EXTENSIONS, Folder, FolderReader
-from parse_dg.data.intake.layouts import (
-    DEPTH,
-    SPLITS,
-    FoundImage,
-    in_order,
-    listed,
-    missing_classes,
-    require_folder,
-)
+from parse_dg.data.intake.layouts import DEPTH, SPLITS, FoundImage, in_order, require_folder
 from parse_dg.data.listing import ListedImage, Listing, Problem
 from parse_dg.errors import InputError
 from parse_dg.wording import UNPRINTABLE, some
 
-SPLIT_NAMES = SPLITS | {"training", "valid", "validation", "dev", "testing"}
-"""What folders of one data set's parts are called."""
+SPLIT_NAMES = SPLITS | {"training", "valid", "validation", "dev", "testing"}  # of folders of one data set's parts
 EXPECTED = "expected domain/class/image or class/image in"
 NO_CLASSES = "folder holds no class folder with images"
 
@@ -48,10 +40,7 @@ def list_unpacked(folder: Path, name: str) -> Listing:
 
 
 def list_own(folder: Path, name: str = "") -> Listing:
-    """Every image of anybody's folder; domains and classes are the folders' names, sorted.
-
-    Without domains, class/image, all is one domain, which is called by `name`, or like the folder.
-    """
+    """Every image of anybody's folder; without domains, all is one, called `name` or like the folder."""
     require_folder(folder)
     reader = FolderReader(folder, folder)
     found, flat = _divide(reader)
@@ -68,16 +57,14 @@ def list_own(folder: Path, name: str = "") -> Listing:
     notes: list[str] = []
     for number, (domain_name, by_class) in enumerate(found.items()):
         kept = [one._replace(label=labels[name]) for name, several in by_class.items() for one in several]
-        images += listed(number, kept)
-        notes += missing_classes(domain_name, names, kept)
+        images += layouts.listed(number, kept)
+        notes += layouts.missing_classes(domain_name, names, kept)
     problems = tuple(dict.fromkeys(reader.problems))
     return Listing(layout, folder, tuple(found), names, tuple(images), problems, tuple(notes))
 
 
 def _divide(reader: FolderReader) -> tuple[dict[str, ByClass], ByClass]:
-    """The folders on top that hold class folders, and those that hold images themselves; only the latter where
-    none of them holds class folders alone.
-    """
+    """The folders on top that hold class folders, and those that hold images; perhaps only the latter."""
     found: dict[str, ByClass] = {}
     flat: ByClass = {}
     mixed: ByClass = {}
@@ -124,14 +111,12 @@ def _require_domains(folder: Path, found: Mapping[str, ByClass], flat: ByClass, 
 
 def _require_no_splits(folder: Path, found: Mapping[str, ByClass], classes: Sequence[str]) -> None:
     """Raise where folders of the parts of one data set would be taken for domains or classes."""
-    for kind, names in (("domains", tuple(found)), ("classes", tuple(classes))):
+    first = next((name for name in found if name.casefold().startswith("train")), next(iter(found)))
+    one = f"give one of them to train on, such as {folder / first}, and another to `parse-dg evaluate RUN --data`"
+    domains = (f"{one}; if they are domains, rename them", found)
+    advised = {"domains": domains, "classes": ("expected a folder for each class, of all its images", classes)}
+    for kind, (advice, names) in advised.items():
         if all(name.casefold() in SPLIT_NAMES for name in names):
-            if kind == "classes":
-                advice = "expected a folder for each class, of all its images"
-            else:
-                first = next((name for name in names if name.casefold().startswith("train")), names[0])
-                one = f"give one of them to train on, such as {folder / first}, and another to"
-                advice = f"{one} `parse-dg evaluate RUN --data`; if they are domains, rename them"
             raise InputError(f"{folder}: {' and '.join(names)} look like parts of a data set, not {kind}: {advice}")
 
 
@@ -141,10 +126,8 @@ def require_one_spelling(where: object, classes: Sequence[str]) -> None:
     for name in classes:
         twin = known.setdefault(plain_spelling(name), name)
         if twin != name:
-            same = f"the classes {twin!r} and {name!r} differ only in capitals or blanks"
-            raise InputError(
-                f"{where}: {same}: give them one name if they are one class, else two that differ more"
-            )
+            same = f"{where}: the classes {twin!r} and {name!r} differ only in capitals or blanks"
+            raise InputError(f"{same}: give them one name if they are one class, else two that differ more")
 
 
 def plain_spelling(name: str) -> str:

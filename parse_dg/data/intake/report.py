@@ -8,8 +8,7 @@ from parse_dg.data.manifest import Manifest
 from parse_dg.data.public.catalogue import DATA_SETS, compare_counts
 from parse_dg.wording import plural, printable, some
 
-NAMED = 8
-"""How many files of a kind are named; the others are counted."""
+NAMED = 8  # how many files of a kind are named; the others are counted
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,7 @@ class DomainRow:
 
     name: str
     images: int
-    published: int | None
-    """What the papers counted, where the data set is a known one."""
+    published: int | None  # what the papers counted, where the data set is a known one
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,9 @@ class DataReport:
 
     manifest: Manifest
     domains: tuple[DomainRow, ...]
-    differences: tuple[str, ...]
-    """From the published counts, a sentence each."""
-    remarks: tuple[str, ...]
-    """Unreadable, duplicate and skipped files, and notes, a sentence each; files are named."""
-    changed: tuple[Problem, ...] = ()
-    """Files that are not what they were when the data set was added."""
+    differences: tuple[str, ...]  # from the published counts, a sentence each
+    remarks: tuple[str, ...]  # unreadable, duplicate and skipped files, and notes, a sentence each; files are named
+    changed: tuple[Problem, ...] = ()  # files that are not what they were when the data set was added
 
     @property
     def changed_in_words(self) -> str:
@@ -50,10 +45,8 @@ def describe_data(manifest: Manifest, changed: tuple[Problem, ...] = ()) -> Data
     remarks = [*_files("unreadable and left out", manifest.unreadable), *_duplicates(manifest)]
     several = [f"{printable(path)} ({', '.join(names)})" for path, names in manifest.several_classes.items()]
     remarks += _said("file", "of several classes, an image of each", several)
-    by_reason: dict[str, list[str]] = {}  # DomainNet has thousands of published duplicates
-    for problem in manifest.skipped:
-        by_reason.setdefault(problem.reason, []).append(printable(problem.path))
-    for reason, paths in by_reason.items():
+    for reason in dict.fromkeys(problem.reason for problem in manifest.skipped):  # DomainNet: thousands
+        paths = [printable(problem.path) for problem in manifest.skipped if problem.reason == reason]
         noun = "folder" if reason.startswith("folder ") else "file"
         remarks += _said(noun, f"passed over, {reason.removeprefix('folder ')}", paths)
     return DataReport(manifest, rows, differences, (*remarks, *manifest.notes), changed)

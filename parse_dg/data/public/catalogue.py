@@ -16,8 +16,7 @@ from parse_dg.errors import require_known
 class Version(NamedTuple):
     """A state of a data set that is known: how many images each domain has, in the order of the domains."""
 
-    name: str
-    """Completes the sentence "this is PACS …"."""
+    name: str  # completes the sentence "this is PACS …"
     counts: tuple[int, ...]
 
 
@@ -25,8 +24,7 @@ class Address(NamedTuple):
     """A file that is published for download. Sizes and sums are given where somebody has published them."""
 
     url: str
-    file: str
-    """Its name on this machine."""
+    file: str  # its name on this machine
     bytes: int | None = None
     sha256: str | None = None
 
@@ -38,27 +36,22 @@ class DataSet:
     name: str
     title: str
     paper: str
-    domains: tuple[str, ...]
-    """In DomainBed's order, which is that of the sorted folders; CUB-DG in GVRT's."""
-    classes: tuple[str, ...]
-    """Sorted, so that the position of a class is its label."""
-    expected: tuple[Version, ...]
-    """What the papers used, then what else is in circulation."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other spellings of domains. Capitals, blanks and underscores never matter."""
+    domains: tuple[str, ...]  # in DomainBed's order, which is that of the sorted folders; CUB-DG in GVRT's
+    classes: tuple[str, ...]  # sorted, so that the position of a class is its label
+    expected: tuple[Version, ...]  # what the papers used, then what else is in circulation
+    aliases: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of domains; capitals, blanks, underscores never matter
     class_aliases: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
-    elsewhere: str = "open the address in a browser, save the archive, unpack it"
-    """What to do if nothing can be downloaded from here."""
+    elsewhere: str = "open the address in a browser, save the archive, unpack it"  # if nothing can be downloaded
 
     @property
     def by_hand(self) -> str:
-        """How it is added if nothing can be downloaded from here."""
         return f"{self.elsewhere}, and give the folder: parse-dg data add {self.name} FOLDER"
 
     @property
     def published_images(self) -> int:
-        """How many images the papers report."""
         return sum(self.expected[0].counts)
 
     def domain_numbers(self) -> dict[str, int]:
@@ -66,7 +59,6 @@ class DataSet:
         return _numbers(self.domains, self.aliases)
 
     def class_numbers(self) -> dict[str, int]:
-        """Every spelling of every class, as `spelling` writes it, and its label."""
         return _numbers(self.classes, self.class_aliases)
 
 
@@ -113,7 +105,7 @@ def _class_names(data_set: str) -> tuple[str, ...]:
 _DRIVE = "https://drive.google.com/uc?id="
 _LILA = "https://storage.googleapis.com/public-datasets-lila/caltechcameratraps/"
 _CSR = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
-_DOMAINNET_ZIPS = (
+_DOMAINNET_ZIPS = (  # the address of each archive, its bytes, its SHA-256
     ("groundtruth/clipart", 1_270_909_081, "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d"),
     ("infograph", 4_338_659_804, "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa"),
     ("groundtruth/painting", 3_679_366_174, "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015"),
@@ -121,9 +113,8 @@ _DOMAINNET_ZIPS = (
     ("real", 6_062_039_589, "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63"),
     ("sketch", 2_633_992_926, "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),
 )
-"""Of each archive: its address, its bytes, its SHA-256."""
 
-DATA_SETS: dict[str, DataSet] = {
+DATA_SETS: dict[str, DataSet] = {  # every public benchmark that can be added by name
     "pacs": DataSet(
         name="pacs",
         title="PACS",
@@ -191,8 +182,7 @@ DATA_SETS: dict[str, DataSet] = {
             Address(f"{_CSR}{path}.zip", f"{path.rpartition('/')[2]}.zip", size, sha256)
             for path, size, sha256 in _DOMAINNET_ZIPS
         ),
-        elsewhere="from http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them side by "
-        "side",
+        elsewhere="from http://ai.bu.edu/M3SDA/ take the six archives of the cleaned version, unpack them together",
     ),
     "cub-dg": DataSet(
         name="cub-dg",
@@ -205,6 +195,4 @@ DATA_SETS: dict[str, DataSet] = {
         addresses=(Address(_DRIVE + "1BU8Jy0a1mdNCbIpUUBrQPqQfNXGXfm1f", "CUB-DG.tar.gz"),),
     ),
 }
-"""Every public benchmark that can be added by name."""
-SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")
-"""Those that are in DomainBed's tables."""
+SUITE_DATA_SETS = tuple(name for name in DATA_SETS if name != "cub-dg")  # those that are in DomainBed's tables

@@ -14,20 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from parse_dg.data.lines import read_numbered
 from parse_dg.data.manifest import Manifest
 from parse_dg.errors import InputError
-from parse_dg.files import attempting, read_json
+from parse_dg.files import read_json
 from parse_dg.wording import some
 
 SOURCES = 3
 LISTS = (*(f"{kind}{n}" for kind in ("train", "valid") for n in range(SOURCES)), "test")
-WHOLE = "train_valid"
-"""A list that the archive has besides: all that may be trained on."""
+WHOLE = "train_valid"  # a list that the archive has besides: all that may be trained on
 TEXT_FOLDERS = ("text_c10", "text", "texts", "captions")
 _SHOWN = 3
 
-Sentences = tuple[tuple[str, ...], ...]
-"""About each image; an empty tuple where there are none."""
+Sentences = tuple[tuple[str, ...], ...]  # about each image; an empty tuple where there are none
 
 
 class Extras(NamedTuple):
@@ -52,18 +51,14 @@ def read_extras(manifest: Manifest) -> tuple[Extras, ...]:
 
 
 def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
-    """The lists of `split.json`, by name, as sorted positions in the images of a domain; what it lacks is left out.
-
-    `ids` (class/image) are those of the images, in the domain's order.
-    """
+    """The lists of `split.json`, as sorted positions in a domain's images, whose ids (class/image) are given."""
     content = read_json(path)
     also = (WHOLE,) if isinstance(content, dict) and WHOLE in content else ()
     lists = {name: _numbers(path, content, name) for name in (*LISTS, *also)}
     apart = [(one, "test") for one in lists if one != "test"] + [(f"train{n}", f"valid{n}") for n in range(SOURCES)]
     for one, other in apart:
         if both := sorted(set(lists[one]) & set(lists[other])):
-            shared = f"{one} and {other} share images, which they must not"
-            raise InputError(f"{path}: {shared}: {some(both, _SHOWN)}")
+            raise InputError(f"{path}: {one} and {other} share images, which they must not: {some(both, _SHOWN)}")
     names = _image_names(path.parent)
     positions = {name: position for position, name in enumerate(ids)}
     result = {}
@@ -72,8 +67,8 @@ def read_split(path: Path, ids: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]
             raise InputError(f"{path}: {name} has numbers that no image has: {some(unknown, _SHOWN)}")
         found = sorted(positions[names[number]] for number in numbers if names[number] in positions)
         if not found:
-            expected = f"expected images such as {names[numbers[0]]}"
-            raise InputError(f"{path}: {expected}, found {some(ids, _SHOWN) or 'none'}")
+            instead = some(ids, _SHOWN) or "none"
+            raise InputError(f"{path}: expected images such as {names[numbers[0]]}, found {instead}")
         result[name] = np.array(found, dtype=np.int64)
     return result
 
@@ -82,7 +77,7 @@ def find_captions(root: Path, ids: Sequence[str]) -> Sentences:
     """The sentences about images, by their ids: from `descriptions.json`, else from text files."""
     described = root / "descriptions.json"
     if described.is_file():
-        by_id = _described(described)
+        _, by_id = _described(described)
         return tuple(tuple(by_id.get(name, ())) for name in ids)
     folders = [root / name for name in TEXT_FOLDERS if (root / name).is_dir()]
     return tuple(_from_text(folders, name) for name in ids)
@@ -90,25 +85,12 @@ def find_captions(root: Path, ids: Sequence[str]) -> Sentences:
 
 def read_images_txt(path: Path) -> dict[int, str]:
     """CUB's `images.txt`: the file (class/image.jpg) of every number."""
-    files = {}
-    for line, text in read_lines(path):
-        number, blank, file = text.partition(" ")
-        if not (blank and number.isdecimal()):
-            raise InputError(f"{path}, line {line}: expected a number and a file, found {text[:80]!r}")
-        files[int(number)] = file.strip()
-    return files
+    return read_numbered(path, "a number and a file")
 
 
 def image_id(file: str) -> str:
     """A file of CUB as an id: class/image, without the extension."""
     return file.strip().rpartition(".")[0]
-
-
-def read_lines(path: Path) -> list[tuple[int, str]]:
-    """The lines of a file of UTF-8 that are not empty, counted from 1."""
-    with attempting(f"read {path}", also=UnicodeDecodeError):
-        lines = path.read_text(encoding="utf-8").splitlines()
-    return [(line, text.strip()) for line, text in enumerate(lines, 1) if text.strip()]
 
 
 def _numbers(path: Path, content: Any, name: str) -> list[int]:
@@ -119,33 +101,26 @@ def _numbers(path: Path, content: Any, name: str) -> list[int]:
 
 
 def _image_names(folder: Path) -> dict[int, str]:
-    """The id (class/image) of every number."""
     if (folder / "images.txt").is_file():
         return {number: image_id(file) for number, file in read_images_txt(folder / "images.txt").items()}
-    described = folder / "descriptions.json"
-    if described.is_file():
-        return _described_names(described, read_json(described))
+    if (folder / "descriptions.json").is_file():
+        return _described(folder / "descriptions.json")[0]
     raise InputError(f"{folder}: expected images.txt or descriptions.json beside split.json, to know its numbers")
 
 
-def _described_names(path: Path, content: Any) -> dict[int, str]:
-    try:
-        return {int(image["id"]): image_id(image["file_name"]) for image in content["images"]}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: expected images with id and file_name; not found: {error}") from error
-
-
-def _described(path: Path) -> dict[str, list[str]]:
-    """The sentences of `descriptions.json`, by id."""
+def _described(path: Path) -> tuple[dict[int, str], dict[str, list[str]]]:
+    """What `descriptions.json` says: the id of every number, and the sentences about it by id."""
     content = read_json(path)
-    names = _described_names(path, content)
     sentences: dict[str, list[str]] = {}
+    expected = "images with id and file_name"
     try:
+        names = {int(image["id"]): image_id(image["file_name"]) for image in content["images"]}
+        expected = "annotations with image_id and caption"
         for entry in content["annotations"]:
             sentences.setdefault(names[entry["image_id"]], []).append(entry["caption"].strip())
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: expected annotations with image_id and caption; not found: {error}") from error
-    return sentences
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: expected {expected}; not found: {error}") from error
+    return names, sentences
 
 
 def _from_text(folders: Sequence[Path], name: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ Letters: N photographs, P parts.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from parse_dg.data.images import read_size
-from parse_dg.data.public.cub_dg import image_id, read_images_txt, read_lines
+from parse_dg.data.lines import read_lines, read_numbered
+from parse_dg.data.public.cub_dg import image_id, read_images_txt
 from parse_dg.errors import InputError
 from parse_dg.wording import printable, some
 
@@ -32,16 +33,12 @@ class PartAnnotations:
     """Where the parts are in some photographs."""
 
     parts: tuple[str, ...]
-    places: Float[np.ndarray, "N P 2"]
-    """x and y in pixels, of no meaning where a part is not visible."""
+    places: Float[np.ndarray, "N P 2"]  # x and y in pixels, of no meaning where a part is not visible
     visible: Bool[np.ndarray, "N P"]
-    sizes: Float[np.ndarray, "N 2"]
-    """Width and height in pixels."""
-    diagonals: Float[np.ndarray, "N"]
-    """Of the boxes, in pixels."""
+    sizes: Float[np.ndarray, "N 2"]  # width and height in pixels
+    diagonals: Float[np.ndarray, "N"]  # of the boxes, in pixels
 
     def some(self, chosen: slice) -> "PartAnnotations":
-        """Those of some of the photographs."""
         arrays = ("places", "visible", "sizes", "diagonals")
         return replace(self, **{name: getattr(self, name)[chosen] for name in arrays})
 
@@ -50,9 +47,8 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
     """The parts of photographs, given by their ids (class/image) and in their order; one may come several times."""
     needed = (IMAGES, BOXES, PARTS, PLACES)
     if missing := [name for name in needed if not (folder / name).is_file()]:
-        expected = f"expected {', '.join(needed)} and images/"
-        like = f"{printable(str(folder))} is no folder like CUB_200_2011"
-        raise InputError(f"{like}: {expected}, not found: {', '.join(missing)}")
+        like = f"{printable(str(folder))} is no folder like CUB_200_2011: expected {', '.join(needed)} and images/"
+        raise InputError(f"{like}, not found: {', '.join(missing)}")
     files = read_images_txt(folder / IMAGES)
     numbers = {image_id(file): number for number, file in files.items()}
     wanted = list(dict.fromkeys(photographs))
@@ -60,7 +56,9 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
         expected = f"expected all {len(wanted):,} photographs of the run"
         raise InputError(f"{folder / IMAGES}: {expected}, not named there: {some(unnamed, _SHOWN)}")
     rows = {numbers[name]: row for row, name in enumerate(wanted)}
-    names = _names(folder / PARTS)
+    names = read_numbered(folder / PARTS, "the number of a part and its name")
+    if not names:
+        raise InputError(f"{folder / PARTS}: expected the number and the name of a part on every line, found none")
     places, visible = _places(folder / PLACES, rows, list(names))
     order = np.array([rows[numbers[name]] for name in photographs], dtype=np.int64)
     sizes = np.array([read_size(folder / "images" / files[number]) for number in rows], dtype=np.float64)
@@ -73,26 +71,12 @@ def read_parts(folder: Path, photographs: Sequence[str]) -> PartAnnotations:
     )
 
 
-def _names(path: Path) -> dict[int, str]:
-    """The parts by their numbers, in the order of the file."""
-    names = {}
-    for line, text in read_lines(path):
-        number, _, name = text.partition(" ")
-        if not (number.isdecimal() and name.strip()):
-            raise _odd(path, line, "the number of a part and its name", text)
-        names[int(number)] = name.strip()
-    if not names:
-        raise InputError(f"{path}: expected the number and the name of a part on every line, found none")
-    return names
-
-
 def _places(
     path: Path, rows: dict[int, int], parts: list[int]
 ) -> tuple[Float[np.ndarray, "N P 2"], Bool[np.ndarray, "N P"]]:
     """Of the photographs whose numbers have a row; every part of each must be there."""
     columns = {number: column for column, number in enumerate(parts)}
-    places = np.full((len(rows), len(parts), 2), np.nan)
-    visible = np.zeros((len(rows), len(parts)), dtype=bool)
+    places, visible = np.full((len(rows), len(parts), 2), np.nan), np.zeros((len(rows), len(parts)), dtype=bool)
     expected = "numbers of photograph and part, x, y and 1 or 0 for visible or not"
     for photograph, part, x, y, seen in _rows(path, expected, lambda row: row[1] in columns and row[4] in (0, 1)):
         if photograph in rows:
@@ -103,7 +87,6 @@ def _places(
 
 
 def _diagonals(path: Path, rows: dict[int, int]) -> Float[np.ndarray, "N"]:
-    """Of the boxes of the photographs whose numbers have a row."""
     found = np.full(len(rows), np.nan)
     expected = "the number of a photograph, x, y, and a width and a height above 0"
     for photograph, _, _, width, height in _rows(path, expected, lambda row: min(row[3:]) > 0):
@@ -118,17 +101,13 @@ def _require_all(path: Path, rows: dict[int, int], known: Bool[np.ndarray, "N"],
         raise InputError(f"{path}: expected {what} of every photograph, missing for number {some(missing, _SHOWN)}")
 
 
-def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> Iterator[list[float]]:
-    """The five numbers of every line."""
-    for line, text in read_lines(path):
+def _rows(path: Path, expected: str, valid: Callable[[list[float]], bool]) -> list[list[float]]:
+
+    def parse(line: str) -> list[float] | None:
         try:
-            numbers = [float(word) for word in text.split()]
+            numbers = [float(word) for word in line.split()]
         except ValueError:
-            numbers = []
-        if len(numbers) != 5 or not all(map(math.isfinite, numbers)) or not valid(numbers):
-            raise _odd(path, line, expected, text)
-        yield numbers
+            return None
+        return numbers if len(numbers) == 5 and all(map(math.isfinite, numbers)) and valid(numbers) else None
 
-
-def _odd(path: Path, line: int, expected: str, text: str) -> InputError:
-    return InputError(f"{path}, line {line}: expected {expected}, found {text[:80]!r}")
+    return read_lines(path, expected, parse)

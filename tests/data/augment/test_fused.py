@@ -49,20 +49,10 @@ def smooth(count: int, height: int = PIXELS, width: int = PIXELS) -> Tensor:
 
 
 def fused(kernels: ModuleType, images: Tensor, config: AugmentConfig, draws: AugmentDraws, size: int) -> Tensor:
-    result: Tensor = kernels.augment_normalised(
-        images,
-        draws.uniform.to(DEVICE),
-        draws.order,
-        (size, size),
-        crop_scale=config.crop_scale,
-        log_ratio=torch.tensor(4 / 3).log().item(),
-        flip=config.flip,
-        jitter=config.jitter,
-        grayscale=config.grayscale,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
-    )
-    return result
+    switches = {name: getattr(config, name) for name in ("crop_scale", "flip", "jitter", "grayscale")}
+    statistics = {"log_ratio": torch.tensor(4 / 3).log().item(), "mean": IMAGENET_MEAN, "std": IMAGENET_STD}
+    uniform, shape = draws.uniform.to(DEVICE), (size, size)
+    return kernels.augment_normalised(images, uniform, draws.order, shape, **switches, **statistics)
 
 
 def assert_same(found: Tensor, expected: Tensor) -> None:
@@ -83,18 +73,12 @@ def test_every_order_of_the_jitter(order: tuple[int, ...], kernels: ModuleType) 
     assert_same(found, expected)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"jitter": 0.0, "grayscale": 0.0, "flip": 0.0},
-        {"jitter": 0.0, "grayscale": 0.0, "flip": 1.0},
-        {"jitter": 0.0, "grayscale": 1.0},
-        {"jitter": 1.0},
-        {"crop_scale": (0.08, 0.1)},
-        {"crop_scale": (1.0, 1.0)},
-    ],
-    ids=str,
-)
+PLAIN = {"jitter": 0.0, "grayscale": 0.0}
+SETTINGS: list[dict[str, Any]] = [PLAIN | {"flip": 0.0}, PLAIN | {"flip": 1.0}, PLAIN | {"grayscale": 1.0}]
+SETTINGS += [{"jitter": 1.0}, {"crop_scale": (0.08, 0.1)}, {"crop_scale": (1.0, 1.0)}]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("shape", [(PIXELS, PIXELS), (PIXELS, 2 * PIXELS + 3), (2 * PIXELS + 1, PIXELS)])
 def test_every_switch(settings: dict[str, Any], shape: tuple[int, int], kernels: ModuleType) -> None:
     config, images = AugmentConfig(**settings), smooth(4, *shape)

@@ -1,5 +1,6 @@
 """RandAugment: every operation against Pillow, the magnitudes against torchvision's table, the batching."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -9,8 +10,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from parse_dg.data.augment.randaugment import MAGNITUDE_BINS, OPERATIONS, draw_randaugment, randaugment
-from parse_dg.errors import InputError
-from tests.parts import seeded
+from tests.parts import refusal, seeded
 
 
 def drawn(images: Tensor, ops: int, magnitude: int, generator: torch.Generator) -> Tensor:
@@ -94,22 +94,12 @@ def test_geometric_operations_are_those_of_pillow(name: str) -> None:
 def test_magnitudes_are_those_of_torchvision() -> None:
     height, width = 24, 32
     bins = torch.arange(MAGNITUDE_BINS)
-    expected = {
-        "Identity": torch.zeros(31),
-        "ShearX": torch.linspace(0, 0.3, 31),
-        "ShearY": torch.linspace(0, 0.3, 31),
-        "TranslateX": torch.linspace(0, 150 / 331 * width, 31),
-        "TranslateY": torch.linspace(0, 150 / 331 * height, 31),
-        "Rotate": torch.linspace(0, 30, 31),
-        "Brightness": torch.linspace(0, 0.9, 31),
-        "Color": torch.linspace(0, 0.9, 31),
-        "Contrast": torch.linspace(0, 0.9, 31),
-        "Sharpness": torch.linspace(0, 0.9, 31),
-        "Posterize": 8 - (bins / ((31 - 1) / 4)).round(),
-        "Solarize": torch.linspace(255, 0, 31),
-        "AutoContrast": torch.zeros(31),
-        "Equalize": torch.zeros(31),
-    }
+    ends = {"Identity": 0, "ShearX": 0.3, "ShearY": 0.3, "TranslateX": 150 / 331 * width}
+    ends |= {"TranslateY": 150 / 331 * height, "Rotate": 30, "Brightness": 0.9, "Color": 0.9, "Contrast": 0.9}
+    ends |= {"Sharpness": 0.9, "Posterize": 0, "Solarize": 0, "AutoContrast": 0, "Equalize": 0}
+    expected = {name: torch.linspace(0, end, 31) for name, end in ends.items()}
+    expected["Posterize"] = 8 - (bins / ((31 - 1) / 4)).round()
+    expected["Solarize"] = torch.linspace(255, 0, 31)
     assert list(OPERATIONS) == list(expected)
     for name, values in expected.items():
         found = torch.tensor([float(OPERATIONS[name].magnitude(i, height, width)) for i in range(31)])
@@ -147,5 +137,4 @@ def test_every_sample_is_one_operation_of_the_table() -> None:
     [(-1, 9, "ops must be 0 or more, found -1"), (2, 31, "magnitude must be from 0 to 30, found 31")],
 )
 def test_impossible_settings_are_named(ops: int, magnitude: int, field: str) -> None:
-    with pytest.raises(InputError, match=field):
-        drawn(random_images(), ops, magnitude, seeded(0))
+    assert re.search(field, refusal(drawn, random_images(), ops, magnitude, seeded(0)))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from parse_dg.data.blueprints import benchmark as bp
 from parse_dg.data.blueprints.benchmark import CLASSES, DOMAINS, LAYOUTS, PARTS, SIZE, SKELETON, BlueprintsConfig
 from parse_dg.data.blueprints.drawing import SHARP, TILE, render, traced
 from parse_dg.errors import InputError
+from tests.parts import refusal
 
 Array = npt.NDArray[np.float32]
 PER_CLASS = 40  # examples of every class and domain that the classifiers see: a quarter is for testing
@@ -37,13 +39,6 @@ def examples() -> list[bp.Creature]:
     which = itertools.product(DOMAINS, range(len(CLASSES)), range(PER_CLASS))
     with unchecked():
         return [bp.sample_example(domain, label, index, config) for domain, label, index in which]
-
-
-@pytest.fixture(scope="module")
-def domains() -> dict[str, bp.BlueprintsDomain]:
-    config = BlueprintsConfig(seed=7, images_per_class=PER_CLASS)
-    with unchecked():
-        return {domain: bp.generate_domain(domain, config) for domain in DOMAINS}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -72,15 +67,11 @@ def test_global_randomness_is_neither_used_nor_touched() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="unknown domain 'clipart': valid are photo, cartoon, sketch, paint"):
         bp.generate_domain("clipart", BlueprintsConfig(images_per_class=1))
-    with pytest.raises(InputError, match="label must be from 0 to 7, found 8"):
-        bp.sample_example("photo", 8, 0, BlueprintsConfig())
-    with pytest.raises(InputError, match="index must be 0 or more, found -1"):
-        bp.sample_example("photo", 0, -1, BlueprintsConfig())
+    assert "label must be from 0 to 7, found 8" in refusal(bp.sample_example, "photo", 8, 0, BlueprintsConfig())
+    assert "index must be 0 or more, found -1" in refusal(bp.sample_example, "photo", 0, -1, BlueprintsConfig())
     made = bp.generate_domain("sketch", BlueprintsConfig(images_per_class=1))
-    with pytest.raises(InputError, match="centres have shape"):
-        replace(made, centres=made.centres[:-1])
-    with pytest.raises(InputError, match="7 captions for 8 images"):
-        replace(made, captions=made.captions[1:])
+    assert "centres have shape" in refusal(replace, made, centres=made.centres[:-1])
+    assert "7 captions for 8 images" in refusal(replace, made, captions=made.captions[1:])
 
 
 def test_every_part_is_inside_the_image(examples: list[bp.Creature]) -> None:
@@ -175,7 +166,7 @@ def test_nuisances_do_not_depend_on_the_class(examples: list[bp.Creature]) -> No
         assert np.abs(z).max() < 4.3  # of 368 comparisons
 
 
-def _accuracy(features: Array, labels: npt.NDArray[np.int64]) -> tuple[float, int]:
+def _accuracy(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> tuple[float, int]:
     """Test accuracy and test size of a classifier; every fourth example is for testing.
 
     Ridge regression of the classes on the features and on 400 random rectified mixtures of them.
@@ -198,42 +189,25 @@ def _is_chance(accuracy: float, count: int, chance: float = 1 / 8) -> bool:
     return bool(low <= accuracy <= high)
 
 
-@pytest.fixture(scope="module")
-def tiles(examples: list[bp.Creature]) -> Array:
-    """Every example's parts alone, shrunk to 7 by 7: (N, 6, 7, 7, 3)."""
+@pytest.mark.slow
+def test_neither_looks_of_the_parts_nor_colours_of_the_image_tell_the_class(examples: list[bp.Creature]) -> None:
     with unchecked():
-        drawn = np.stack([parts_alone(e) for e in examples])
-    step = TILE // 7
-    small = drawn.reshape(-1, len(PARTS), 7, step, 7, step, 3).mean(axis=(3, 5))
-    return np.asarray(small, dtype=np.float32)
-
-
-@pytest.mark.slow
-def test_looks_of_the_parts_do_not_tell_the_class(examples: list[bp.Creature], tiles: Array) -> None:
+        alone = np.stack([parts_alone(e) for e in examples])
+        images = np.stack([bp.draw(e) for e in examples])
+    tiles = alone.reshape(-1, len(PARTS), 7, TILE // 7, 7, TILE // 7, 3).mean(axis=(3, 5))  # N, parts, 7, 7, 3
+    bins = [(images // 32 == k).mean(axis=(1, 2)) for k in range(8)]
+    colours = np.concatenate([images.mean(axis=(1, 2)), images.std(axis=(1, 2)), *bins], axis=1)
     labels = np.array([e.label for e in examples])
-    accuracy, count = _accuracy(tiles, labels)
-    assert _is_chance(accuracy, count), accuracy
+    for features in (tiles, colours):
+        accuracy, count = _accuracy(features, labels)
+        assert _is_chance(accuracy, count), accuracy
+    # the same classifier learns what they do tell
+    assert _accuracy(tiles, np.array([DOMAINS.index(e.scene.style) for e in examples]))[0] > 0.9
+    assert _accuracy(tiles, np.array([int(e.mirrored) for e in examples]))[0] > 0.7
 
 
-@pytest.mark.slow
-def test_the_same_classifier_learns_what_the_looks_do_tell(examples: list[bp.Creature], tiles: Array) -> None:
-    styles = np.array([DOMAINS.index(e.scene.style) for e in examples])
-    assert _accuracy(tiles, styles)[0] > 0.9
-    mirrored = np.array([int(e.mirrored) for e in examples])
-    assert _accuracy(tiles, mirrored)[0] > 0.7
-
-
-@pytest.mark.slow
 def test_the_same_classifier_learns_the_layout(examples: list[bp.Creature]) -> None:
     places = np.stack([e.places - e.places.mean(0) for e in examples])
     accuracy, count = _accuracy(places, np.array([e.label for e in examples]))
     assert accuracy > 0.9
     assert not _is_chance(accuracy, count)
-
-
-def test_colours_of_the_image_do_not_tell_the_class(domains: dict[str, bp.BlueprintsDomain]) -> None:
-    images = np.concatenate([d.images for d in domains.values()])
-    bins = [(images // 32 == k).mean(axis=(1, 2)) for k in range(8)]
-    features = np.concatenate([images.mean(axis=(1, 2)), images.std(axis=(1, 2)), *bins], axis=1)
-    accuracy, count = _accuracy(features, np.concatenate([d.labels for d in domains.values()]))
-    assert _is_chance(accuracy, count), accuracy

@@ -134,11 +134,8 @@ def bombs(width: int = 10_000, height: int = 10_000) -> dict[str, bytes]:
     webp = b"VP8L" + struct.pack("<IBI", 64, 0x2F, (width - 1 & 0x3FFF) | (height - 1 & 0x3FFF) << 14) + bytes(59)
     webp = b"RIFF" + struct.pack("<I", len(webp) + 4) + b"WEBP" + webp
     ppm = f"P6 {width} {height} 255\n".encode() + bytes(1000)
-    kinds = ("png", "gif", "bmp", "tif", "jpg", "webp", "ppm")
-    return {
-        f"{width}x{height}.{kind}": data
-        for kind, data in zip(kinds, (png, gif, bmp, tif, bytes(jpg), webp, ppm), strict=True)
-    }
+    files = {"png": png, "gif": gif, "bmp": bmp, "tif": tif, "jpg": bytes(jpg), "webp": webp, "ppm": ppm}
+    return {f"{width}x{height}.{kind}": data for kind, data in files.items()}
 
 
 def text_bomb() -> bytes:
@@ -191,32 +188,18 @@ def image_cases(seed: int = 0) -> list[Case]:
         cases += [Case(f"{stem}-{what}.{ending}", bad, None) for what, bad in damaged(data, draw)]
     for size in ((10_000, 10_000), (16_000, 12_000), (16_383, 16_383)):
         cases += [Case(name, data, False) for name, data in bombs(*size).items()]
-    cases += [
-        Case(name, data, False) for name, data in bombs(1, 2**30).items() if name[-3:] in ("bmp", "tif", "ppm")
-    ]
-    magics = (
-        b"\xff\xd8\xff\xe0",
-        b"\x89PNG\r\n\x1a\n",
-        b"GIF89a",
-        b"RIFF\x99\0\0\0WEBPVP8 ",
-        b"BM",
-        b"II*\0",
-        b"P6 9 9 9 ",
-    )
+    tall = bombs(1, 2**30).items()
+    cases += [Case(name, data, False) for name, data in tall if name[-3:] in ("bmp", "tif", "ppm")]
+    magics = (b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\x99\0\0\0WEBPVP8 ")
+    magics += (b"BM", b"II*\0", b"P6 9 9 9 ")
     for number in range(140):
         magic = magics[number % len(magics)]
         cases.append(Case(f"garbage{number}.jpg", magic + draw.randbytes(draw.choice((10, 100, 1000))), None))
     for number in range(60):
         tags = draw.choice((b"MM\0*\0\0\0\x08", b"II*\0\x08\0\0\0")) + draw.randbytes(draw.randrange(200))
         cases.append(Case(f"exif{number}.jpg", encoded(picture(), "JPEG", exif=b"Exif\0\0" + tags), True))
-        rotten = draw.randbytes(draw.randrange(1, 200))
-        cases.append(
-            Case(
-                f"exif{number}.png",
-                whole["plain.png"][:33] + chunk(b"eXIf", rotten) + whole["plain.png"][33:],
-                True,
-            )
-        )
+        rotten, plain = chunk(b"eXIf", draw.randbytes(draw.randrange(1, 200))), whole["plain.png"]
+        cases.append(Case(f"exif{number}.png", plain[:33] + rotten + plain[33:], True))
     cases += [Case(name, encoded(picture(number), "PNG"), True) for number, name in enumerate(NAMES)]
     return cases
 
@@ -231,10 +214,9 @@ def mutations(data: bytes, draw: random.Random, fields: Callable[[Any], Iterator
         for value in fields(json.loads(line)):
             text = value if isinstance(value, bytes) else json.dumps(value).encode()
             yield b"\n".join([*lines[:number], text, *lines[number + 1 :], b""])
-        yield b"\n".join([*lines[:number], *lines[number + 1 :], b""])
-        yield b"\n".join([*lines[:number], line, *lines[number:], b""])
-        yield b"\n".join([*lines[:number], b"", *lines[number:], b""])
-        yield b"\n".join([*lines[number:], *lines[:number], b""])
+        before, after = lines[:number], lines[number:]
+        for changed in ([*before, *after[1:]], [*before, line, *after], [*before, b"", *after], [*after, *before]):
+            yield b"\n".join([*changed, b""])
     for _ in range(8):
         yield from (changed for _, changed in damaged(data, draw))
 
@@ -268,6 +250,9 @@ ROWS = [("b/1.png", "b", "cat"), ("a/2.png", "a", "dog"), ("a/1.png", "a", "cat"
 """What every whole list of `list_cases` holds."""
 
 
+Text = tuple[str, str | bytes]  # the ending of a list's name, and what it holds
+
+
 def list_cases(seed: int = 0) -> list[Case]:
     """Lists in every dialect that must be read as ROWS, lists that must be refused, and damaged ones."""
     draw = random.Random(seed)
@@ -275,11 +260,24 @@ def list_cases(seed: int = 0) -> list[Case]:
     entries = [dict(zip(head, row, strict=True)) for row in ROWS]
     comma = "".join(",".join(row) + "\n" for row in (head, *ROWS))
     lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-    dialects = [comma.replace(",", delimiter) for delimiter in (",", ";", "\t")]
-    good: list[tuple[str, str | bytes]] = [
-        ("csv", text.replace("\n", end)) for text in dialects for end in ("\n", "\r\n", "\r", "\n\n", " \n")
+    wholes = (("csv", comma), ("json", json.dumps(entries)), ("jsonl", lines))
+    either = [(ending, bad) for ending, text in wholes for _ in range(3) for _, bad in damaged(text.encode(), draw)]
+    kinds: tuple[tuple[bool | None, int, list[Text]], ...] = (
+        (True, 0, _good(head, entries, comma, lines)),
+        (False, 1000, _bad(head, entries, comma, lines)),
+        (None, 2000, [*either]),
+    )
+    return [
+        Case(f"{number}.{ending}", text.encode() if isinstance(text, str) else text, usable)
+        for usable, first, texts in kinds
+        for number, (ending, text) in enumerate(texts, first)
     ]
-    good += [
+
+
+def _good(head: tuple[str, ...], entries: list[dict[str, str]], comma: str, lines: str) -> list[Text]:
+    dialects = [comma.replace(",", delimiter) for delimiter in (",", ";", "\t")]
+    return [
+        *(("csv", text.replace("\n", end)) for text in dialects for end in ("\n", "\r\n", "\r", "\n\n", " \n")),
         ("csv", comma.encode("utf-8-sig")),
         ("csv", comma.strip()),
         ("csv", comma.replace("path,domain,class", "Path, DOMAIN ,Class")),
@@ -294,54 +292,37 @@ def list_cases(seed: int = 0) -> list[Case]:
         ("jsonl", lines.replace("\n", "\r\n\r\n")),
         ("jsonl", lines.strip()),
     ]
-    first = ",".join(ROWS[0])
-    bad: list[tuple[str, str | bytes]] = [
-        *(
-            (ending, text)
-            for ending in ("csv", "json", "jsonl")
-            for text in ("", " ", "\n\n", "\0", b"\xff\xfe", "x")
-        ),
-        *(("csv", comma.replace(name, "other")) for name in head),
-        *(("csv", f"{comma}{line}\n") for line in (first, f"./{first}", f"c/../{first}", ",a,cat", "x.png,,cat")),
-        *(
-            ("csv", f"{comma}{line}\n")
-            for line in ("x.png,a, ", "x.png,a", "x.png,a,cat,more", '"x.png,a,cat', '"x"y,a,b')
-        ),
-        *(
-            ("csv", f"{comma}{line}\n")
-            for line in ("\0,a,cat", "x" * 200_000 + ",a,cat", '"x\ny",a,cat', '"' + "x\n" * 99_999)
-        ),
-        ("csv", "path,domain,class"),
-        ("csv", "path,domain,class,path\n1,2,3,4\n"),
-        ("csv", comma.encode("utf-16")),
-        ("csv", comma.encode("latin-1")),
-        ("json", "[" * 100_000),
-        ("json", json.dumps([])),
-        ("json", json.dumps({"images": []})),
-        ("json", json.dumps({"images": {}})),
-        ("json", json.dumps([*entries, entries[0]])),
-        ("json", json.dumps(entries)[:-1]),
-        ("json", "9" * 5000),
-        ("jsonl", lines + lines),
-        ("jsonl", "[" * 100_000),
-        *(("json", json.dumps([*entries, value])) for value in ODD_VALUES[:-1]),
-        *(("jsonl", lines + json.dumps(value)) for value in ODD_VALUES[:-1]),
+
+
+def _bad(head: tuple[str, ...], entries: list[dict[str, str]], comma: str, lines: str) -> list[Text]:
+    first, nothing = ",".join(ROWS[0]), ("", " ", "\n\n", "\0", b"\xff\xfe", "x")
+    rows = [
+        first,
+        f"./{first}",
+        f"c/../{first}",
+        ",a,cat",
+        "x.png,,cat",
+        "x.png,a, ",
+        "x.png,a",
+        "x.png,a,cat,more",
     ]
+    rows += ['"x.png,a,cat', '"x"y,a,b', "\0,a,cat", "x" * 200_000 + ",a,cat", '"x\ny",a,cat', '"' + "x\n" * 99_999]
+    values: list[Any] = [*ODD_VALUES[:-1], entries[0]]
     for key in head:
-        for value in (None, True, 1, 1.5, "", " ", [], {}, "\0", "\n", "\ud800"):
-            bad += [("json", json.dumps([*entries, entries[0] | {key: value}]))]
-            bad += [("jsonl", lines + json.dumps(entries[0] | {key: value}))]
-        lost = {name: value for name, value in entries[0].items() if name != key}
-        bad += [("json", json.dumps([*entries, lost])), ("jsonl", lines + json.dumps(lost))]
-    bad += [("json", json.dumps([entry | {"id": value} for entry in entries])) for value in (None, 1, "", [])]
-    either: list[tuple[str, str | bytes]] = [
-        (ending, changed)
-        for ending, text in (("csv", comma), ("json", json.dumps(entries)), ("jsonl", lines))
-        for _ in range(3)
-        for _, changed in damaged(text.encode(), draw)
-    ]
+        values += [
+            entries[0] | {key: value} for value in (None, True, 1, 1.5, "", " ", [], {}, "\0", "\n", "\ud800")
+        ]
+        values += [{name: value for name, value in entries[0].items() if name != key}]
     return [
-        Case(f"{number}.{ending}", text.encode() if isinstance(text, str) else text, usable)
-        for usable, texts in ((True, good), (False, bad), (None, either))
-        for number, (ending, text) in enumerate(texts, {True: 0, False: 1000, None: 2000}[usable])
+        *((ending, text) for ending in ("csv", "json", "jsonl") for text in nothing),
+        *(("csv", comma.replace(name, "other")) for name in head),
+        *(("csv", f"{comma}{row}\n") for row in rows),
+        *(("csv", text) for text in ("path,domain,class", "path,domain,class,path\n1,2,3,4\n")),
+        *(("csv", comma.encode(code)) for code in ("utf-16", "latin-1")),
+        *(("json", json.dumps(value)) for value in ([], {"images": []}, {"images": {}})),
+        *(("json", text) for text in ("[" * 100_000, json.dumps(entries)[:-1], "9" * 5000)),
+        *(("jsonl", text) for text in (lines + lines, "[" * 100_000)),
+        *(("json", json.dumps([*entries, value])) for value in values),
+        *(("jsonl", lines + json.dumps(value)) for value in values),
+        *(("json", json.dumps([entry | {"id": value} for entry in entries])) for value in (None, 1, "", [])),
     ]

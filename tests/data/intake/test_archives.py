@@ -15,18 +15,8 @@ from filelock import FileLock
 
 from parse_dg.data.intake.archives import extract, is_archive
 from parse_dg.errors import InputError
-from tests.data.intake.packing import (
-    FILES,
-    KINDS,
-    NOISE,
-    member,
-    refused,
-    tree,
-    write,
-    write_tar,
-    write_zip,
-    zip_info,
-)
+from tests.data.intake import packing
+from tests.data.intake.packing import FILES, KINDS, NOISE, member, refused, tree, write, write_tar, write_zip
 
 
 def attempt(archive: Path, folder: Path) -> str | None:
@@ -52,7 +42,7 @@ def test_everything_is_unpacked(kind: str, tmp_path: Path, there: Path) -> None:
 
 
 def test_memory_is_constant(tmp_path: Path, there: Path) -> None:
-    content = np.random.default_rng(0).bytes(24 << 20)
+    content = np.random.default_rng(0).bytes(12 << 20)
     packed = [write(tmp_path / f"a.{kind}", {"a": content}) for kind in ("tar", "zip")]
     tracemalloc.start()
     try:
@@ -87,10 +77,7 @@ def test_what_is_no_archive(content: bytes, tmp_path: Path, there: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (
-            {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"},
-            "is a link to '/etc/passwd': expected files and folders",
-        ),
+        ({"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}, "is a link to '/etc/passwd': expected files and"),
         ({"type": tarfile.SYMTYPE, "linkname": "good"}, "is a link to 'good'"),
         ({"type": tarfile.LNKTYPE, "linkname": "good"}, "is a link to 'good'"),
         ({"type": tarfile.FIFOTYPE}, "is neither a plain file nor a folder"),
@@ -100,14 +87,13 @@ def test_what_is_no_archive(content: bytes, tmp_path: Path, there: Path) -> None
 def test_tars_hold_files_and_folders_only(
     settings: dict[str, Any], reason: str, tmp_path: Path, there: Path
 ) -> None:
-    refused(
-        write_tar(tmp_path / "a.tar", member("good", b"1"), member("bad", **settings)), there, f"'bad' {reason}"
-    )
+    archive = write_tar(tmp_path / "a.tar", member("good", b"1"), member("bad", **settings))
+    refused(archive, there, f"'bad' {reason}")
 
 
 @pytest.mark.parametrize(("mode", "reason"), [(stat.S_IFLNK, "is a link"), (stat.S_IFIFO, "is neither")])
 def test_zips_hold_files_and_folders_only(mode: int, reason: str, tmp_path: Path, there: Path) -> None:
-    archive = write_zip(tmp_path / "a.zip", ("good", b"1"), (zip_info("bad", mode | 0o777), b"/etc/passwd"))
+    archive = write_zip(tmp_path / "a.zip", ("good", b"1"), (packing.zip_info("bad", mode | 0o777), b"/etc/passwd"))
     refused(archive, there, f"member 'bad' {reason}")
 
 

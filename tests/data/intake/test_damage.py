@@ -91,24 +91,16 @@ def reasons(folder: Path) -> dict[str, str | None]:
 
 
 def test_every_image_is_used_or_refused_as_it_must_be(reasons: dict[str, str | None]) -> None:
-    wrong = [
-        (case.name, reasons[case.name])
-        for case in IMAGES
-        if case.usable is not None and case.usable != (reasons[case.name] is None)
-    ]
-    assert wrong == []
+    known = [case for case in IMAGES if case.usable is not None]
+    assert [(c.name, reasons[c.name]) for c in known if c.usable != (reasons[c.name] is None)] == []
     undecided = [reasons[case.name] is None for case in IMAGES if case.usable is None]
     assert 0.1 < np.mean(undecided) < 0.9  # damage is neither harmless nor always fatal
 
 
 def test_with_truncated_files_kept_nothing_else_breaks(reasons: dict[str, str | None], folder: Path) -> None:
     found = watched(lambda case: attempt(case, folder, True), IMAGES, lambda case: case.name)
-    lost = [
-        case.name
-        for case, reason in zip(IMAGES, found, strict=True)
-        if reason is not None and reasons[case.name] is None
-    ]
-    assert lost == []
+    pairs = zip(IMAGES, found, strict=True)
+    assert [case.name for case, reason in pairs if reason is not None and reasons[case.name] is None] == []
     cut = [case.name for case in IMAGES if reasons[case.name] == "it is cut short"]
     kept = sum(reason is None for reason in found) - sum(reason is None for reason in reasons.values())
     assert len(cut) / 2 < kept <= len(cut) + 40  # some that are cut in the header are no image then either
@@ -125,15 +117,13 @@ def test_indexing_keeps_every_good_image_and_names_every_bad_one(
     listed = tuple(ListedImage(name, number * 2 // len(names), 0, name) for number, name in enumerate(names))
     listing = Listing("a test", folder, ("first", "second"), ("only",), listed)
     start = time.monotonic()
-    (manifest,) = watched(
-        lambda each: index("damaged", each, workers=2), [listing], lambda each: "the whole folder"
-    )
+    (manifest,) = watched(lambda each: index("damaged", each, workers=2), [listing], lambda each: "the folder")
     assert time.monotonic() - start < 60
     used = [name for name in names if reasons.get(name) is None]
     assert [image.path for image in manifest.images] == used
-    assert manifest.unreadable == tuple(
-        Problem(name, reason) for name in names if (reason := reasons.get(name)) is not None
-    )
+    assert dict(manifest.unreadable) == {
+        name: reason for name in names if (reason := reasons.get(name)) is not None
+    }
     sizes = {image.path: (image.width, image.height) for image in manifest.images}
     assert all(sizes[f"good {number}.png"] == (32, 24) for number in range(20))
     assert sizes["turned6.jpg"] == (24, 32)
@@ -175,9 +165,7 @@ def read(reader: Callable[[Path], Result], case: Case, folder: Path) -> Result |
 def test_a_broken_manifest_is_refused_or_says_what_it_said(
     manifest: Manifest, broken: list[Case], tmp_path: Path
 ) -> None:
-    found = watched(
-        lambda case: read(read_manifest, case, tmp_path), broken, lambda case: f"{case.name}: {case.data[:80]!r}"
-    )
+    found = watched(lambda case: read(read_manifest, case, tmp_path), broken, lambda case: f"{case.data[:80]!r}")
     said = [each for each in found if isinstance(each, str)]
     assert all(each == manifest for each in found if not isinstance(each, str))
     assert all(re.search(r"line \d+: |it is empty", message) for message in said)
@@ -205,8 +193,6 @@ def check(listing: Listing, case: Case, folder: Path) -> None:
     assert all(".." not in Path(image.path).parts and image.path[0] != "/" for image in listing.images)
     if case.usable:
         assert listing.root == folder
-        rows = [
-            (image.path, listing.domains[image.domain], listing.classes[image.label]) for image in listing.images
-        ]
+        rows = [(i.path, listing.domains[i.domain], listing.classes[i.label]) for i in listing.images]
         assert rows == sorted(ROWS, key=lambda row: row[1:])
         assert [image.id for image in listing.images] == [row[0] for row in rows]

@@ -11,7 +11,6 @@ from parse_dg.data.intake.layouts import find_duplicates, list_images
 from parse_dg.data.intake.own import list_own
 from parse_dg.data.listing import Listing
 from parse_dg.data.public.catalogue import DATA_SETS, DataSet
-from parse_dg.errors import InputError
 from tests.parts import refusal
 
 PACS, VLCS, OFFICE = DATA_SETS["pacs"], DATA_SETS["vlcs"], DATA_SETS["officehome"]
@@ -34,9 +33,7 @@ def plant(root: Path, data_set: DataSet, domains: dict[str, str] | None = None, 
 
 def shown(listing: Listing, domain: int = 0) -> list[tuple[str, str]]:
     """(class, file) of a domain's images."""
-    return [
-        (listing.classes[image.label], Path(image.path).name) for image in listing.images if image.domain == domain
-    ]
+    return [(listing.classes[i.label], Path(i.path).name) for i in listing.images if i.domain == domain]
 
 
 def reasons(listing: Listing) -> dict[str, str]:
@@ -105,9 +102,8 @@ def test_splits_of_vlcs_are_merged_and_full_stands_alone(tmp_path: Path) -> None
     # as if the split folders were one, so that a seeded hold-out is that of the plain folders
     expected = [(name, file) for name in VLCS.classes for file in ("a.jpg", "b.jpg", "c.jpg")]
     assert [shown(listing, n) for n in range(4)] == [expected] * 4
-    assert (
-        "of each domain the images in crossval and test and train are taken, as if in one folder" in listing.notes
-    )
+    note = "of each domain the images in crossval and test and train are taken, as if in one folder"
+    assert note in listing.notes
     assert listing.images[0].id == "CALTECH/crossval/0/a"
 
     touch(*(tmp_path / "CALTECH" / "full" / str(label) / "whole.jpg" for label in range(5)))
@@ -123,11 +119,8 @@ def test_order_is_that_of_image_folder(tmp_path: Path) -> None:
         for name in PACS.classes:
             for _ in range(30):
                 depth = [draw.choice(names) for _ in range(draw.randrange(3))]
-                touch(
-                    tmp_path.joinpath(
-                        domain, name, *depth, "in", draw.choice(names) + draw.choice([".jpg", ".PNG"])
-                    )
-                )
+                file = draw.choice(names) + draw.choice([".jpg", ".PNG"])
+                touch(tmp_path.joinpath(domain, name, *depth, "in", file))
     listing = list_images(PACS, tmp_path)
     for number, domain in enumerate(PACS.domains):
         paths = [image.path for image in listing.images if image.domain == number]
@@ -161,7 +154,7 @@ def test_listed_duplicates_are_left_out(tmp_path: Path, given: bool) -> None:
 
 
 def test_the_published_list_is_what_lies_between_the_two_versions_of_domainnet() -> None:
-    names = find_duplicates("domainnet", (), None).names
+    names = find_duplicates("domainnet", (), None)[0]
     assert len(names) == 9_431
     cleaned, raw = (version.counts for version in NET.expected)
     per_domain = Counter(name.split("/")[0] for name in names)
@@ -173,37 +166,25 @@ def test_the_published_list_is_what_lies_between_the_two_versions_of_domainnet()
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"\xff", "cannot read the list"), (b"photo.jpg\n", "entry 1: expected")]
+    ("content", "message"), [(b"\xff", "cannot read .*list.txt"), (b"photo.jpg\n", "line 1: expected")]
 )
 def test_a_list_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     plant(tmp_path, NET, classes=1)
     (tmp_path / "list.txt").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        list_images(NET, tmp_path, tmp_path / "list.txt")
-
-
-# camera traps
+    assert re.search(message, refusal(list_images, NET, tmp_path, tmp_path / "list.txt"))
 
 
 def annotations(locations: bool = True) -> dict[str, object]:
+    places: dict[str, object] = {"one": "38", "two": 100, "three": "43", "four": "46", "elsewhere": "7"}
+    places |= {"lost": "38", "car": "38"}
     images = [
-        {"id": "i1", "file_name": "one.jpg", "location": "38"},
-        {"id": "i2", "file_name": "two.jpg", "location": 100},
-        {"id": "i3", "file_name": "three.jpg", "location": "43"},
-        {"id": "i4", "file_name": "four.jpg", "location": "46"},
-        {"id": "i5", "file_name": "elsewhere.jpg", "location": "7"},
-        {"id": "i6", "file_name": "lost.jpg", "location": "38"},
-        {"id": "i7", "file_name": "car.jpg", "location": "38"},
+        {"id": f"i{number}", "file_name": f"{name}.jpg"} | ({"location": place} if locations else {})
+        for number, (name, place) in enumerate(places.items(), 1)
     ]
-    if not locations:
-        images = [{"id": "i1"}]
-    categories = [{"id": 1, "name": "bird"}, {"id": 2, "name": "squirrel"}, {"id": 3, "name": "car"}]
+    categories = [{"id": number, "name": name} for number, name in enumerate(("bird", "squirrel", "car"), 1)]
     pairs = [("i1", 2), ("i1", 1), ("i1", 1), ("i2", 1), ("i3", 2), ("i4", 1), ("i5", 1), ("i6", 1), ("i7", 3)]
-    return {
-        "images": images,
-        "categories": categories,
-        "annotations": [{"image_id": image, "category_id": category} for image, category in pairs],
-    }
+    annotated = [{"image_id": image, "category_id": category} for image, category in pairs]
+    return {"images": images, "categories": categories, "annotations": annotated}
 
 
 def plant_traps(root: Path) -> None:
@@ -239,8 +220,7 @@ def test_camera_traps_are_read_from_their_annotations(tmp_path: Path) -> None:
 def test_broken_annotations_are_named(tmp_path: Path, content: str, message: str) -> None:
     plant_traps(tmp_path)
     (tmp_path / "caltech_images_20210113.json").write_text(content)
-    with pytest.raises(InputError, match=message):
-        list_images(TERRA, tmp_path)
+    assert re.search(message, refusal(list_images, TERRA, tmp_path))
 
 
 def test_annotations_cannot_name_files_elsewhere(tmp_path: Path) -> None:
@@ -250,9 +230,6 @@ def test_annotations_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     content["images"][0]["file_name"] = "../../secret.jpg"  # type: ignore[index]
     (tmp_path / "data" / "caltech_images_20210113.json").write_text(json.dumps(content))
     assert "found none of location_38" in refusal(list_images, TERRA, tmp_path / "data")
-
-
-# what is passed over
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -291,17 +268,12 @@ def test_links_are_followed_inside_and_never_out(tmp_path: Path, own: bool) -> N
     assert reasons(listing) == expected
 
 
-# what cannot be used
-
-
 def test_missing_domains_are_named(tmp_path: Path) -> None:
     plant(tmp_path, PACS)
     for name in ("photo", "sketch"):
         (tmp_path / name).rename(tmp_path / f"my {name}")
-    with pytest.raises(
-        InputError, match=r"domains art_painting, cartoon, photo, sketch of PACS.*no folder for photo, sk"
-    ):
-        list_images(PACS, tmp_path)
+    said = refusal(list_images, PACS, tmp_path)
+    assert re.search(r"domains art_painting, cartoon, photo, sketch of PACS.*no folder for photo, sk", said)
 
 
 def test_what_was_found_instead_is_named(tmp_path: Path) -> None:
@@ -319,16 +291,16 @@ def test_a_file_or_nothing_is_no_folder(tmp_path: Path, list_it: object) -> None
     assert "found nothing" in refusal(list_it, tmp_path / "gone")
 
 
-# anybody's own
-
-
 def test_own_folders(tmp_path: Path) -> None:
-    touch(tmp_path / "Night" / "cat" / "2.jpg", tmp_path / "Night" / "cat" / "10.WebP", tmp_path / "readme.txt")
-    touch(
-        tmp_path / "day" / "owl" / "a.tiff",
-        tmp_path / "day" / "cat" / "more" / "b.bmp",
-        tmp_path / "splits" / "s.txt",
+    files = (
+        "Night/cat/2.jpg",
+        "Night/cat/10.WebP",
+        "readme.txt",
+        "day/owl/a.tiff",
+        "day/cat/more/b.bmp",
+        "splits/s",
     )
+    touch(*(tmp_path / file for file in files))
     listing = list_own(tmp_path)
     assert listing.domains == ("Night", "day")
     assert listing.classes == ("cat", "owl")
@@ -364,5 +336,4 @@ def test_own_folders_without_domains_are_one_domain(tmp_path: Path) -> None:
 )
 def test_own_folders_that_would_be_misread_are_refused(tmp_path: Path, files: list[str], expected: str) -> None:
     touch(*(tmp_path / file for file in files))
-    with pytest.raises(InputError, match=expected):
-        list_own(tmp_path)
+    assert re.search(expected, refusal(list_own, tmp_path))

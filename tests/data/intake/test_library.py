@@ -1,13 +1,12 @@
 """The data sets of this machine: added whole or not at all, used by name or path, never taken from their owner."""
 
 import errno
-import io
 import json
 import logging
 import os
+import re
 import shutil
 import tarfile
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from parse_dg.data.manifest import verify
 from parse_dg.errors import InputError
 from tests.cli.conftest import snapshot
 from tests.data.intake.damage import encoded, picture
+from tests.data.intake.packing import member, write, write_tar
 from tests.parts import refusal
 
 DOMAINS, CLASSES = ("day", "fog", "night"), ("cat", "owl")
@@ -47,30 +47,16 @@ def plant(
 def pack(folder: Path, path: Path, inside: Sequence[str] = (".",)) -> Path:
     """An archive of a folder, or of some of what it holds; the name says which kind."""
     files = sorted(file for part in inside for file in (folder / part).rglob("*") if file.is_file())
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for file in files:
-                archive.write(file, file.relative_to(folder))
-        return path
-    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
-        for file in files:
-            tar.add(file, str(file.relative_to(folder)))
-    return path
+    return write(path, {str(file.relative_to(folder)): file.read_bytes() for file in files})
 
 
 def write_list(folder: Path, path: Path) -> Path:
     """The images of domain/class/image as a list."""
-    rows = [
-        {"path": os.path.relpath(file, path.parent), "domain": file.parts[-3], "class": file.parts[-2]}
-        for file in sorted(folder.glob("*/*/*"))
-    ]
-    match path.suffix:
-        case ".csv":
-            path.write_text("\n".join(["path,domain,class", *(",".join(row.values()) for row in rows), ""]))
-        case ".json":
-            path.write_text(json.dumps({"images": rows}))
-        case _:
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ("path", "domain", "class")
+    rows = [(os.path.relpath(file, path.parent), *file.parts[-3:-1]) for file in sorted(folder.glob("*/*/*"))]
+    entries = [dict(zip(names, row, strict=True)) for row in rows]
+    lines = [",".join(row) for row in (names, *rows)] if path.suffix == ".csv" else list(map(json.dumps, entries))
+    path.write_text(json.dumps({"images": entries}) if path.suffix == ".json" else "\n".join([*lines, ""]))
     return path
 
 
@@ -90,9 +76,6 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
 
 
-# What can be added
-
-
 def test_a_folder_is_indexed_where_it_is(own: Path, data: Path) -> None:
     before = snapshot(own)
     manifest = add("mine", [own])
@@ -110,18 +93,12 @@ def a_zip_by_another_name(own: Path, folder: Path) -> list[Path]:
     return [pack(own, folder / "own.zip").rename(folder / "download")]
 
 
-def three_parts(own: Path, folder: Path) -> list[Path]:
-    return [
-        pack(own, folder / "day.tar", ["day"]),
-        pack(own, folder / "fog.zip", ["fog"]),
-        pack(own, folder / "night.tar.gz", ["night", "day/cat"]),  # shares some files with the first
-    ]
-
-
 def a_folder_of_parts(own: Path, folder: Path) -> list[Path]:
     (folder / "parts").mkdir()
     (folder / "parts" / ".DS_Store").write_bytes(b"x")
-    three_parts(own, folder / "parts")
+    pack(own, folder / "parts" / "day.tar", ["day"])
+    pack(own, folder / "parts" / "fog.zip", ["fog"])
+    pack(own, folder / "parts" / "night.tar.gz", ["night", "day/cat"])  # shares some files with the first
     return [folder / "parts"]
 
 
@@ -183,9 +160,6 @@ def test_what_a_killed_process_left_is_in_nobodys_way(own: Path, data: Path, tmp
     assert {path.name for path in (data / "mine").iterdir()} == {"files", "manifest.jsonl"}
 
 
-# What cannot
-
-
 def broken(folder: Path) -> list[Path]:
     whole = pack(plant(folder / "more", images=9), folder / "broken.tar.gz").read_bytes()
     (folder / "broken.tar.gz").write_bytes(whole[: len(whole) // 2])
@@ -194,15 +168,8 @@ def broken(folder: Path) -> list[Path]:
 
 def a_link(folder: Path) -> list[Path]:
     """An archive that would write through a link, to a place of its own choice."""
-    pack(plant(folder / "linked"), folder / "link.tar")
-    with tarfile.open(folder / "link.tar", "a") as tar:
-        link = tarfile.TarInfo("day/cat/out")
-        link.type, link.linkname = tarfile.SYMTYPE, str(folder)
-        tar.addfile(link)
-        stolen = tarfile.TarInfo("day/cat/out/stolen.png")
-        stolen.size = 3
-        tar.addfile(stolen, io.BytesIO(b"abc"))
-    return [folder / "link.tar"]
+    link = member("day/cat/out", type=tarfile.SYMTYPE, linkname=str(folder))
+    return [write_tar(folder / "link.tar", link, member("day/cat/out/stolen.png", b"abc"))]
 
 
 def no_domains(folder: Path) -> list[Path]:
@@ -217,32 +184,27 @@ def an_unreadable_domain(folder: Path) -> list[Path]:
     return [folder / "half"]
 
 
-def nowhere(folder: Path) -> list[Path]:
-    return [folder / "gone" / "away.zip"]
-
-
 def a_folder_and_an_archive(folder: Path) -> list[Path]:
     return [plant(folder / "one"), pack(folder / "one", folder / "one.zip")]
 
 
-MISTAKES: dict[Callable[[Path], list[Path]], tuple[str, str]] = {
-    broken: ("broken.tar.gz", "damaged or cut off"),
-    a_link: ("link.tar", "day/cat/out' is a link to"),
-    no_domains: ("expected domain/class/image", "found images without a class folder"),
-    an_unreadable_domain: ("fog/cat/0.png", "it is empty"),
-    nowhere: ("nothing at", "gone/away.zip"),
-    a_folder_and_an_archive: ("one is not an archive", "expected one folder, one list, or"),
-}
+MISTAKES: list[tuple[Callable[[Path], list[Path]], str]] = [
+    (broken, "broken.tar.gz.*damaged or cut off"),
+    (a_link, "link.tar.*day/cat/out' is a link to"),
+    (no_domains, "expected domain/class/image.*found images without a class folder"),
+    (an_unreadable_domain, "fog/cat/0.png.*it is empty"),
+    (lambda folder: [folder / "gone" / "away.zip"], "nothing at .*gone/away.zip"),
+    (a_folder_and_an_archive, "one is not an archive: expected one folder, one list, or"),
+]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(("mistake", "said"), MISTAKES)
 def test_what_cannot_be_added_leaves_nothing(
-    mistake: Callable[[Path], list[Path]], data: Path, tmp_path: Path
+    mistake: Callable[[Path], list[Path]], said: str, data: Path, tmp_path: Path
 ) -> None:
     paths = mistake(tmp_path)
     before = snapshot(tmp_path)
-    for fragment in MISTAKES[mistake]:
-        assert fragment in refusal(add, "mine", paths)
+    assert re.search(said, refusal(add, "mine", paths))
     assert [name for name in snapshot(data) if name] == []
     assert {name: file for name, file in snapshot(tmp_path).items() if name != "kept"} == before
     assert added() == []
@@ -259,10 +221,10 @@ def disk_full_while_unpacking(patch: pytest.MonkeyPatch) -> None:
 
 
 def disk_full_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    def write(manifest: Any, path: Path) -> None:
+    def full(manifest: Any, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    patch.setattr(library, "write_manifest", write)
+    patch.setattr(library, "write_manifest", full)
 
 
 def too_small_a_disk(patch: pytest.MonkeyPatch) -> None:
@@ -324,8 +286,7 @@ def test_a_name_is_given_once_unless_it_is_replaced(own: Path, data: Path, tmp_p
 def test_names_that_are_not_allowed(name: str, own: Path, tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     for action in (lambda: add(name, [own]), lambda: remove(name)):
-        with pytest.raises(InputError, match=r"cannot name a data set: expected pacs, vlcs,|is reserved: choose"):
-            action()
+        assert re.search(r"cannot name a data set: expected pacs, vlcs,|is reserved: choose", refusal(action))
     assert snapshot(tmp_path) == before
 
 
@@ -336,21 +297,15 @@ def test_photographs_in_the_data_folder_are_not_touched(data: Path, tmp_path: Pa
     before = snapshot(data)
     with pytest.raises(InputError, match=r"birds holds day, which was not put there .*choose another name"):
         add("birds", [data / "birds"])
-    with pytest.raises(
-        InputError, match=r"birds/day/cat/0.png lies in the data folder .*move it elsewhere, or set PARSE_DG_DATA"
-    ):
+    with pytest.raises(InputError, match=r"0.png lies in the data folder .*elsewhere, or set PARSE_DG_DATA"):
         add("mine", [data / "birds"])
     assert "files/day/cat/0.png lies in the data folder" in refusal(add, "other", [data / "other" / "files"])
     with pytest.raises(InputError, match=r"birds/day/cat/0.png lies in the data folder"):
         add("mine", [write_list(data / "birds", tmp_path / "birds.csv")])
     assert "birds holds day" in refusal(remove, "birds")
-    with pytest.raises(InputError, match="birds holds day"):
-        add("birds", [plant(tmp_path / "elsewhere")])
+    assert "birds holds day" in refusal(add, "birds", [plant(tmp_path / "elsewhere")])
     assert snapshot(data) == before
     assert open_manifest(str(data / "birds")).counts == dict.fromkeys(DOMAINS, 4)  # by its path it can be used
-
-
-# By path
 
 
 def test_a_path_is_indexed_once(own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -393,9 +348,6 @@ def test_a_damaged_manifest_of_a_path_is_made_again(own: Path, data: Path) -> No
         kept.write_bytes(content)
         assert open_manifest(str(own)) == manifest
         assert open_manifest(str(own)) == manifest
-
-
-# Looking again
 
 
 def test_what_is_missing_changed_or_new_is_found(own: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from parse_dg.data.intake.manifest_file import read_header, read_manifest, write_manifest
 from parse_dg.data.listing import Problem
 from parse_dg.data.manifest import Manifest, ManifestImage
-from parse_dg.errors import InputError
+from tests.parts import refusal
 
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
 
@@ -19,10 +20,9 @@ DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "emu")
 def manifest(tmp_path: Path) -> Manifest:
     """Two domains, three classes, two images of each."""
     paths = [f"{domain}/{name}/{number}.png" for domain in DOMAINS for name in CLASSES for number in range(2)]
+    digests = [hashlib.sha256(path.encode()).hexdigest() for path in paths]
     images = tuple(
-        ManifestImage(
-            path, n // 6, n // 2 % 3, path[4:-4], 8, 6, 100 + n, hashlib.sha256(path.encode()).hexdigest()
-        )
+        ManifestImage(path, n // 6, n // 2 % 3, path[4:-4], 8, 6, 100 + n, digests[n])
         for n, path in enumerate(paths)
     )
     unreadable, skipped = (Problem("art/cat/2.png", "it is empty"),), (Problem("readme.txt", "no image"),)
@@ -80,8 +80,7 @@ def test_a_changed_value_is_refused_with_its_line(
     line: int, values: dict[str, Any], what: str, written: Path
 ) -> None:
     change(written, line, values)
-    with pytest.raises(InputError, match=rf"manifest.jsonl, {what}.*; index the data set again"):
-        read_manifest(written)
+    assert re.search(rf"manifest.jsonl, {what}.*; index the data set again", refusal(read_manifest, written))
 
 
 @pytest.mark.parametrize(
@@ -97,16 +96,14 @@ def test_a_changed_value_is_refused_with_its_line(
 def test_what_is_no_manifest_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
     path = tmp_path / "manifest.jsonl"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"manifest.jsonl(:|,) {what}"):
-        read_manifest(path)
+    assert re.search(rf"manifest.jsonl(:|,) {what}", refusal(read_manifest, path))
 
 
 def test_a_manifest_that_is_cut_short_is_refused(written: Path) -> None:
     data = written.read_bytes()
     for end in range(0, len(data), 97):
         written.write_bytes(data[:end])
-        with pytest.raises(InputError, match=r"manifest\.jsonl"):
-            read_manifest(written)
+        assert "manifest.jsonl" in refusal(read_manifest, written)
 
 
 def test_a_summary_is_what_the_manifest_says(manifest: Manifest, written: Path) -> None:

@@ -20,13 +20,9 @@ def manifest(*images: ManifestImage, name: str = "mine") -> Manifest:
 
 def test_of_an_unknown_data_set_nothing_is_published() -> None:
     report = describe_data(manifest(image("a"), image("b", 1), image("c", 1)))
-    assert [tuple(row) for row in map(_row, report.domains)] == [("day", 1, None), ("night", 2, None)]
+    assert [tuple(vars(row).values()) for row in report.domains] == [("day", 1, None), ("night", 2, None)]
     assert (report.differences, report.remarks, report.changed) == ((), (), ())
     assert report.changed_in_words == ""
-
-
-def _row(row: object) -> tuple[object, ...]:
-    return tuple(vars(row).values())
 
 
 def test_of_many_files_some_are_named_and_all_are_counted() -> None:
@@ -35,14 +31,10 @@ def test_of_many_files_some_are_named_and_all_are_counted() -> None:
     assert remark.startswith("1,234 files unreadable and left out: 0.png (it is empty); 1.png (it is empty); ")
     assert remark.endswith(f"; {NAMED - 1}.png (it is empty) and {1234 - NAMED:,} more")
     (remark,) = describe_data(replace(manifest(image("a")), skipped=problems)).remarks
-    assert (
-        remark == f"1,234 files passed over, it is empty: {'; '.join(f'{n}.png' for n in range(8))} and 1,226 more"
-    )
-    assert (
-        describe_data(replace(manifest(image("a")), unreadable=problems[:NAMED]))
-        .remarks[0]
-        .endswith("(it is empty)")
-    )
+    named = "; ".join(f"{n}.png" for n in range(8))
+    assert remark == f"1,234 files passed over, it is empty: {named} and 1,226 more"
+    (remark,) = describe_data(replace(manifest(image("a")), unreadable=problems[:NAMED])).remarks
+    assert remark.endswith("(it is empty)")
 
 
 def test_what_is_passed_over_is_grouped_by_its_reason() -> None:

@@ -12,16 +12,8 @@ from tests.parts import refusal
 CLASSES = ("001.Albatross", "002.Finch")
 FILES = [f"{CLASSES[n // 6]}/bird_{n:02d}.jpg" for n in range(12)]
 IDS = tuple(sorted(file.removesuffix(".jpg") for file in FILES))
-SPLIT = {
-    "train0": [1, 2],
-    "valid0": [3],
-    "train1": [4, 5],
-    "valid1": [6],
-    "train2": [8, 7],
-    "valid2": [9],
-    "test": [12, 10, 11],
-    "train_valid": list(range(1, 10)),
-}
+SPLIT = {"train0": [1, 2], "valid0": [3], "train1": [4, 5], "valid1": [6], "train2": [8, 7], "valid2": [9]}
+SPLIT |= {"test": [12, 10, 11], "train_valid": list(range(1, 10))}
 
 
 def numbered() -> dict[int, str]:
@@ -85,12 +77,13 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "images.txt").unlink()
     (tmp_path / "descriptions.json").write_text("{}")
     assert "expected images with id and file_name; not found: 'images'" in refusal(read_split, path, IDS)
-    path.write_text("{")
-    assert "split.json is not valid JSON" in refusal(read_split, path, IDS)
-    path.write_bytes(b"\xff{}")
-    assert "split.json is not valid JSON" in refusal(read_split, path, IDS)
-    path.write_text("[]")
-    assert "train0 is not one" in refusal(read_split, path, IDS)
+    for content, said in (
+        (b"{", "split.json is not valid"),
+        (b"\xff{}", "is not valid"),
+        (b"[]", "train0 is not one"),
+    ):
+        path.write_bytes(content)
+        assert said in refusal(read_split, path, IDS)
 
 
 def test_captions_from_descriptions(tmp_path: Path) -> None:
@@ -110,11 +103,9 @@ def test_captions_from_text_files(tmp_path: Path) -> None:
     assert captions == (("a small bird .", "it is grey"), *[()] * 11)
 
 
-@pytest.mark.parametrize(
-    "change", [{"annotations": [{"image_id": 1}]}, {"annotations": [{"image_id": 99, "caption": ""}]}]
-)
-def test_broken_descriptions_are_named(tmp_path: Path, change: dict[str, object]) -> None:
-    (tmp_path / "descriptions.json").write_text(json.dumps(descriptions() | change))
+@pytest.mark.parametrize("annotation", [{"image_id": 1}, {"image_id": 99, "caption": ""}])
+def test_broken_descriptions_are_named(tmp_path: Path, annotation: dict[str, object]) -> None:
+    (tmp_path / "descriptions.json").write_text(json.dumps(descriptions() | {"annotations": [annotation]}))
     assert "expected annotations with image_id and caption" in refusal(find_captions, tmp_path, IDS)
 
 
