@@ -15,7 +15,7 @@ PAGE = ("/", "/page.css", "/page.js", "/icon.svg", "/viewer.css", "/viewer.js")
 
 
 def test_the_page_and_its_files(parse_service: Running) -> None:
-    kinds = {each.address: each.kind for each in load_assets()}
+    kinds = {address: each.headers["content-type"] for address, each in load_assets().items()}
     assert set(kinds) == set(PAGE)
     for path in PAGE:
         answer = parse_service.client.get(path)

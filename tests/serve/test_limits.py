@@ -176,7 +176,7 @@ def test_so_many_pixels_are_decoded_at_once() -> None:
     room, together = DecodingRoom(10), []
 
     def decode(pixels: int) -> int:
-        with room.claiming() as claim:
+        with room.holding() as claim:
             claim(pixels)
             together.append(pixels)
             time.sleep(0.02)
