@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
 from parse_dg.explain.measures.images import SubsetPrimitives
+from parse_dg.explain.measures.localisation import FollowedParts, assign_parts, followed_parts
 from tests.explain.measures.test_collapse import located
 
 PARTS = ("body", "head", "tail")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from parse_dg.explain.measures.selected import selected
+from parse_dg.explain.measures.structure_use import selected
 from parse_dg.model.composition import ActiveWeights
 
 
