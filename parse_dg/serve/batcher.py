@@ -115,8 +115,5 @@ def ranked(found: ModelAnswer) -> list[ClassProbability]:
     """Every class with its probability, the most probable first; of equal ones the first, as argmax has it."""
     if isinstance(found, Prediction):
         return [*found.top]
-    logits = found.logits.float()
-    shares = logits.softmax(0).tolist()
-    return [
-        ClassProbability(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()
-    ]
+    shares = found.logits.float().softmax(0).tolist()
+    return [ClassProbability(found.classes[c], shares[c]) for c in found.ranked]

@@ -17,7 +17,7 @@ from parse_dg.data.parallel import default_workers
 from parse_dg.deploy.names import change_names
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import class_cards
+from parse_dg.explain.classes import class_cards
 from parse_dg.explain.explanation import Reading
 from parse_dg.explain.faces import PrimitiveFaces, known_primitives
 from parse_dg.explain.logits import ModelAnswer

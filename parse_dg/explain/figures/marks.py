@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-NO_NAMES: Mapping[int, str] = MappingProxyType({})
+Names = Mapping[int, str]
+"""What people call primitives."""
+NO_NAMES: Names = MappingProxyType({})
 EDGES = ("line", "equal", "level", "plumb", "arrow")
 """The marks between two primitives, which are drawn as an edge; of the others only the ring is drawn."""
 
@@ -32,10 +34,8 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
     else:
         axes.imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="bicubic" if smooth else None)
     axes.autoscale(False)  # what is drawn later leaves the image as large as it is
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def show_picture(axes: "Axes", picture: Picture) -> None:
@@ -101,12 +101,13 @@ def mark_relation(
             edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 2 * scale}
             axes.plot(*points[0], "o", markersize=17 * scale, markerfacecolor="none", **edge)
         elif kind in EDGES:
-            head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
-            style = f"-|>{head}" if kind == "arrow" else "-"
-            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
-            curve = {"connectionstyle": f"arc3,rad={bend}"}
-            start, end = points
-            axes.annotate("", xy=end, xytext=start, zorder=3, arrowprops={"arrowstyle": style, **line, **curve})
+            head = f"-|>,head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
+            looks: dict[str, Any] = {
+                "arrowstyle": head if kind == "arrow" else "-",
+                "connectionstyle": f"arc3,rad={bend}",
+            }
+            looks |= {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
+            axes.annotate("", xy=points[1], xytext=points[0], zorder=3, arrowprops=looks)
 
 
 def mark_primitive(
@@ -135,7 +136,7 @@ def mark_primitives(
     size: float = 8.5,
     text: float = 6,
     edge: str = INK,
-    names: Mapping[int, str] = NO_NAMES,
+    names: Names = NO_NAMES,
 ) -> None:
     """Discs that do not cover each other, on axes so many inches wide: one that has to give way has a line to its
     place. Below it is the primitive's name, where it has one.

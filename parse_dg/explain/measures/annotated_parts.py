@@ -72,7 +72,6 @@ class AnnotatedParts(Jsonable):
 
     parts: tuple[str, ...]
     within: float
-    """`WITHIN`."""
     sources: PartsOfDomain
     """The held-out images of all sources together, by which the part of a primitive is decided."""
     domains: tuple[PartsOfDomain, ...]

@@ -79,17 +79,15 @@ def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: 
 
 @dataclass(frozen=True)
 class CollapseOf(Jsonable):
-    """Means over some images of a domain; None if there are no such images."""
+    """Means over some images of a domain, None if there are no such images: how many primitives are present, how
+    many of those coincide with another one, at how many different places they are, and the collapse in [0, 1].
+    """
 
     images: int
     present: float | None
-    """Primitives that are present."""
     coinciding: float | None
-    """Of those, how many coincide with another one."""
     places: float | None
-    """At how many different places they are."""
     collapse: float | None
-    """In [0, 1]."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,6 @@ class PrimitivePlace(Jsonable):
     distance: float
     """The median distance to that part, in units of the grid (the image is 2 wide)."""
     presence: float
-    """The mean presence."""
 
     @property
     def follows(self) -> bool:
@@ -78,7 +77,6 @@ class Localisation(Jsonable):
     domain: str
     images: int
     primitives: int
-    """K."""
     following: int
     """How many primitives follow a part, any part, in this domain."""
     expected: int

@@ -39,8 +39,7 @@ class MeasuredDomain(Jsonable):
     """Which images of one domain are measured, and everything that is measured of them alone."""
 
     domain: str
-    role: str
-    """`source` or `target`."""
+    role: str  # source or target
     images: str
     """Which of the domain's images, in words."""
     structure: StructureUse
@@ -49,9 +48,8 @@ class MeasuredDomain(Jsonable):
     collapse: Collapse
     evidence: Evidence
     localisation: Localisation | None
-    """None where the true places of parts are not known."""
+    """None, as below, where the true places of parts are not known."""
     followed_parts: FollowedParts | None
-    """None as above."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +60,7 @@ class RunMeasures(Jsonable):
     target: str
     heat_map_cells: tuple[int, int]
     """H and W of the heat maps."""
-    image_size: int
-    """Side of the images, in pixels."""
+    image_size: int  # pixels
     domains: tuple[MeasuredDomain, ...]
     """The sources in their order, the target last."""
     consistency: tuple[Consistency, ...]

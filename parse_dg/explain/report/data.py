@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from parse_dg.explain.class_cards import ClassCard
-from parse_dg.explain.classes import ClassComposition
+from parse_dg.explain.classes import ClassCard, ClassComposition
 from parse_dg.explain.faces import PrimitiveFaces
 from parse_dg.explain.report.curve import Curve
 from parse_dg.tables.text_table import TextTable
@@ -17,7 +16,7 @@ Role = Literal["result", "target", "source"]
 """The result of the run is of these images, or they are others of the target domain, or of a source domain."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DomainScore:
     """How many images of one domain a model gets right, and what it takes the others for."""
 
@@ -48,9 +47,8 @@ class Report:
 
     title: str
     accuracy: float
-    """The result of the run,"""
+    """The result of the run; `headline` says what that number is."""
     headline: str
-    """and what that number is."""
     facts: tuple[tuple[str, str], ...]
     """Name and value of what one asks first."""
     rules: tuple[str, ...]
@@ -62,15 +60,13 @@ class Report:
     """The target first."""
     galleries: tuple[Gallery, ...]
     compositions: tuple[ClassComposition, ...]
-    """Empty for methods other than PARSE."""
+    """Empty, as `compaction`, for methods other than PARSE."""
+    compaction: tuple[TextTable, ...]
     cards: tuple[ClassCard, ...] = ()
-    """The same classes, drawn; empty where the images are not here, too."""
+    """The same classes, drawn; empty, as `faces`, where the images are not here, too."""
     faces: PrimitiveFaces | None = None
-    """Of the primitives; None as above."""
     names: Mapping[int, str] = field(default_factory=dict)
     """What people call the primitives."""
-    compaction: tuple[TextTable, ...]
-    """Empty for methods other than PARSE."""
     curve: Curve | None
     config: Mapping[str, str]
     """Every field of the configuration by its dotted name, as `--set` takes it."""

@@ -126,19 +126,13 @@ def _cases(
 
 
 def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, "n"]) -> Iterator[dict[str, Any]]:
+    """Called by the image's file below the data set's folder, or its number where it was drawn."""
     images, labels = load_images(subset, positions)
-    titles = [_title(subset, int(index)) for index in subset.indices[positions]]
-    truths = [predictor.classes[label] for label in labels.tolist()]
-    found = read_any(predictor, images)
-    for said, index, title, truth in zip(found, subset.indices[positions], titles, truths, strict=True):
-        picture = subset.domain.picture(int(index), predictor.model.spec.framing)
-        yield case_of(said, picture, title=title, truth=truth)
-
-
-def _title(subset: Subset, index: int) -> str:
-    """The image's file below the data set's folder, or its number where it was drawn."""
-    domain = subset.domain
-    return printable(domain.files.paths[index]) if domain.files else f"image {index} of {domain.name}"
+    domain, found = subset.domain, read_any(predictor, images)
+    for said, index, label in zip(found, subset.indices[positions].tolist(), labels.tolist(), strict=True):
+        title = printable(domain.files.paths[index]) if domain.files else f"image {index} of {domain.name}"
+        picture = domain.picture(index, predictor.model.spec.framing)
+        yield case_of(said, picture, title=title, truth=predictor.classes[label])
 
 
 def _words(what: str, parts: Sequence[SubsetPredictions], wrong: bool) -> str:

@@ -22,6 +22,11 @@ from parse_dg.wording import percent, plural
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")
 STYLES = (*viewer.STYLES, "report.css")
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+"""What a browser lets the page do: run this very script, use this very style, show images that are in it."""
 SECTIONS = {
     "summary": "Summary",
     "images": "Right and wrong, and why",
@@ -58,11 +63,9 @@ def write_report(path: Path, report: Report) -> int:
 def report_page(report: Report) -> str:
     """The whole page: `report.html`, in which text is text, whatever it holds."""
     script, style = viewer.read(*SCRIPTS), viewer.read(*STYLES)
-    galleries = [{"title": g.title, "words": g.words, "cases": g.cases} for g in report.galleries if g.cases]
-    primitives = {
-        "known": known_primitives(report.names, report.faces),
-        "cards": [card.drawing() for card in report.cards],
-    }
+    galleries = [vars(gallery) for gallery in report.galleries if gallery.cases]
+    cards = [card.drawing() for card in report.cards]
+    primitives = {"known": known_primitives(report.names, report.faces), "cards": cards}
     return page_template(Path(__file__).with_name("report.html")).render(
         report=report,
         sections=SECTIONS,
@@ -77,7 +80,7 @@ def report_page(report: Report) -> str:
         confusions=_confusions,
         percent=percent,
         plural=plural,
-        policy=_policy(script, style),
+        policy=POLICY.format(script=_digest(script), style=_digest(style)),
         script=Markup(script),
         style=Markup(style),
         called=called,
@@ -123,14 +126,6 @@ def _confusions(
         if count:
             rows.append((classes[true], classes[predicted], f"{count:,} of {total:,} ({percent(count / total)})"))
     return rows, int((off > 0).sum())
-
-
-def _policy(script: str, style: str) -> str:
-    """What a browser lets the page do: run this very script, use this very style, show images that are in it."""
-    return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _digest(text: str) -> str:

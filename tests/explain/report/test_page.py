@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import ClassCard
-from parse_dg.explain.classes import ClassComposition, Term
+from parse_dg.explain.classes import ClassCard, ClassComposition, Term
 from parse_dg.explain.explanation import PrimitivePosition
 from parse_dg.explain.faces import Face, PrimitiveFaces
 from parse_dg.explain.report.curve import Curve, CurvePoint
