@@ -16,6 +16,8 @@ from tests.serve.conftest import encoded, read_all, running
 from tests.serve.process import COMMAND, serving
 from tests.serve.test_batcher import wait_for
 
+BEGUN = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_it_says_where_it_listens_and_ends_cleanly(parse_run: Path, number: int) -> None:
@@ -43,9 +45,7 @@ def test_what_was_begun_is_finished(erm_run: Path) -> None:
 
         asked = [pool.submit(ask, large) for _ in range(6)]
         slow = socket.create_connection(("127.0.0.1", process.port))
-        slow.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
-        )
+        slow.sendall(BEGUN)
         with httpx.Client(trust_env=False) as client:
             health = f"http://127.0.0.1:{process.port}/health"
             wait_for(lambda: arrived(client.get(health).json()) == 6, 60)
@@ -61,9 +61,7 @@ def test_what_was_begun_is_finished(erm_run: Path) -> None:
 def test_an_upload_that_does_not_end_does_not_keep_it(erm_run: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(erm_run, grace=2) as service:
         slow = socket.create_connection(("127.0.0.1", service.port))
-        slow.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
-        )
+        slow.sendall(BEGUN)
         service.health()
         started = time.monotonic()
     assert time.monotonic() - started < 15
