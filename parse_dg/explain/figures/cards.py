@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import FACE, ClassCard
-from parse_dg.explain.faces import Face, PrimitiveFaces
+from parse_dg.explain.faces import PrimitiveFaces
 from parse_dg.explain.figures.marks import Names, mark_relation
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, NORMAL, SMALL, TALLEST, WIDTHS, Sheet, in_lines
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BESIDE = {"page": 4, "column": 2}
 """Cards beside each other."""
@@ -61,13 +58,21 @@ def cards_figure(
 def _draw_card(
     sheet: Sheet, card: ClassCard, faces: PrimitiveFaces | None, names: Names, left: float, top: float, side: float
 ) -> None:
+    from matplotlib.patches import Rectangle
+
     sheet.text(left, top + 0.08, card.name, NORMAL + 1, within=side, weight="bold")
     axes = sheet.axes(left, top + HEADER, side, side)
     axes.set(xlim=(0, 1), ylim=(1, 0))
     axes.axhspan(0, 1, color="#f3f1ec", zorder=0)
     where = card.arranged()
-    for k, at in where.items():
-        _place_face(axes, at, faces.faces[k][0] if faces and faces.faces[k] else None)
+    looks: dict[str, Any] = {"facecolor": "white", "edgecolor": INK, "linewidth": 0.6, "zorder": 2}
+    for k, (x, y) in where.items():
+        mine = faces.faces[k][:1] if faces else ()
+        for face in mine:
+            box = (x - FACE, x + FACE, y + FACE, y - FACE)
+            axes.imshow(face.pixels(), extent=box, zorder=2, interpolation="bicubic")
+        axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, fill=not mine, **looks))
+    axes.set(xlim=(0, 1), ylim=(1, 0))
     if where:
         places = np.full((max(where) + 1, 2), np.nan)
         places[list(where)] = list(where.values())
@@ -77,18 +82,6 @@ def _draw_card(
         paper = {"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 0.5}
         name = names.get(k, f"p{k}")
         axes.text(x, y + FACE, name, fontsize=SMALL, ha="center", va="top", zorder=6, bbox=paper)
-
-
-def _place_face(axes: "Axes", at: tuple[float, float], face: Face | None) -> None:
-    from matplotlib.patches import Rectangle
-
-    x, y = at
-    if face is not None:
-        box = (x - FACE, x + FACE, y + FACE, y - FACE)
-        axes.imshow(face.pixels(), extent=box, zorder=2, interpolation="bicubic")
-    looks: dict[str, Any] = {"fill": face is None, "facecolor": "white", "edgecolor": INK, "linewidth": 0.6}
-    axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, zorder=2, **looks))
-    axes.set(xlim=(0, 1), ylim=(1, 0))
 
 
 def fitting(faces: PrimitiveFaces, width: str) -> int:

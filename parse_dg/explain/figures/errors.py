@@ -8,10 +8,8 @@ most; one that coincides with others says with which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from parse_dg.deploy.names import called
@@ -19,9 +17,6 @@ from parse_dg.explain.figures.marks import NO_NAMES, Names, mark_primitive, pixe
 from parse_dg.explain.figures.page import BLUE, INK, NORMAL, SMALL, VERMILION, WIDTHS, Sheet, shorten
 from parse_dg.explain.figures.primitives import ReadImage
 from parse_dg.wording import plural
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LEFT, HEADER, FOOT = 0.24, 0.36, 0.3
 """Inches: for the primitives' names, for what the block is of, for the legend."""
@@ -110,7 +105,13 @@ def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, 
     y, clusters = HEADER, _clusters(judged)
     axes = sheet.axes(x, y, side, side)
     show(axes, judged.image, faint=True)
-    _mark_places(axes, clusters, pixels_of(judged.descriptors.centre[0], judged.image))
+    places = pixels_of(judged.descriptors.centre[0], judged.image)
+    for members in sorted(clusters, key=len):  # a dot a place; where several primitives are, how many
+        place = places[members].mean(0)
+        if len(members) > 1:
+            mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")
+        else:
+            axes.plot(*place, "o", color=BLUE, markersize=3.5, zorder=4, mec="white", mew=0.5)
     for k in block.primitives:
         y += side + GAP
         others = [number for members in clusters if k in members for number in members if number != k]
@@ -136,14 +137,3 @@ def _clusters(judged: JudgedImage) -> list[list[int]]:
         if present:
             found.setdefault(place, []).append(k)
     return list(found.values())
-
-
-def _mark_places(axes: "Axes", clusters: list[list[int]], places: Float[np.ndarray, "K 2"]) -> None:
-    """A dot a place; where several primitives are, how many."""
-    for members in sorted(clusters, key=len):
-        place = places[members].mean(0)
-        if len(members) == 1:
-            edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-            axes.plot(*place, "o", color=BLUE, markersize=3.5, zorder=4, **edge)
-        else:
-            mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")

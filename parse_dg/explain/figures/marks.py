@@ -16,7 +16,6 @@ from parse_dg.model.primitives import PrimitiveDescriptors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
 
 Names = Mapping[int, str]
 """What people call primitives."""
@@ -56,6 +55,9 @@ def show_heat(
     """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
     primitive is present, its centre in a ring.
     """
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
     show(axes, image, faint=True)
     height, width = image.shape[1:]
     upsampled = torch.nn.functional.interpolate(
@@ -63,18 +65,12 @@ def show_heat(
     )[0, 0]
     heat = (upsampled / upsampled.max()).cpu().numpy()
     strength = 0.2 + 0.75 * float(z.presence[b, k])
-    axes.imshow(heat, cmap=heat_colours(), alpha=heat * strength, vmin=0, vmax=1)
-    for thick, ink in ((1.8, "white"), (0.9, ring)) if ring else ():
+    # From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey.
+    colours = LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
+    axes.imshow(heat, cmap=colours, alpha=heat * strength, vmin=0, vmax=1)
+    for thick, ink in ((1.8, "white"), (0.9, ring)):
         looks: dict[str, Any] = {"markersize": 7, "markerfacecolor": "none", "markeredgecolor": ink}
         axes.plot(*pixels_of(z.centre[b], image)[k], "o", markeredgewidth=thick, **looks)
-
-
-def heat_colours() -> "Colormap":
-    """From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey."""
-    from matplotlib import colormaps
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
 
 
 def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Float[np.ndarray, "K 2"]:
