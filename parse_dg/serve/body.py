@@ -144,19 +144,15 @@ class _Form:
             raise RefusedError(400, f"the form's part is not called {FIELD}: expected one file of that name")
         if headers.get(b"content-transfer-encoding", b"binary").lower() not in (b"binary", b"8bit", b"7bit"):
             raise RefusedError(400, "the form's file is encoded: expected its bytes as they are")
-        self.file_name = file_name(options.get(b"filename", b""))
+        given = options.get(b"filename", b"").decode("utf-8", "replace")
+        last = given.replace("\\", "/").rpartition("/")[2]  # to be shown, on one line, not too long
+        self.file_name = UNPRINTABLE.sub("", last).strip()[:NAME]
 
     def add_data(self, data: bytes, start: int, end: int) -> None:
         self.data += memoryview(data)[start:end]
 
     def end(self) -> None:
         self.ended = True
-
-
-def file_name(given: bytes) -> str:
-    """A name to be shown: what comes after the last slash or backslash, on one line, not too long."""
-    last = given.decode("utf-8", "replace").replace("\\", "/").rpartition("/")[2]
-    return UNPRINTABLE.sub("", last).strip()[:NAME]
 
 
 class DecodedImage(NamedTuple):

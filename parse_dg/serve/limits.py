@@ -5,11 +5,12 @@ import ipaddress
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Annotated
+from weakref import WeakValueDictionary
 
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule
 from parse_dg.data.limits import MAX_PIXELS
@@ -93,21 +94,11 @@ class Turns:
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._waiting: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of those who ask
 
-    @asynccontextmanager
-    async def turn(self, address: str) -> AsyncIterator[None]:
+    def turn(self, address: str) -> asyncio.Semaphore:
         """Within, it is the turn of one of this client's requests."""
-        client = client_of(address)
-        gate, asked = self._waiting.get(client, (asyncio.Semaphore(self._each), 0))
-        self._waiting[client] = gate, asked + 1
-        try:
-            async with gate:
-                yield
-        finally:
-            gate, asked = self._waiting.pop(client)
-            if asked > 1:
-                self._waiting[client] = gate, asked - 1
+        return self._gates.setdefault(client_of(address), asyncio.Semaphore(self._each))
 
 
 def client_of(address: str) -> str:
