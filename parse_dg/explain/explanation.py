@@ -268,8 +268,8 @@ def name_applications(
 
 def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     """Where the primitives of one image (B = 1) are, in their order."""
-    found = zip(z.centre[0].tolist(), z.extent[0].tolist(), z.presence[0].tolist(), strict=True)
-    return tuple(PrimitivePosition(k, *at, *size, presence) for k, (at, size, presence) in enumerate(found))
+    found = torch.cat((z.centre[0], z.extent[0], z.presence[0, :, None]), 1).tolist()
+    return tuple(PrimitivePosition(k, *place) for k, place in enumerate(found))
 
 
 def in_words(

@@ -223,7 +223,7 @@ def distances(located: SubsetPrimitives, centres: TrueCentres) -> Float[np.ndarr
 
 def near(located: SubsetPrimitives, centres: TrueCentres, image_size: int) -> Bool[np.ndarray, "N K P"]:
     """What is within `WITHIN`; the 2 of the grid are from the centre of the first pixel to that of the last."""
-    return distances(located, centres) <= WITHIN * image_size * 2 / (image_size - 1)
+    return np.asarray(distances(located, centres) <= WITHIN * image_size * 2 / (image_size - 1))
 
 
 def shuffled(centres: TrueCentres, generator: torch.Generator) -> TrueCentres:

@@ -185,8 +185,3 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(InputError, match=r"pictures need matplotlib: install parse-dg\[pictures\]"):
         primitive_sheet(placed_model(peaks(CORNERS)), {"photo": noise(1, 3, 64, 64)}, tmp_path / "sheet.png")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_parse_has_primitives_to_draw(erm_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        primitive_sheet(load_model(erm_run), {"photo": noise(1, 3, 64, 64)}, tmp_path / "sheet.png")
