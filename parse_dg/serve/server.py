@@ -131,7 +131,8 @@ def run(server: Server, held: socket.socket) -> None:
     try:
         server.run([held])
     except OSError as error:
-        raise _cannot_listen(*held.getsockname()[:2], error) from error
+        host, port = held.getsockname()[:2]
+        raise _cannot_listen(host, port, error) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from parse_dg.explain.explanation import Application
-from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
-from parse_dg.explain.report.page import write_report
+from parse_dg.explain.report.page import Gallery, Report, write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
 from parse_dg.runs.afterwards.opened import open_run
 from tests.conftest import FinishedRun

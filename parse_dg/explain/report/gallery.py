@@ -12,7 +12,7 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.explain.logits import read_any
-from parse_dg.explain.report.data import Gallery
+from parse_dg.explain.report.page import Gallery
 from parse_dg.explain.viewer_data import case_of
 from parse_dg.training.accuracy import Predictions, require_finite
 from parse_dg.wording import percent, printable

@@ -16,8 +16,8 @@ from parse_dg.errors import InputError
 from parse_dg.explain.classes import ClassCard, class_cards, describe_classes
 from parse_dg.explain.faces import PrimitiveFaces, faces_of
 from parse_dg.explain.report.curve import training_curve
-from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
+from parse_dg.explain.report.page import DomainScore, Gallery, Report, Role
 from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.afterwards.compact import Comparison, compare
 from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, scored_parts

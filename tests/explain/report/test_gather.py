@@ -16,9 +16,8 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.gather import TERMS, gather_report
-from parse_dg.explain.report.page import report_page
+from parse_dg.explain.report.page import Report, report_page
 from parse_dg.runs.afterwards.opened import applications_at_start, evaluate_run, open_run
 from parse_dg.runs.folder import read_config
 from tests.conftest import FinishedRun
