@@ -135,16 +135,11 @@ class CaseData(ResponseModel):
 
     title: str = Field(examples=["drawing.png"])
     image: str = Field(description="the whole image as data: URI", examples=["data:image/png;base64,iVBORw0KGgo"])
-    seen: list[float] = Field(
-        description="what the network sees of it, and places and heat maps are of: left, top, right, bottom",
-        examples=[[0, 0, 384, 288]],
-    )
+    seen: list[float] = Field(description="what the network sees of it: left, top, right, bottom in pixels")
     truth: str | None
     predicted: str = Field(examples=["house"])
     top: list[CaseClass]
-    explanations: dict[str, CaseExplanation | CaseLogit] = Field(
-        description="by class: relations where the method is parse, else where the logit comes from, if it can say"
-    )
+    explanations: dict[str, CaseExplanation | CaseLogit] = Field(description="by class, as far as the method can")
     places: list[PlaceData]
     heatmaps: HeatMaps | None
 

@@ -53,7 +53,7 @@ def show_heat(
     axes: "Axes", image: UInt8[Tensor, "3 H W"], z: PrimitiveDescriptors, k: int, b: int = 0, ring: str = BLUE
 ) -> None:
     """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
-    primitive is present, its centre in a ring.
+    primitive is present, its centre in a ring, if that has a colour.
     """
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
@@ -68,7 +68,7 @@ def show_heat(
     # From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey.
     colours = LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
     axes.imshow(heat, cmap=colours, alpha=heat * strength, vmin=0, vmax=1)
-    for thick, ink in ((1.8, "white"), (0.9, ring)):
+    for thick, ink in ((1.8, "white"), (0.9, ring)) if ring else ():
         looks: dict[str, Any] = {"markersize": 7, "markerfacecolor": "none", "markeredgecolor": ink}
         axes.plot(*pixels_of(z.centre[b], image)[k], "o", markeredgewidth=thick, **looks)
 
