@@ -99,7 +99,7 @@ class CardRelation(ResponseModel):
 
     words: str = Field(examples=["beak above p11"])
     family: str = Field(description="presence, binary, ternary or quaternary", examples=["binary"])
-    marks: list[list[str | int]] = Field(description="kinds and primitives", examples=[[["arrow", 3, 11]]])
+    marks: list[list[str | int]] = Field(description="its kind, then the primitives", examples=[[["arrow", 3, 11]]])
 
 
 class DrawnRelation(CardRelation, RelationData):
@@ -135,11 +135,15 @@ class CaseData(ResponseModel):
 
     title: str = Field(examples=["drawing.png"])
     image: str = Field(description="the whole image as data: URI", examples=["data:image/png;base64,iVBORw0KGgo"])
-    seen: list[float] = Field(description="what the network sees of it: left, top, right, bottom in pixels")
+    seen: list[float] = Field(
+        description="what the network sees: left, top, right, bottom in pixels", examples=[[0, 0, 384, 288]]
+    )
     truth: str | None
     predicted: str = Field(examples=["house"])
     top: list[CaseClass]
-    explanations: dict[str, CaseExplanation | CaseLogit] = Field(description="by class, as far as the method can")
+    explanations: dict[str, CaseExplanation | CaseLogit] = Field(
+        description="by class: relations where the method is parse, else where the logit comes from, if it can say"
+    )
     places: list[PlaceData]
     heatmaps: HeatMaps | None
 

@@ -228,4 +228,4 @@ def near(located: SubsetPrimitives, centres: TrueCentres, image_size: int) -> Bo
 
 def shuffled(centres: TrueCentres, generator: torch.Generator) -> TrueCentres:
     """Every image with the parts of another one, drawn at random."""
-    return centres[torch.randperm(len(centres), generator=generator).numpy()]
+    return np.asarray(centres[torch.randperm(len(centres), generator=generator).numpy()])
