@@ -28,7 +28,7 @@ from parse_dg.deploy.model_file import Model, ModelSpec
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.model.backbones.backbone import BackboneConfig
 from parse_dg.serve.batcher import Batcher
-from parse_dg.serve.decoding import DecodedImage, decode_upload
+from parse_dg.serve.body import DecodedImage, decode_upload
 from parse_dg.serve.limits import DecodingRoom, ServiceLimits
 
 TITLE = "inference call by call: compacted PARSE ÷ linear head, the service ÷ the model alone"
@@ -106,7 +106,7 @@ def _service(setting: Setting, predictor: Predictor) -> Row:
 
 
 def _decoder(predictor: Predictor) -> Callable[[bytes], DecodedImage]:
-    framing, room = predictor.model.spec.framing, DecodingRoom(LIMITS.pixels)
+    framing, room = predictor.model.spec.framing, DecodingRoom(2 * LIMITS.max_pixels)
     return lambda file: decode_upload(file, framing, LIMITS.max_pixels, room)
 
 

@@ -24,9 +24,8 @@ from parse_dg.data.splits import Subset, whole
 from parse_dg.explain.explanation import Explanation, explain
 from parse_dg.explain.figures.explanation import SHOWN_RELATIONS, explanation_figure, primitive_sheet
 from parse_dg.explain.figures.page import require_matplotlib
-from parse_dg.explain.measures.followed_parts import WITHIN
 from parse_dg.explain.measures.images import true_centres
-from parse_dg.explain.measures.localisation import FOLLOWS, primitive_places
+from parse_dg.explain.measures.localisation import FOLLOWS, WITHIN, primitive_places
 from parse_dg.files import whole_file
 from parse_dg.runs.afterwards.opened import OpenedRun
 from parse_dg.runs.config import RunConfig

@@ -23,7 +23,6 @@ class Difference(Application):
     weight_this: float
     """w in the class that is argued for; 0 where it does not use the relation."""
     weight_that: float
-    """w in the other class."""
     satisfaction: float
     """a in [0, 1]: how far the relation holds in the image, for both classes alike."""
 
@@ -58,34 +57,31 @@ class Contrast(Jsonable):
 
     def strongest(self, top: int | None = None) -> "Strongest":
         """The `top` relations (none: all) that speak for each side, the strongest first, and the others."""
-        this = [relation for relation in self.relations if relation.difference > 0][:top]
-        that = [relation for relation in reversed(self.relations) if relation.difference < 0][:top]
-        rest = self.relations[len(this) : len(self.relations) - len(that)]
-        return Strongest(tuple(this), tuple(that), tuple(rest))
+        this = tuple(relation for relation in self.relations if relation.difference > 0)[:top]
+        that = tuple(relation for relation in reversed(self.relations) if relation.difference < 0)[:top]
+        return Strongest(this, that, self.relations[len(this) : len(self.relations) - len(that)])
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
-        """As JSON data, with the differences.
-
-        With `top` the strongest on each side alone are listed, and `rest` says what the others come to.
+        """As JSON data, with the differences; with `top` the strongest on each side alone are listed, and `rest`
+        says what the others come to.
         """
-        this, that, rest = self.strongest(top)
-        listed = self.relations if top is None else (*this, *reversed(that))
-        left = () if top is None else rest
+        this, that, rest = self.strongest(top) if top is not None else (self.relations, (), ())
         return super().to_dict() | {
             "difference": self.difference,
             "logit_difference": self.logit_difference,
-            "relations": [relation.to_dict() for relation in listed],
-            "rest": {"count": len(left), "difference": fsum(relation.difference for relation in left)},
+            "relations": [relation.to_dict() for relation in (*this, *reversed(that))],
+            "rest": {"count": len(rest), "difference": fsum(relation.difference for relation in rest)},
         }
 
 
 class Strongest(NamedTuple):
-    """The relations of a contrast by the side that they speak for."""
+    """The relations of a contrast by the side that they speak for; `rest` are the weaker ones of both sides, and
+    those that speak for neither.
+    """
 
     this: tuple[Difference, ...]
     that: tuple[Difference, ...]
     rest: tuple[Difference, ...]
-    """The weaker ones of both sides, and those that speak for neither."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,6 @@ class Flip(Application):
     DERIVED: ClassVar = ("change",)
 
     before: float
-    """a in the image."""
     after: float
     """1: were it fully satisfied; 0: were it not satisfied at all."""
     predicted: str
@@ -136,12 +131,10 @@ def contrast(reading: Reading, this: str | None = None, that: str | None = None)
     if len(reading.classes) < 2:
         raise InputError("a contrast needs two classes, found a model of one")
     if that is None:
-        ranked = reading.logits.argsort(descending=True, stable=True)
-        that = next(reading.classes[c] for c in ranked.tolist() if c != first)
+        that = next(reading.classes[c] for c in reading.ranked if c != first)
     second = reading.number(that)
     if first == second:
         raise InputError(f"a contrast needs two classes, found {this!r} twice")
-    scores = reading.scores
     columns = (reading.weights[first], reading.weights[second], reading.satisfaction)
     found = zip(reading.applications, *(column.tolist() for column in columns), strict=True)
     differences = [
@@ -152,8 +145,8 @@ def contrast(reading: Reading, this: str | None = None, that: str | None = None)
     return Contrast(
         this=this,
         that=that,
-        score_this=float(scores[first]),
-        score_that=float(scores[second]),
+        score_this=float(reading.scores[first]),
+        score_that=float(reading.scores[second]),
         logit_scale=reading.scale,
         relations=tuple(sorted(differences, key=lambda relation: -relation.difference)),
     )
@@ -179,18 +172,15 @@ def _flips(reading: Reading, after: float) -> Iterator[Flip]:
     predicted = reading.number(reading.predicted)
     moved = weights * (after - satisfaction)  # (C, n): what each class gains from each relation's change
     scores = reading.scores.unsqueeze(1) + moved
-    for column in (scores.amax(0) > scores[predicted]).nonzero().squeeze(1).tolist():
-        changed = satisfaction.clone()
-        changed[column] = after
-        result = weights @ changed
-        winner = int(result.argmax())
-        # Where two classes are level in the network's precision they may not be in this one: the relation itself
-        # must bring the winner ahead.
-        if result[winner] > result[predicted] and moved[winner, column] > moved[predicted, column]:
-            yield Flip(
-                **vars(reading.applications[column]),
-                before=float(satisfaction[column]),
-                after=after,
-                predicted=reading.classes[winner],
-                scores=by_class(reading.classes, result),
-            )
+    winners = scores.argmax(0)
+    # Where two classes are level in the network's precision they may not be in this one: the relation itself must
+    # bring the winner ahead.
+    ahead = (scores.amax(0) > scores[predicted]) & (moved.gather(0, winners[None])[0] > moved[predicted])
+    for column in ahead.nonzero().squeeze(1).tolist():
+        yield Flip(
+            **vars(reading.applications[column]),
+            before=float(satisfaction[column]),
+            after=after,
+            predicted=reading.classes[int(winners[column])],
+            scores=by_class(reading.classes, scores[:, column]),
+        )

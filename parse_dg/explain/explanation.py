@@ -123,9 +123,8 @@ class Explanation:
         return Rest(len(others), fsum(r.weight for r in others), fsum(r.contribution for r in others))
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
-        """As JSON data, without the heat maps; every relation comes with the places of what it binds.
-
-        With `top` the strongest alone are listed, and `rest` says what the others come to.
+        """As JSON data, without the heat maps; every relation comes with the places of what it binds. With `top`
+        the strongest alone are listed, and `rest` says what the others come to.
         """
         places = [place.to_dict() for place in self.places]
         relations = [r.to_dict() | {"places": [places[i] for i in r.primitives]} for r in self.relations[:top]]
@@ -153,6 +152,11 @@ class ClassReading:
         """The class with the highest logit."""
         return self.classes[int(self.logits.argmax())]
 
+    @property
+    def ranked(self) -> list[int]:
+        """The rows of all classes, the most probable first; of equal ones the first, as argmax has it."""
+        return self.logits.argsort(descending=True, stable=True).tolist()
+
     def number(self, name: str) -> int:
         """The row of a class."""
         require_known("class", name, self.classes)
@@ -175,7 +179,6 @@ class Reading(ClassReading):
     descriptors: PrimitiveDescriptors
     """Of this one image: B = 1."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """What people call the primitives, where they gave them names."""
 
     @property
     def scores(self) -> Float64[Tensor, "C"]:
@@ -220,10 +223,8 @@ def read_images(model: Model | Predictor, images: UInt8[Tensor, "B 3 H W"]) -> t
     output = network(model.prepare(images))
     require_finite(output.logits)
     columns = output.structure.columns
-    applications, weights = (
-        name_applications(structure, columns, model.names),
-        output.structure.weights.double().cpu(),
-    )
+    applications = name_applications(structure, columns, model.names)
+    weights = output.structure.weights.double().cpu()
     satisfaction = structure.evaluate(output.descriptors, columns).double().cpu()
     scale = float(structure.composition.logits(output.logits.new_ones(1, 1)))
     return tuple(
@@ -256,37 +257,27 @@ def name_applications(
     structure: StructuralLayer, columns: Int[Tensor, "n"], names: Mapping[int, str] | None = None
 ) -> tuple[Application, ...]:
     """The names of ascending columns of the vocabulary, and what they say; `names` are those of primitives."""
-    return tuple(
-        Application(
-            PREDICATES[part.predicate].application(angle, tuple(primitives)),
-            in_words(structure.predicates, part.predicate, angle, tuple(primitives), names),
-            part.predicate,
-            tuple(primitives),
-        )
-        for part in structure.vocabulary.applications(columns)
-        for angle, primitives in zip(part.angle.tolist(), part.primitives.T.tolist(), strict=True)
-    )
+    named = []
+    for part in structure.vocabulary.applications(columns):
+        predicate = PREDICATES[part.predicate]
+        for angle, bound in zip(part.angle.tolist(), map(tuple, part.primitives.T.tolist()), strict=True):
+            words = in_words(structure.predicates, part.predicate, angle, bound, names)
+            named.append(Application(predicate.application(angle, bound), words, part.predicate, bound))
+    return tuple(named)
 
 
 def places_of(z: PrimitiveDescriptors) -> tuple[PrimitivePosition, ...]:
     """Where the primitives of one image (B = 1) are, in their order."""
-    found = zip(z.centre[0].tolist(), z.extent[0].tolist(), z.presence[0].tolist(), strict=True)
-    return tuple(
-        PrimitivePosition(primitive=k, x=x, y=y, width=width, height=height, presence=presence)
-        for k, ((x, y), (width, height), presence) in enumerate(found)
-    )
+    found = torch.cat((z.centre[0], z.extent[0], z.presence[0, :, None]), 1).tolist()
+    return tuple(PrimitivePosition(k, *place) for k, place in enumerate(found))
 
 
 def in_words(
-    predicates: Predicates,
-    name: str,
-    angle: int,
-    primitives: tuple[int, ...],
-    names: Mapping[int, str] | None = None,
+    predicates: Predicates, name: str, angle: int, bound: tuple[int, ...], names: Mapping[int, str] | None = None
 ) -> str:
     """A relation as one would say it, with its learned target angle where it has one."""
     targets = predicates.target_angle
-    return PREDICATES[name].say(primitives, targets[name][angle].item() if name in targets else None, names)
+    return PREDICATES[name].say(bound, targets[name][angle].item() if name in targets else None, names)
 
 
 def by_class(classes: tuple[str, ...], values: Float[Tensor, "C"]) -> dict[str, float]:

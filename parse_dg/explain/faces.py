@@ -10,11 +10,10 @@ import io
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -59,9 +58,7 @@ class Face(Jsonable):
 
     domain: str
     index: int
-    """The image's number in its domain."""
     label: str
-    """Its class."""
     evidence: float
     """The largest value of the primitive's map in this image, which is in the middle of the patch."""
     image: str
@@ -96,7 +93,6 @@ class ClassLayout(Jsonable):
     images: int
     """How many of those that were looked at are of the class."""
     places: tuple[PrimitivePosition, ...]
-    """Of every primitive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +106,6 @@ class PrimitiveFaces(Jsonable):
     faces: tuple[tuple[Face, ...], ...]
     """By primitive, the strongest first."""
     layouts: tuple[ClassLayout, ...]
-    """By class."""
 
     @property
     def words(self) -> str:
@@ -121,20 +116,9 @@ class PrimitiveFaces(Jsonable):
 
 def known_primitives(names: Mapping[int, str], faces: PrimitiveFaces | None) -> dict[str, object]:
     """What the viewer is told of the primitives: names, faces with where each is from, and what faces are."""
-    shown = [
-        [{"image": face.image, "words": face.words} for face in mine] for mine in (faces.faces if faces else ())
-    ]
+    every = faces.faces if faces else ()
+    shown = [[{"image": face.image, "words": face.words} for face in mine] for mine in every]
     return {"names": to_text(names), "faces": shown, "words": faces.words if faces else ""}
-
-
-class Seen(NamedTuple):
-    """Every primitive in some images."""
-
-    evidence: Float[np.ndarray, "N K"]
-    peak: Float[np.ndarray, "N K 2"]
-    """Where the evidence is largest: x and y from 0, the centre of the first pixel, to 1, that of the last."""
-    places: Float[np.ndarray, "N K 5"]
-    """x, y, width, height and presence."""
 
 
 def faces_of(run: OpenedRun) -> PrimitiveFaces | None:
@@ -181,31 +165,28 @@ def find_faces(run: OpenedRun) -> PrimitiveFaces:
     subsets = [subset for subset in subsets if len(subset.indices)]
     if not subsets:
         raise InputError("there are no training images")
-    seen = [_look(run, subset) for subset in subsets]
-    evidence, places = (np.concatenate([getattr(each, name) for each in seen]) for name in ("evidence", "places"))
+    evidence, peak, places = map(np.concatenate, zip(*(_look(run, subset) for subset in subsets), strict=True))
+    images = [(subset, row) for subset in subsets for row in range(len(subset.indices))]
     domains = np.repeat(np.arange(len(subsets)), [len(subset.indices) for subset in subsets])
     labels = np.concatenate([subset.domain.labels[subset.indices] for subset in subsets])
-    starts = np.cumsum([0, *(len(subset.indices) for subset in subsets)])
-    faces = []
-    for k in range(evidence.shape[1]):
-        mine = []
-        for n in choose(evidence[:, k], domains, labels, COUNT):
-            subset, row = subsets[domains[n]], n - int(starts[domains[n]])
-            image = load_images(subset, np.array([row]))[0][0]
-            mine.append(
-                Face(
-                    domain=subset.domain.name,
-                    index=int(subset.indices[row]),
-                    label=run.classes[int(labels[n])],
-                    evidence=round(float(evidence[n, k]), 4),
-                    image=data_uri(cut_out(image, seen[domains[n]].peak[row, k])),
-                )
-            )
-        faces.append(tuple(mine))
+
+    def face(n: int, k: int) -> Face:
+        subset, row = images[n]
+        image = load_images(subset, np.array([row]))[0][0]
+        return Face(
+            domain=subset.domain.name,
+            index=int(subset.indices[row]),
+            label=run.classes[int(labels[n])],
+            evidence=round(float(evidence[n, k]), 4),
+            image=data_uri(cut_out(image, peak[n, k])),
+        )
+
     return PrimitiveFaces(
         primitives=fingerprint(run.model.parse_network()),
         images={subset.domain.name: len(subset.indices) for subset in subsets},
-        faces=tuple(faces),
+        faces=tuple(
+            tuple(face(n, k) for n in choose(mine, domains, labels, COUNT)) for k, mine in enumerate(evidence.T)
+        ),
         layouts=tuple(_layout(places[labels == label]) for label in range(len(run.classes))),
     )
 
@@ -234,19 +215,10 @@ def choose(
     """The strongest of some images: each of a domain and a class of its own, as far as there are so many."""
     order = np.argsort(-evidence, kind="stable").tolist()
     chosen: list[int] = []
-
-    def new(of: Int[np.ndarray, "N"], n: int) -> bool:
-        return all(of[n] != of[other] for other in chosen)
-
-    rules: Sequence[Callable[[int], bool]] = (
-        lambda n: new(domains, n) and new(labels, n),
-        lambda n: new(domains, n),
-        lambda n: new(labels, n),
-        lambda n: True,
-    )
-    for fits in rules:
+    for differing in ((domains, labels), (domains,), (labels,), ()):
         for n in order:
-            if len(chosen) < count and n not in chosen and fits(n):
+            new = all(of[n] != of[other] for of in differing for other in chosen)
+            if new and n not in chosen and len(chosen) < count:
                 chosen.append(n)
     return sorted(chosen, key=order.index)
 
@@ -262,14 +234,16 @@ def cut_out(image: UInt8[Tensor, "3 H W"], peak: Float[np.ndarray, "2"]) -> UInt
     return image[:, top : top + side, left : left + side].permute(1, 2, 0).contiguous().numpy()
 
 
-def _look(run: OpenedRun, subset: Subset) -> Seen:
+def _look(run: OpenedRun, subset: Subset) -> Iterator[Float[np.ndarray, "N K *_"]]:
+    """Of every primitive in every image: its evidence; x and y of where that is largest, from 0, the centre of the
+    first pixel, to 1, that of the last; and x, y, width, height and presence.
+    """
     found = []
     for images, _ in read_through(subset, BATCH, run.progress, "faces in"):
-        seen = find_primitives(run.model, images)
-        z = seen.descriptors
+        evidence, z = find_primitives(run.model, images)
         height, width = z.heatmap.shape[2:]
         cell = z.heatmap.flatten(2).argmax(2)
         peak = torch.stack((cell % width / max(1, width - 1), cell // width / max(1, height - 1)), -1)
         places = torch.cat((z.centre, z.extent, z.presence[..., None]), -1)
-        found.append([part.double().cpu().numpy() for part in (seen.evidence, peak, places)])
-    return Seen(*map(np.concatenate, zip(*found, strict=True)))
+        found.append([part.double().cpu().numpy() for part in (evidence, peak, places)])
+    return map(np.concatenate, zip(*found, strict=True))

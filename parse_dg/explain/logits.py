@@ -94,12 +94,11 @@ ModelAnswer = Reading | LogitReading | Prediction
 """What a model says of one image, with the reasons its method has: relations, a sum over places, or none."""
 
 
-def read_any(predictor: Predictor, images: UInt8[Tensor, "B 3 H W"]) -> Sequence[ModelAnswer]:
+def read_any(predictor: Predictor, images: UInt8[Tensor, "B 3 H W"], why: bool = True) -> Sequence[ModelAnswer]:
     """What a model of any method says of images of its size; of predictions without reasons, all classes."""
-    if predictor.model.explains:
+    if why and predictor.model.explains:
         return read_images(predictor.model, images)
-    found = read_logit_parts(predictor.model, images)
-    if found is not None:
+    if why and (found := read_logit_parts(predictor.model, images)) is not None:
         return found
     batch = [LoadedImage(n, None, each) for n, each in enumerate(images.permute(0, 2, 3, 1).numpy())]
     return predictor.predict_batch(batch, top=len(predictor.classes))

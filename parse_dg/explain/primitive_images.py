@@ -6,7 +6,6 @@ that is all but certain everywhere the presence is 1 to the last digit, and tell
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,21 +53,11 @@ class PrimitiveImages(Jsonable):
     primitive: int
     domain: str
     looked_at: int
-    """How many images were looked at."""
     mean_evidence: float
-    """Over all of them: what the evidence in the strongest compares with."""
+    """Over all of them: what the evidence in the strongest compares with, and `mean_presence` likewise."""
     mean_presence: float
-    """Over all of them."""
     images: tuple[StrongImage, ...]
     """The largest evidence first; equal ones in the order of their numbers."""
-
-
-class PrimitiveEvidence(NamedTuple):
-    """All primitives in some images."""
-
-    evidence: Float[Tensor, "B K"]
-    """The largest value of each map before the softmax."""
-    descriptors: PrimitiveDescriptors
 
 
 def strongest_images(
@@ -77,7 +66,13 @@ def strongest_images(
     """For every primitive and, within it, every subset: the `top` images where there is most evidence for it."""
     require(top >= 1, "top", top, "at least 1")
     model = model_of(model)
-    read = [(subset, _read(model, subset, progress)) for subset in subsets]
+    read = []
+    for subset in subsets:
+        parts = []
+        for images, _ in read_through(subset, BATCH, progress):
+            evidence, z = find_primitives(model, images)
+            parts.append(torch.cat((evidence[..., None], z.presence[..., None], z.centre), -1).cpu())
+        read.append((subset, torch.cat(parts).numpy()))
     count = model.parse_network().structure.vocabulary.primitives
     return tuple(_strongest(subset, k, numbers[:, k], top) for k in range(count) for subset, numbers in read)
 
@@ -89,29 +84,17 @@ def _strongest(subset: Subset, primitive: int, numbers: Float[np.ndarray, "N 4"]
         index = int(subset.indices[n])
         file = None if domain.files is None else str(domain.files.root / domain.files.paths[index])
         images.append(StrongImage(index, file, int(domain.labels[index]), *numbers[n].tolist()))
-    return PrimitiveImages(
-        primitive=primitive,
-        domain=subset.domain.name,
-        looked_at=len(numbers),
-        mean_evidence=float(numbers[:, 0].mean()),
-        mean_presence=float(numbers[:, 1].mean()),
-        images=tuple(images),
-    )
-
-
-def _read(model: Model, subset: Subset, progress: Progress | None) -> Float[np.ndarray, "N K 4"]:
-    """Evidence, presence, x and y of every primitive in every image of the subset, in its order."""
-    parts = []
-    for images, _ in read_through(subset, BATCH, progress):
-        evidence, z = find_primitives(model, images)
-        parts.append(torch.cat((evidence[..., None], z.presence[..., None], z.centre), -1).cpu())
-    return torch.cat(parts).numpy()
+    evidence, presence = (float(each.mean()) for each in numbers.T[:2])
+    return PrimitiveImages(primitive, domain.name, len(numbers), evidence, presence, tuple(images))
 
 
 @torch.no_grad()
-def find_primitives(model: Model, images: UInt8[Tensor, "B 3 H W"]) -> PrimitiveEvidence:
-    """The primitives in some images, on the model's device; no relation is looked at."""
+def find_primitives(
+    model: Model, images: UInt8[Tensor, "B 3 H W"]
+) -> tuple[Float[Tensor, "B K"], PrimitiveDescriptors]:
+    """The evidence for every primitive in some images, the largest value of its map before the softmax, and where
+    it is, on the model's device; no relation is looked at.
+    """
     network = model.parse_network()
     features = network.backbone(model.prepare(images))
-    evidence = network.bottleneck.evidence(features).amax((2, 3))
-    return PrimitiveEvidence(evidence, network.bottleneck(features))
+    return network.bottleneck.evidence(features).amax((2, 3)), network.bottleneck(features)

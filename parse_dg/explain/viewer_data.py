@@ -15,7 +15,7 @@ from PIL import Image
 
 from parse_dg.data.framing import Picture
 from parse_dg.deploy.predictor import Prediction
-from parse_dg.explain.explanation import Application, ClassReading, Reading, Relation, places_of
+from parse_dg.explain.explanation import Application, Reading, Relation, places_of
 from parse_dg.explain.logits import LogitReading, ModelAnswer
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -52,24 +52,23 @@ def case_of(
         "predicted": found.predicted,
     }
     if isinstance(found, Prediction):
-        shares = [{"name": each.name, "probability": _short(each.probability), "score": None} for each in found.top]
-        return case | {"top": shares[:CLASSES], "explanations": {}, **_located(None)}
-    explained = _explained(found, truth, other)
-    ranked = found.logits.argsort(descending=True, stable=True).tolist()
+        top = [{"name": each.name, "probability": _short(each.probability), "score": None} for each in found.top]
+        return case | {"top": top[:CLASSES], "explanations": {}, **_located(None)}
+    ranked, second = found.ranked, other if other is not None else truth
+    if second is None or second == found.predicted:
+        explained = [found.classes[c] for c in ranked[:2]]
+    else:
+        explained = [found.predicted, second]
     if isinstance(found, LogitReading):
-        explained = [*dict.fromkeys([*(found.classes[c] for c in ranked[:MAPPED]), *explained])]
-        explanations = {name: _logit(found, name) for name in explained}
+        mapped = [found.classes[c] for c in ranked[:MAPPED]]
+        explanations = {name: _logit(found, name) for name in (*mapped, *explained)}
     else:
         explanations = {name: _explanation(found, name) for name in explained}
-    named = {*ranked[:CLASSES], *(found.number(name) for name in explained)}
+    named = {*ranked[:CLASSES], *map(found.number, explained)}
     probabilities = found.logits.softmax(0).tolist()
-    scores = found.scores.tolist() if isinstance(found, Reading) else None
+    scores = found.scores.tolist() if isinstance(found, Reading) else [None] * len(ranked)
     top = [
-        {
-            "name": found.classes[c],
-            "probability": _short(probabilities[c]),
-            "score": None if scores is None else _short(scores[c]),
-        }
+        {"name": found.classes[c], "probability": _short(probabilities[c]), "score": _short(scores[c])}
         for c in ranked
         if c in named
     ]
@@ -106,15 +105,6 @@ def data_uri(pixels: Pixels) -> str:
         if jpeg.tell() < png.tell():
             return f"data:image/jpeg;base64,{_base64(jpeg.getvalue())}"
     return f"data:image/png;base64,{_base64(png.getvalue())}"
-
-
-def _explained(reading: ClassReading, truth: str | None, other: str | None) -> list[str]:
-    """The classes whose scores are explained, the predicted one first."""
-    second = other if other is not None else truth
-    if second is None or second == reading.predicted:
-        runners_up = reading.logits.argsort(descending=True, stable=True)[1:2].tolist()
-        return [reading.predicted, *(reading.classes[c] for c in runners_up)]
-    return [reading.predicted, second]
 
 
 def _explanation(reading: Reading, name: str) -> dict[str, Any]:
@@ -156,5 +146,5 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _short(value: float) -> float:
-    return round(value, DECIMALS)
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, DECIMALS)

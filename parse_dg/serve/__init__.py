@@ -1,9 +1,8 @@
 """A trained model behind HTTP on this machine: `parse-dg serve RUN`, with a page to drop an image on.
 
 The way of an upload: `protocol` (bytes → a request, in bounded time and space) → `guard` (who may ask, how often) →
-`app` (what can be asked) → `service`, which has it read (`body`: counted as it comes), decoded (`decoding`) and
-predicted (`batcher`: several images, one pass of the network). `server` starts all this. It needs the extra
-`parse-dg[serve]`.
+`app` (what can be asked) → `service`, which has it read and decoded (`body`: counted as it comes) and predicted
+(`batcher`: several images, one pass of the network). `server` starts all this, with the extra `parse-dg[serve]`.
 """
 
 import lazy_loader

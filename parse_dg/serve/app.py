@@ -1,16 +1,17 @@
 """What can be asked over HTTP: the addresses, their parameters, and errors as one line of JSON."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Route
 
 from parse_dg._version import __version__
 from parse_dg.deploy.predictor import TOP
@@ -24,13 +25,10 @@ from parse_dg.wording import first_line
 PAGE = Path(__file__).parent / "page"
 Top = Annotated[int, Query(ge=1, le=1_000_000, description="how many classes to name, the most probable first")]
 Explain = Annotated[bool, Query(description="add the relations that the score is the sum of (models of parse)")]
-OtherClass = Annotated[
-    str | None, Query(alias="class", max_length=200, description="explain this class, not the predicted one")
+ClassName = Annotated[
+    str | None,
+    Query(alias="class", max_length=200, description="explain it, and (by /case) the predicted one beside it"),
 ]
-ComparedClass = Annotated[
-    str | None, Query(alias="class", max_length=200, description="explain this class beside the predicted one")
-]
-
 Primitive = Annotated[int, Query(ge=0, le=1_000_000, description="its number: 3 for p3")]
 PrimitiveName = Annotated[str, Query(max_length=200, description="such as beak; none takes its name away")]
 
@@ -56,23 +54,22 @@ def build_app(service: Service, hosts: Collection[str] | None = None, token: str
         redirect_slashes=False,
     )
     _add_questions(app, service)
-    for asset in load_assets():
-        app.add_route(asset.address, _sender(asset), include_in_schema=False)
-    _add_errors(app)
+    for address, asset in load_assets().items():
+        app.router.routes.append(Route(address, asset, methods=["GET"]))
+    for kind in (RefusedError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        app.add_exception_handler(kind, _answer_error)
     return Guard(app, RateLimiter(service.limits.rate), hosts, token)
 
 
 def _add_questions(app: FastAPI, service: Service) -> None:
     @app.post("/predict", response_model=PredictionData, responses=RESPONSES, openapi_extra=UPLOAD)
-    async def predict(
-        request: Request, top: Top = TOP, explain: Explain = False, of: OtherClass = None
-    ) -> Response:
+    async def predict(request: Request, top: Top = TOP, explain: Explain = False, of: ClassName = None) -> Response:
         """The class of an image, with its probability; on request, why."""
         _check_names(request, ("top", "explain", "class"))
         return _json(await service.predict(request, top=top, explain=explain, of=of))
 
     @app.post("/case", response_model=CaseData, responses=RESPONSES, openapi_extra=UPLOAD)
-    async def case(request: Request, of: ComparedClass = None) -> Response:
+    async def case(request: Request, of: ClassName = None) -> Response:
         """All that the page shows of an image: classes, relations, places and heat maps of the primitives."""
         _check_names(request, ("class",))
         return _json(await service.case(request, of=of))
@@ -100,61 +97,39 @@ def _check_names(request: Request, valid: tuple[str, ...]) -> None:
             raise RefusedError(400, f"unknown parameter {name[:60]!r}: valid are {', '.join(valid)}")
 
 
-def _json(data: Any, status: int = 200) -> Response:
+def _json(data: Any) -> Response:
     body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return Response(body, status, media_type="application/json")
+    return Response(body, media_type="application/json")
 
 
-class Asset(NamedTuple):
-    """One file of the page, in memory: nothing else can be fetched, whatever an address says."""
-
-    address: str
-    kind: str
-    data: bytes
-
-
-def load_assets() -> list[Asset]:
-    """All files of the page, read once."""
-    html, css, script = (f"text/{kind}; charset=utf-8" for kind in ("html", "css", "javascript"))
-    return [
-        Asset("/", html, (PAGE / "page.html").read_bytes()),
-        Asset("/page.css", css, (PAGE / "page.css").read_bytes()),
-        Asset("/page.js", script, (PAGE / "page.js").read_bytes()),
-        Asset("/icon.svg", "image/svg+xml", (PAGE / "icon.svg").read_bytes()),
-        Asset("/viewer.css", css, viewer.read(*viewer.STYLES).encode()),
-        Asset("/viewer.js", script, viewer.read(*viewer.SCRIPTS).encode()),
-    ]
+def load_assets() -> dict[str, Response]:
+    """The page's files by their addresses, read once: nothing else can be fetched, whatever an address says."""
+    kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    names = ("page.html", "page.css", "page.js", "icon.svg")
+    files = {f"/{name}": (PAGE / name).read_text(encoding="utf-8") for name in names}
+    files |= {"/viewer.css": viewer.read(*viewer.STYLES), "/viewer.js": viewer.read(*viewer.SCRIPTS)}
+    again = {"cache-control": "no-cache"}
+    sent = {name: Response(text, 200, again, kinds[name.partition(".")[2]]) for name, text in files.items()}
+    return {"/": sent.pop("/page.html"), **sent}
 
 
-def _sender(asset: Asset) -> Callable[[Request], Awaitable[Response]]:
-    async def send(_: Request) -> Response:
-        return Response(asset.data, media_type=asset.kind, headers={"cache-control": "no-cache"})
-
-    return send
-
-
-def _add_errors(app: FastAPI) -> None:
+async def _answer_error(request: Request, found: Exception) -> Response:
     """Every error is one line of JSON."""
-
-    async def answer(request: Request, found: Exception) -> Response:
-        headers: Mapping[str, str] | None = None
-        match found:
-            case RefusedError():
-                status, message, headers = found.status, str(found), found.headers
-            case HTTPException(status_code=404):
-                status = 404
-                message = "there is nothing at this address: GET / is the page, POST /predict takes an image"
-            case HTTPException():
-                status, headers = found.status_code, found.headers
-                message = f"{request.method[:20]} is not answered at this address"
-            case RequestValidationError():
-                first = found.errors()[0]
-                status, message = 400, f"{first['loc'][-1]} is not valid: {first_line(first['msg'])}"
-            case ClientDisconnect():
-                status, message = 400, "the client is gone"  # for nobody
-            case _:
-                status, message = 500, "the service failed; its own messages say why"
-        return Response(error_body(message), status, headers=headers, media_type="application/json")
-
-    for kind in (RefusedError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
-        app.add_exception_handler(kind, answer)
+    headers: Mapping[str, str] | None = None
+    match found:
+        case RefusedError():
+            status, message, headers = found.status, str(found), found.headers
+        case HTTPException(status_code=404):
+            status = 404
+            message = "there is nothing at this address: GET / is the page, POST /predict takes an image"
+        case HTTPException():
+            status, headers = found.status_code, found.headers
+            message = f"{request.method[:20]} is not answered at this address"
+        case RequestValidationError():
+            first = found.errors()[0]
+            status, message = 400, f"{first['loc'][-1]} is not valid: {first_line(first['msg'])}"
+        case ClientDisconnect():
+            status, message = 400, "the client is gone"  # for nobody
+        case _:
+            status, message = 500, "the service failed; its own messages say why"
+    return Response(error_body(message), status, headers=headers, media_type="application/json")

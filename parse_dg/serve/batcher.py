@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 
-from parse_dg.deploy.image_batches import LoadedImage
 from parse_dg.deploy.predictor import ClassProbability, Prediction, Predictor
 from parse_dg.explain.logits import ModelAnswer, read_any
 
@@ -35,9 +34,7 @@ class Batcher:
 
     def __init__(self, predictor: Predictor, max_batch: int, max_wait: float) -> None:
         """`max_wait` in seconds."""
-        self.predictor = predictor
-        self.max_batch = max_batch
-        self.max_wait = max_wait
+        self.predictor, self.max_batch, self.max_wait = predictor, max_batch, max_wait
         self.images = self.batches = 0
         """What has been predicted so far."""
         self._coming = 0
@@ -111,18 +108,12 @@ def predict_jobs(predictor: Predictor, jobs: Sequence[QueuedImage]) -> list[Mode
 
 def predict_pixels(predictor: Predictor, pixels: Sequence[SquarePixels], *, why: bool) -> Sequence[ModelAnswer]:
     """One pass of the network over some images."""
-    if not why:
-        batch = [LoadedImage(position, None, each) for position, each in enumerate(pixels)]
-        return predictor.predict_batch(batch, top=len(predictor.classes))
-    return read_any(predictor, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2))
+    return read_any(predictor, torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2), why=why)
 
 
 def ranked(found: ModelAnswer) -> list[ClassProbability]:
     """Every class with its probability, the most probable first; of equal ones the first, as argmax has it."""
     if isinstance(found, Prediction):
         return [*found.top]
-    logits = found.logits.float()
-    shares = logits.softmax(0).tolist()
-    return [
-        ClassProbability(found.classes[c], shares[c]) for c in logits.argsort(descending=True, stable=True).tolist()
-    ]
+    shares = found.logits.float().softmax(0).tolist()
+    return [ClassProbability(found.classes[c], shares[c]) for c in found.ranked]

@@ -1,4 +1,4 @@
-"""The bytes of an uploaded image out of a request's body: counted as they come, never written to a disk.
+"""An uploaded image: its bytes out of a request's body, counted as they come, never written to a disk; its pixels.
 
 The image is the body itself (`image/*`, `application/octet-stream`) or the only part, called `image`, of a
 `multipart/form-data` form.
@@ -8,13 +8,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import UInt8
+from PIL import UnidentifiedImageError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from parse_dg.serve.limits import RefusedError, ServiceLimits
+from parse_dg.data.framing import Framing, Picture
+from parse_dg.data.images import ImageError, TooManyPixelsError, open_bytes
+from parse_dg.serve.limits import DecodingRoom, RefusedError, ServiceLimits
 from parse_dg.wording import UNPRINTABLE
 
 FIELD = "image"
@@ -138,7 +144,9 @@ class _Form:
             raise RefusedError(400, f"the form's part is not called {FIELD}: expected one file of that name")
         if headers.get(b"content-transfer-encoding", b"binary").lower() not in (b"binary", b"8bit", b"7bit"):
             raise RefusedError(400, "the form's file is encoded: expected its bytes as they are")
-        self.file_name = file_name(options.get(b"filename", b""))
+        given = options.get(b"filename", b"").decode("utf-8", "replace")
+        last = given.replace("\\", "/").rpartition("/")[2]  # to be shown, on one line, not too long
+        self.file_name = UNPRINTABLE.sub("", last).strip()[:NAME]
 
     def add_data(self, data: bytes, start: int, end: int) -> None:
         self.data += memoryview(data)[start:end]
@@ -147,7 +155,24 @@ class _Form:
         self.ended = True
 
 
-def file_name(given: bytes) -> str:
-    """A name to be shown: what comes after the last slash or backslash, on one line, not too long."""
-    last = given.decode("utf-8", "replace").replace("\\", "/").rpartition("/")[2]
-    return UNPRINTABLE.sub("", last).strip()[:NAME]
+class DecodedImage(NamedTuple):
+    """One image, as in evaluation."""
+
+    pixels: UInt8[np.ndarray, "S S 3"]
+    """What is predicted."""
+    picture: Picture | None
+    """The whole of it, to be looked at, where that was asked for."""
+
+
+def decode_upload(
+    data: bytes, framing: Framing, max_pixels: int, room: DecodingRoom, *, shown: bool = False
+) -> DecodedImage:
+    """Decode a file, or raise a `RefusedError`: 413 too many pixels, 415 no image, 400 a damaged one."""
+    with room.holding() as claim:
+        try:
+            image = open_bytes(data, Path("upload"), max_pixels=max_pixels, claim=claim)
+        except ImageError as error:
+            status = 415 if isinstance(error.__cause__, UnidentifiedImageError) else 400
+            status = 413 if isinstance(error, TooManyPixelsError) else status
+            raise RefusedError(status, f"the image cannot be read: {error.reason}") from error
+        return DecodedImage(framing.square(image), framing.picture(image) if shown else None)

@@ -14,6 +14,8 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parse_dg.errors import InputError
@@ -42,14 +44,11 @@ class Guard:
     """ASGI middleware: checks every request, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, rate: RateLimiter, hosts: Collection[str] | None, token: str | None) -> None:
-        """`hosts`: the names under which it may be addressed besides this machine's own; None for any name.
-
-        `token`: what every request has to bring; None for nothing.
+        """`hosts`: names under which it may be addressed besides this machine's own, None for any; `token`: what
+        every request has to bring, None for nothing.
         """
-        self.app = app
-        self.rate = rate
-        self.hosts = hosts
-        self.token = token
+        self.app, self.rate = app, rate
+        self.hosts, self.token = hosts, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
@@ -59,16 +58,16 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                said = {name.lower() for name, _ in headers}
-                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in said]
-                message = {**message, "headers": headers + more}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
             self._check(scope)
         except RefusedError as error:
-            await refuse(error, guarded)
+            refusal = Response(error_body(str(error)), error.status, error.headers, "application/json")
+            await refusal(scope, receive, guarded)
         else:
             await self.app(scope, receive, guarded)
 
@@ -88,9 +87,7 @@ class Guard:
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if (origin is not None and _place(origin) != host.lower()) or site not in ("none", "same-origin"):
-            raise RefusedError(
-                403, "the request comes from a page of another site: only this service's own may ask"
-            )
+            raise RefusedError(403, "the request comes from a page of another site: only this service's may ask")
         self.rate.take(scope["client"][0] if scope.get("client") else "")
 
 
@@ -113,15 +110,6 @@ def brings(authorization: str, token: str) -> bool:
         except ValueError:
             return False
     return scheme.lower() in ("basic", "bearer") and hmac.compare_digest(found, token.encode())
-
-
-async def refuse(error: RefusedError, send: Send) -> None:
-    """Send a refusal as an answer."""
-    body = error_body(str(error))
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
 
 
 def error_body(message: str) -> bytes:

@@ -5,11 +5,12 @@ import ipaddress
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Annotated
+from weakref import WeakValueDictionary
 
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule
 from parse_dg.data.limits import MAX_PIXELS
@@ -45,21 +46,6 @@ class ServiceLimits(Config):
 
     def check(self) -> None:
         self.require(self.max_pixels <= MAX_PIXELS, "max_pixels", f"1 to {MAX_PIXELS:,}")
-
-    @property
-    def queue(self) -> int:
-        """Images that are decoded, wait or are predicted at once; further ones are told to come back."""
-        return max(64, 4 * self.max_batch)
-
-    @property
-    def pixels(self) -> int:
-        """Of all images that are decoded at once: two of the largest, at about 8 bytes each."""
-        return 2 * self.max_pixels
-
-    @property
-    def memory(self) -> int:
-        """Bytes of all uploads that are in memory at once."""
-        return 16 * self.max_bytes
 
 
 class RefusedError(Exception):
@@ -108,21 +94,11 @@ class Turns:
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._waiting: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of those who ask
 
-    @asynccontextmanager
-    async def turn(self, address: str) -> AsyncIterator[None]:
+    def turn(self, address: str) -> asyncio.Semaphore:
         """Within, it is the turn of one of this client's requests."""
-        client = client_of(address)
-        gate, asked = self._waiting.get(client, (asyncio.Semaphore(self._each), 0))
-        self._waiting[client] = gate, asked + 1
-        try:
-            async with gate:
-                yield
-        finally:
-            gate, asked = self._waiting.pop(client)
-            if asked > 1:
-                self._waiting[client] = gate, asked - 1
+        return self._gates.setdefault(client_of(address), asyncio.Semaphore(self._each))
 
 
 def client_of(address: str) -> str:
@@ -138,41 +114,14 @@ def client_of(address: str) -> str:
     return str(ipaddress.ip_network((found, 64), strict=False))
 
 
-class DecodingRoom:
-    """So many pixels that are decoded at once; a thread that wants more waits, and one image always has room."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._used = 0
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def claiming(self) -> Iterator[Callable[[int], None]]:
-        """Within, pixels can be claimed; they are given back at the end."""
-        held = 0
-
-        def claim(pixels: int) -> None:
-            nonlocal held
-            with self._changed:
-                self._changed.wait_for(lambda: self._used == 0 or self._used + pixels <= self._limit)
-                self._used += pixels
-                held += pixels
-
-        try:
-            yield claim
-        finally:
-            with self._changed:
-                self._used -= held
-                self._changed.notify_all()
-
-
 @dataclass
 class Budget:
     """So much of something that all requests share, of which each holds a part for a while."""
 
     limit: int
-    refusal: str
+    refusal: str = ""
     used: int = field(default=0, init=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
 
     def check(self, more: int = 1) -> None:
         """Raise a `RefusedError` unless so much is left."""
@@ -186,11 +135,22 @@ class Budget:
 
         def take(more: int) -> None:
             nonlocal held
-            self.check(more)
-            self.used += more
-            held += more
+            with self._changed:
+                self.check(more)
+                self.used += more
+                held += more
 
         try:
             yield take
         finally:
-            self.used -= held
+            with self._changed:
+                self.used -= held
+                self._changed.notify_all()
+
+
+class DecodingRoom(Budget):
+    """So many pixels that are decoded at once; a thread that wants more waits, and one image always has room."""
+
+    def check(self, more: int = 1) -> None:
+        """Wait until so much is left, or all."""
+        self._changed.wait_for(lambda: self.used == 0 or self.used + more <= self.limit)

@@ -17,6 +17,9 @@ from parse_dg.serve.guard import error_body
 from parse_dg.serve.limits import ServiceLimits, client_of
 
 RETRY = (("retry-after", "1"),)
+BRINGING, READING = "bringing", "reading"
+"""Timers: one runs while nobody is working on a request and it is for the client to bring something, one while the
+client does not read."""
 UNREAD = 1.0
 """Seconds without reading after which a connection may be ended for the sake of another."""
 
@@ -27,11 +30,9 @@ class BoundedProtocol(H11Protocol):
     limits = ServiceLimits()
     address = ""
     _unread_since = 0.0
-    _timer: asyncio.TimerHandle | None = None
-    _writing: asyncio.TimerHandle | None = None
-    """Runs while the client does not read."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         super().connection_made(transport)
         self.address = client_of(self.client[0] if self.client else "")
         every = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.open]
@@ -56,22 +57,21 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._stop_timer()
-        self._stop_writing()
+        self._stop(BRINGING)
+        self._stop(READING)
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._unread_since = self.loop.time()
-        self._writing = self.loop.call_later(self.limits.timeout, self.transport.abort)
+        self._timers[READING] = self.loop.call_later(self.limits.timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_writing()
+        self._stop(READING)
 
-    def _stop_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+    def _stop(self, name: str) -> None:
+        if name in self._timers:
+            self._timers.pop(name).cancel()
 
     @property
     def open(self) -> bool:
@@ -89,7 +89,7 @@ class BoundedProtocol(H11Protocol):
         self.loop.call_later(self.limits.grace / 2, self._give_up)
 
     def _give_up(self) -> None:
-        if not self._working or self.cycle.more_body or self._writing is not None:
+        if not self._working or self.cycle.more_body or READING in self._timers:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
@@ -102,16 +102,10 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _watch(self) -> None:
-        """The timer runs while nobody is working on a request: it is for the client to bring something."""
         if self._working:
-            self._stop_timer()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.limits.timeout, self._late)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._stop(BRINGING)
+        elif BRINGING not in self._timers:
+            self._timers[BRINGING] = self.loop.call_later(self.limits.timeout, self._late)
 
     def _late(self) -> None:
         """Too late. Also ends connections that are closing, but whose client never reads the last answer."""

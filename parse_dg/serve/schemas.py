@@ -42,7 +42,7 @@ class RelationData(ResponseModel):
 
 
 class PlacedRelation(RelationData):
-    """One relation, with the places of the primitives that it binds."""
+    """One relation, with the places of what it binds."""
 
     places: list[PlaceData]
 
@@ -94,13 +94,16 @@ class CaseRest(ResponseModel):
     contribution: float
 
 
-class DrawnRelation(RelationData):
-    """One relation, with what the viewer draws of it."""
+class CardRelation(ResponseModel):
+    """One relation on a class card."""
 
+    words: str = Field(examples=["beak above p11"])
     family: str = Field(description="presence, binary, ternary or quaternary", examples=["binary"])
-    marks: list[list[str | int]] = Field(
-        description="what to draw: its kind, then the primitives", examples=[[["arrow", 3, 11]]]
-    )
+    marks: list[list[str | int]] = Field(description="its kind, then the primitives", examples=[[["arrow", 3, 11]]])
+
+
+class DrawnRelation(CardRelation, RelationData):
+    """One relation, with what the viewer draws of it."""
 
 
 class CaseExplanation(ResponseModel):
@@ -131,13 +134,9 @@ class CaseData(ResponseModel):
     """All that the page's viewer shows of an image."""
 
     title: str = Field(examples=["drawing.png"])
-    image: str = Field(
-        description="the whole image, its shape kept, data: URI", examples=["data:image/png;base64,iVBORw0KGgo"]
-    )
+    image: str = Field(description="the whole image as data: URI", examples=["data:image/png;base64,iVBORw0KGgo"])
     seen: list[float] = Field(
-        description="the part of it that the network sees, and that places and heat maps are of: left, top, right, "
-        "bottom in pixels",
-        examples=[[0, 0, 384, 288]],
+        description="what the network sees: left, top, right, bottom in pixels", examples=[[0, 0, 384, 288]]
     )
     truth: str | None
     predicted: str = Field(examples=["house"])
@@ -161,14 +160,6 @@ class CardFace(ResponseModel):
 
     primitive: int = Field(examples=[3])
     at: list[float] = Field(description="x and y from 0 (left, top) to 1", examples=[[0.4, 0.2]])
-
-
-class CardRelation(ResponseModel):
-    """One relation on a class card."""
-
-    words: str = Field(examples=["beak above p11"])
-    family: str = Field(examples=["binary"])
-    marks: list[list[str | int]] = Field(examples=[[["arrow", 3, 11]]])
 
 
 class CardData(ResponseModel):
@@ -220,7 +211,7 @@ class ErrorData(ResponseModel):
     error: str = Field(examples=["the image cannot be read: it is cut short"])
 
 
-ERRORS = {
+ERRORS: dict[int | str, str] = {
     400: "the image is damaged, the form is, or a parameter is not valid",
     403: "a page of another site asked, or names may not be given from elsewhere",
     408: "the upload did not arrive in time",
@@ -230,24 +221,21 @@ ERRORS = {
     429: "too many uploads from one address; see Retry-After",
     431: "the address and the headers are too long",
     503: "too much to do at the moment; see Retry-After",
+    "default": "any other error",
 }
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorData, "description": description} for status, description in ERRORS.items()
-} | {"default": {"model": ErrorData, "description": "any other error"}}
+}
 
 BINARY = {"type": "string", "format": "binary"}
+FORM = {"type": "object", "required": ["image"], "properties": {"image": BINARY}}
+RAW = ("image/*", "application/octet-stream")
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "one image file: JPEG, PNG, PPM, BMP, TIFF, WEBP or GIF, and HEIC where "
         "pillow-heif is installed; of an animation the first frame",
-        "content": {
-            "multipart/form-data": {
-                "schema": {"type": "object", "required": ["image"], "properties": {"image": BINARY}}
-            },
-            "image/*": {"schema": BINARY},
-            "application/octet-stream": {"schema": BINARY},
-        },
+        "content": {"multipart/form-data": {"schema": FORM}, **{kind: {"schema": BINARY} for kind in RAW}},
     }
 }

@@ -5,11 +5,9 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
@@ -57,8 +55,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"host {host!r} is no address of this machine: expected such as 127.0.0.1") from error
     family, kind, protocol, _, address = found[0]
     held = socket.socket(family, kind, protocol)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else it is refused a minute after its last use
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else it is refused a minute after its last use
         held.bind(address)
     except OSError as error:
         held.close()
@@ -101,9 +99,8 @@ def build_server(
     faces: PrimitiveFaces | None = None,
     folder: Path | None = None,
 ) -> Server:
-    """All parts together, on a socket from `bind`. `host` is a name that it may be addressed with, too;
-    `token` is what every request has to bring; `faces` and `folder` as `Service` has them, unless whoever reaches
-    the service could give names.
+    """All parts together, on a socket from `bind`; `host` is another name that it may be addressed with. Names may
+    be given to primitives, and are kept in `folder`, unless anybody who reaches the service could.
     """
     alone = bound_to_this_machine(held)
     service = Service(predictor, name, limits, faces, folder if alone or token else None)
@@ -129,27 +126,15 @@ def run(server: Server, held: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; then finish what was begun, within the limits' grace."""
     gc.collect()
     gc.freeze()  # else all that was loaded is searched for garbage every few seconds, and everybody waits
-    with _stopping(server):
-        try:
-            server.run([held])
-        except OSError as error:
-            host, port = held.getsockname()[:2]
-            raise _cannot_listen(host, port, error) from error
-        finally:
-            held.close()
-            gc.unfreeze()
-
-
-@contextmanager
-def _stopping(server: Server) -> Iterator[None]:
-    """Signals end the service, not the process; uvicorn repeats them at its end, when nothing is left to do."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Signals end the service, not the process: uvicorn repeats them at its end, when nothing is left to do.
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        server.run([held])
+    except OSError as error:
+        host, port = held.getsockname()[:2]
+        raise _cannot_listen(host, port, error) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        held.close()
+        gc.unfreeze()

@@ -7,35 +7,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from parse_dg._version import __version__
+from parse_dg.data.framing import Picture
 from parse_dg.data.parallel import default_workers
 from parse_dg.deploy.names import change_names
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import class_cards
+from parse_dg.explain.classes import class_cards
 from parse_dg.explain.explanation import Reading
 from parse_dg.explain.faces import PrimitiveFaces, known_primitives
 from parse_dg.explain.logits import ModelAnswer
 from parse_dg.explain.viewer_data import case_of
 from parse_dg.serve.batcher import Batcher, ranked
-from parse_dg.serve.body import Upload, read_upload
-from parse_dg.serve.decoding import DecodedImage, decode_upload
+from parse_dg.serve.body import decode_upload, read_upload
 from parse_dg.serve.limits import Budget, DecodingRoom, RefusedError, ServiceLimits, Turns
 from parse_dg.wording import plural
 
 T = TypeVar("T")
-
-
-class PredictedUpload(NamedTuple):
-    """One image and what the model says of it."""
-
-    upload_name: str
-    decoded: DecodedImage
-    found: ModelAnswer
 
 
 class Service:
@@ -52,25 +44,18 @@ class Service:
         """`name` is what the model is called in answers; `faces` are those of its primitives, where they are known;
         `folder` is where names that are given to them are kept, None: nobody may give any.
         """
-        self.predictor = predictor
-        self.faces = faces
+        self.predictor, self.name, self.limits, self.faces = predictor, name, limits, faces
         self.folder = folder if predictor.model.explains else None
-        self.name = name
-        self.limits = limits
+        self.method = predictor.model.spec.algorithm.name
         self.started = time.monotonic()
-        self.queue = Budget(limits.queue, "too many images are waiting")
-        self.memory = Budget(limits.memory, "too many uploads are arriving")
+        self.queue = Budget(max(64, 4 * limits.max_batch), "too many images are waiting")
+        self.memory = Budget(16 * limits.max_bytes, "too many uploads are arriving")
         self.batcher = Batcher(predictor, limits.max_batch, limits.max_wait)
         cores = default_workers()
         self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
         self._decoding = Turns(cores)
-        self._room = DecodingRoom(limits.pixels)
+        self._room = DecodingRoom(2 * limits.max_pixels)  # two of the largest, at about 8 bytes a pixel
         self.primitives = self.know_primitives()
-
-    @property
-    def method(self) -> str:
-        """By which the model was trained."""
-        return self.predictor.model.spec.algorithm.name
 
     def start(self) -> None:
         """Begin to answer; called where the event loop runs."""
@@ -88,12 +73,12 @@ class Service:
             raise RefusedError(400, f"this model is one of {self.method}: only those of parse have relations")
         if of is not None and not explain:
             raise RefusedError(400, "class says which class to explain: expected explain=true beside it")
-        asked = await self._ask(request, why=explain)
-        classes = ranked(asked.found)
+        _, _, found = await self._ask(request, why=explain)
+        classes = ranked(found)
         explanation = None
         if explain:
-            assert isinstance(asked.found, Reading)
-            explanation = await self._in_thread(lambda reading: reading.explain(of).to_dict(), asked.found)
+            assert isinstance(found, Reading)
+            explanation = await self._in_thread(lambda: found.explain(of).to_dict())
         return {
             "predicted": classes[0].name,
             "probability": classes[0].probability,
@@ -107,8 +92,9 @@ class Service:
     async def case(self, request: Request, *, of: str | None) -> dict[str, Any]:
         """The answer of `POST /case`: what the page's viewer shows."""
         self._check_class(of)
-        asked = await self._ask(request, why=True, shown=True)
-        return await self._in_thread(case_data, asked, of)
+        name, picture, found = await self._ask(request, why=True, shown=True)
+        assert picture is not None
+        return await self._in_thread(lambda: case_of(found, picture, title=name or "image", other=of))
 
     def know_primitives(self) -> dict[str, Any]:
         """Gather the answer of `GET /primitives`."""
@@ -155,26 +141,21 @@ class Service:
         if name is not None and name not in self.predictor.classes:
             raise RefusedError(400, f"unknown class {name[:60]!r}: GET /health lists the classes of the model")
 
-    async def _ask(self, request: Request, *, why: bool, shown: bool = False) -> PredictedUpload:
+    async def _ask(
+        self, request: Request, *, why: bool, shown: bool = False
+    ) -> tuple[str, Picture | None, ModelAnswer]:
+        """The name of the uploaded file, the whole image where it is shown, and what the model says of it."""
         self.queue.check()  # before anything is read
         with self.queue.holding() as take_place:
             with self.memory.holding() as hold:
-                upload: Upload = await read_upload(request, self.limits, hold)
+                upload = await read_upload(request, self.limits, hold)
                 take_place(1)
                 how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels, self._room)
                 address = request.client.host if request.client else ""
                 with self.batcher.coming():
                     async with self._decoding.turn(address):
-                        decoded = await self._in_thread(partial(decode_upload, shown=shown), *how)
-            found = await self.batcher.predict(decoded.pixels, why=why)
-            return PredictedUpload(upload.name, decoded, found)
+                        decoded = await self._in_thread(partial(decode_upload, *how, shown=shown))
+            return upload.name, decoded.picture, await self.batcher.predict(decoded.pixels, why=why)
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-
-
-def case_data(asked: PredictedUpload, of: str | None) -> dict[str, Any]:
-    """What the viewer shows."""
-    title, picture = asked.upload_name or "image", asked.decoded.picture
-    assert picture is not None
-    return case_of(asked.found, picture, title=title, other=of)
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)

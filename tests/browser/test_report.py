@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from parse_dg.explain.explanation import Application
-from parse_dg.explain.report.data import Gallery, Report
 from parse_dg.explain.report.gather import gather_report
-from parse_dg.explain.report.page import write_report
+from parse_dg.explain.report.page import Gallery, Report, write_report
 from parse_dg.explain.viewer_data import data_uri, drawing_of
 from parse_dg.runs.afterwards.opened import open_run
 from tests.conftest import FinishedRun
@@ -280,20 +279,11 @@ def test_drawings_lie_where_the_primitives_are(page: Any, gathered: Report, tmp_
 
 
 def test_every_predicate_is_drawn_as_what_it_is(page: Any, gathered: Report, tmp_path: Path) -> None:
-    relations = [
-        relation("has", 0),
-        relation("above", 0, 2),
-        relation("left", 0, 1),
-        relation("h_align", 0, 1),
-        relation("v_align", 0, 2),
-        relation("near", 0, 1),
-        relation("contains", 0, 1),
-        relation("tri", 0, 1, 2),
-        relation("turn", 1, 0, 2),
-        relation("orient", 0, 1, 0, 2),
-        relation("eqdist", 0, 1, 0, 2),
-        relation("near", 1, 0, 2) | {"predicate": "own", "marks": [["line", 1, 0], ["line", 0, 2], ["box", 2]]},
-    ]
+    pairs = dict.fromkeys(("left", "h_align", "near", "contains"), (0, 1)) | {"above": (0, 2), "v_align": (0, 2)}
+    others = {"has": (0,), "tri": (0, 1, 2), "turn": (1, 0, 2), "orient": (0, 1, 0, 2), "eqdist": (0, 1, 0, 2)}
+    relations = [relation(name, *bound) for name, bound in (pairs | others).items()]
+    own = {"predicate": "own", "marks": [["line", 1, 0], ["line", 0, 2], ["box", 2]]}
+    relations.append(relation("near", 1, 0, 2) | own)
     open_case(page, gathered, tmp_path, hand_made(relations))
     seen = {}
     for index, each in enumerate(relations):

@@ -10,7 +10,6 @@ import torch
 
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
 from parse_dg.explain.explanation import explain
 from tests.explain.test_explanation import BLANK, LAYOUT, peaks, placed_model
@@ -105,11 +104,6 @@ def test_a_class_is_described_as_its_score_is_explained(composed: Model, parse_r
 def test_a_compact_model_has_the_same_compositions(parse_run: Path) -> None:
     full = load_model(parse_run)
     assert describe_classes(compact(full)[0]) == describe_classes(full)
-
-
-def test_only_parse_has_compositions(erm_run: Path) -> None:
-    with pytest.raises(InputError, match="needs a model of parse, found one of erm"):
-        describe_classes(load_model(erm_run))
 
 
 @pytest.mark.parametrize(("top", "small"), [(8, False), (100_000, True)])

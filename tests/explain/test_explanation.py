@@ -327,16 +327,6 @@ LEARNED = {"tri": (90.0, 25.0, 140.0), "turn": (60.0,), "orient": (0.0, 90.0, 45
 """Target angles in degrees, other than those that training starts from."""
 
 
-@pytest.fixture(scope="module")
-def trained_angles() -> Model:
-    model = placed_model(peaks(LAYOUT))
-    targets = model.parse_network().structure.predicates.target_angle
-    with torch.no_grad():
-        for name, degrees in LEARNED.items():
-            targets[name].copy_(torch.tensor(degrees).deg2rad())
-    return model
-
-
 def test_the_gate_takes_absent_primitives_out() -> None:
     maps = peaks(LAYOUT)
     maps[1, 6, 4] = -4.0  # p1 is where it was, but hardly there
@@ -348,8 +338,11 @@ def test_the_gate_takes_absent_primitives_out() -> None:
     assert found["p0 left of p2"] == pytest.approx(plain["p0 left of p2"], rel=1e-4)
 
 
-def test_every_predicate_has_words_of_its_own(trained_angles: Model) -> None:
-    predicates = trained_angles.parse_network().structure.predicates
+def test_every_predicate_has_words_of_its_own() -> None:
+    predicates = placed_model(peaks(LAYOUT)).parse_network().structure.predicates
+    with torch.no_grad():
+        for name, degrees in LEARNED.items():
+            predicates.target_angle[name].copy_(torch.tensor(degrees).deg2rad())
     sentences = {
         ("has", 0, (7,)): "p7 is there",
         ("above", 0, (3, 11)): "p3 above p11",

@@ -8,7 +8,7 @@ import torch
 
 from parse_dg.errors import InputError
 from parse_dg.explain import faces
-from parse_dg.explain.class_cards import FACE, arrange, class_cards
+from parse_dg.explain.classes import FACE, arrange, class_cards
 from parse_dg.explain.faces import FACES, Face, choose, cut_out, faces_of, sample
 from parse_dg.explain.measures.images import locate
 from parse_dg.runs.afterwards import opened

@@ -1,6 +1,5 @@
 """The images where a primitive is strongest: with evidence that is known, and of a trained model."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.data.augment.batches import normalise, to_unit
-from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.domain import ImageFiles
-from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.explain.primitive_images import strongest_images
 from parse_dg.model.backbones.backbone import Backbone
-from tests.conftest import Numbered, Tiny
+from tests.conftest import Numbered
 from tests.explain.test_explanation import CELLS, at, peaks, placed_model
 
 PHOTOS, SKETCHES = 200, 50
@@ -80,26 +76,6 @@ def test_the_strongest_images_of_every_domain(numbered: Numbered, evidence: np.n
         assert strongest.looked_at == count
     assert [image.index for image in found[2].images[:2]] == [7, 150]
     assert [image.presence for image in found[2].images] == [1.0, 1.0, 1.0]  # which tells nothing apart
-
-
-def test_the_strongest_of_a_trained_model(parse_run: Path, tiny: Tiny) -> None:
-    model = load_model(parse_run)
-    domains = open_benchmark(tiny().data).domains
-    found = {(f.primitive, f.domain): f for f in strongest_images(model, map(whole, domains), top=4)}
-    assert len(found) == 16 * len(domains)
-    for domain in domains:
-        images = load_images(whole(domain), np.arange(len(domain.labels)))[0]
-        with torch.no_grad():
-            z = model.parse_network()(normalise(to_unit(images))).descriptors
-        for k in range(16):
-            strongest = found[k, domain.name].images
-            best = z.presence[:, k].sort(descending=True).values[:4]
-            assert [image.presence for image in strongest] == pytest.approx(best.tolist(), abs=1e-6)
-            logits = [math.log(image.presence / (1 - image.presence)) for image in strongest]
-            assert [image.evidence for image in strongest] == pytest.approx(logits, abs=1e-4)
-            for image in strongest:
-                assert float(z.presence[image.index, k]) == pytest.approx(image.presence, abs=1e-6)
-                assert (image.x, image.y) == pytest.approx(tuple(z.centre[image.index, k].tolist()), abs=1e-5)
 
 
 def test_an_image_with_a_file_is_known_by_it(numbered: Numbered, evidence: np.ndarray) -> None:

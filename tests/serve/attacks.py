@@ -68,29 +68,16 @@ def bombs() -> Iterator[Attack]:
         yield Attack(f"PNG of {size} in a form", form(part(png_claiming(*size, zeros)) + END, path="/case"))
     for side in (20_000, 65_535):
         screen = struct.pack("<HH", side, side)
-        yield Attack(
-            f"GIF of {side}", post(b"GIF89a" + screen + b"\x80\0\0" + bytes(6) + b",\0\0\0\0" + screen + b"\0")
-        )
+        gif = b"GIF89a" + screen + b"\x80\0\0" + bytes(6) + b",\0\0\0\0" + screen + b"\0"
+        yield Attack(f"GIF of {side}", post(gif))
         frame = b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, side, side, 3) + b"\1\x22\0\2\x11\1\3\x11\1"
-        yield Attack(
-            f"JPEG of {side}", post(b"\xff\xd8" + frame + b"\xff\xda\0\x0c\3\1\0\2\x11\3\x11\0?\0" + bytes(99))
-        )
+        scan = b"\xff\xda\0\x0c\3\1\0\2\x11\3\x11\0?\0" + bytes(99)
+        yield Attack(f"JPEG of {side}", post(b"\xff\xd8" + frame + scan))
         bitmap = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 24, 0, 0, 0, 0, 0, 0)
         yield Attack(f"BMP of {side}", post(b"BM" + struct.pack("<IHHI", 99, 0, 0, 54) + bitmap + bytes(99)))
         yield Attack(f"PPM of {side}", post(b"P6 %d %d 255\n" % (side, side) + bytes(99)))
-        tags = b"".join(
-            struct.pack("<HHII", tag, 4, 1, value)
-            for tag, value in (
-                (256, side),
-                (257, side),
-                (258, 8),
-                (259, 1),
-                (262, 1),
-                (273, 8),
-                (278, side),
-                (279, 9),
-            )
-        )
+        values = {256: side, 257: side, 258: 8, 259: 1, 262: 1, 273: 8, 278: side, 279: 9}
+        tags = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in values.items())
         yield Attack(f"TIFF of {side}", post(b"II*\0\x08\0\0\0" + struct.pack("<H", 8) + tags + bytes(4)))
     vp8x = b"VP8X" + struct.pack("<I", 10) + bytes(4) + (16_383).to_bytes(3, "little") * 2
     yield Attack("WEBP of 16384", post(b"RIFF" + struct.pack("<I", len(vp8x) + 4) + b"WEBP" + vp8x))

@@ -14,6 +14,7 @@ PATHS = r"""
     http://localhost/etc/passwd file:///etc/passwd http://evil.example/ * /model.safetensors
     /run/model.safetensors /config.json
 """
+FILES = r"../../../etc/passwd /etc/passwd ..\..\x C:\x |id $(id) `id` %2e%2e%2fx ~/x"
 QUERIES = """
     top=0 top=-1 top=x top=1.5 top=99999999999 top= top=nan top=%00 explain=2 explain= explain=yes%20please
     class=x explain=true&class= explain=true&class=../x explain=1&class=%00 file=/etc/passwd case=1 %ff=1
@@ -62,19 +63,7 @@ def forms() -> Iterator[Attack]:
     }
     for name, data in broken.items():
         yield Attack(f"form with {name}", form(data))
-    tricks = (
-        "../../../etc/passwd",
-        "/etc/passwd",
-        "..\\..\\x",
-        "C:\\x",
-        "a\0.png",
-        "|id",
-        "$(id)",
-        "`id`",
-        "%2e%2e%2fx",
-        "~/x",
-    )
-    for name in tricks:
+    for name in ("a\0.png", *FILES.split()):
         yield Attack(f"file called {name!r}", form(part(b"no image", file=name) + END, path="/case"))
 
 
@@ -110,9 +99,8 @@ def headers() -> Iterator[Attack]:
     draw = np.random.default_rng(13)
     for number in range(12):
         yield Attack(f"bytes {number}", draw.bytes(40 + 400 * number) + b"\r\n\r\n", closed=True)
-    yield Attack(
-        "TLS", b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + draw.bytes(160) + b"\r\n\r\n", closed=True
-    )
+    hello = b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03"
+    yield Attack("TLS", hello + draw.bytes(160) + b"\r\n\r\n", closed=True)
     yield Attack("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closed=True)
 
 
@@ -130,9 +118,8 @@ def addresses() -> Iterator[Attack]:
 def lengths() -> Iterator[Attack]:
     for length in (MAX_UPLOAD + 1, 10**8, 10**12, 10**18, 2**63, 2**64, 10**19):
         yield Attack(f"length of {length}", head() + b"Content-Length: %d\r\n\r\n" % length + GOOD)
-        yield Attack(
-            f"length of {length}, asked first", head(expect="100-continue") + b"Content-Length: %d\r\n\r\n" % length
-        )
+        asked = head(expect="100-continue") + b"Content-Length: %d\r\n\r\n" % length
+        yield Attack(f"length of {length}, asked first", asked)
     chunked = head() + b"Transfer-Encoding: chunked\r\n\r\n"
     one = b"8000\r\n" + bytes(0x8000) + b"\r\n"
     for count in (9, 20):
@@ -164,30 +151,14 @@ def slow() -> Iterator[Attack]:
 
 
 def strangers() -> Iterator[Attack]:
-    for origin in (
-        "http://evil.example",
-        "null",
-        "https://localhost.evil.example",
-        "http://127.0.0.1:1",
-        "file://",
-        "http://[",
-    ):
+    origins = "http://evil.example null https://localhost.evil.example http://127.0.0.1:1 file:// http://["
+    for origin in origins.split():
         for path in ("/predict", "/case"):
             yield Attack(f"{path} from {origin}", post(GOOD, path, origin=origin))
     for site in ("cross-site", "same-site", "?"):
         yield Attack(f"from a page that is {site}", post(GOOD, sec_fetch_site=site))
-    hosts = (
-        "evil.example",
-        "10.0.0.1",
-        "localhost.evil.example",
-        "127.0.0.1.nip.io",
-        "0",
-        "x" * 300,
-        "[",
-        "@localhost",
-        "a:b:c",
-    )
-    for host in hosts:
+    hosts = "evil.example 10.0.0.1 localhost.evil.example 127.0.0.1.nip.io 0 [ @localhost a:b:c"
+    for host in (*hosts.split(), "x" * 300):
         yield Attack(f"for {host[:30]}", post(GOOD).replace(b"Host: localhost", f"Host: {host}".encode()))
         yield Attack(f"page for {host[:30]}", f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
 

@@ -84,6 +84,7 @@ def test_requests_behind_one_another_are_not_answered(parse_service: Running) ->
     assert said.count(b"HTTP/1.1 200") == 1
 
 
+@pytest.mark.slow
 def test_it_ends_soon_and_silently_whoever_does_not_read(erm_run: Path) -> None:
     with serving(erm_run) as process, never_reading(process.port, 40, ASK * 300):
         time.sleep(0.5)

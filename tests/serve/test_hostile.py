@@ -17,20 +17,10 @@ from tests.serve.process import Process, serving
 
 MEBIBYTE = 2**20
 TIMEOUT = 1
-KINDS = (
-    attacks.bombs,
-    attacks.truncated,
-    attacks.no_images,
-    attacks_on_http.types,
-    attacks_on_http.forms,
-    attacks_on_http.headers,
-    attacks_on_http.addresses,
-    attacks_on_http.lengths,
-    attacks_on_http.slow,
-    attacks_on_http.strangers,
-    attacks_on_http.queries,
-)
-ATTACKS = [attack for kind in KINDS for attack in kind()]
+ON_IMAGES = ("bombs", "truncated", "no_images")
+ON_HTTP = ("types", "forms", "headers", "addresses", "lengths", "slow", "strangers", "queries")
+KINDS = [(attacks, name) for name in ON_IMAGES] + [(attacks_on_http, name) for name in ON_HTTP]
+ATTACKS = [attack for module, name in KINDS for attack in getattr(module, name)()]
 
 
 def attack(port: int, each: Attack) -> bytes:

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,22 +11,31 @@ import httpx
 import pytest
 from PIL import Image
 
+from parse_dg.serve.server import bind
+from tests.parts import refusal
 from tests.serve.conftest import encoded, read_all, running
-from tests.serve.process import COMMAND, serving
+from tests.serve.process import serving
 from tests.serve.test_batcher import wait_for
 
+BEGUN = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_it_says_where_it_listens_and_ends_cleanly(parse_run: Path, number: int) -> None:
-    with serving(parse_run) as process:
+
+@pytest.mark.parametrize(
+    ("number", "host"),
+    [(signal.SIGTERM, "0.0.0.0"), pytest.param(signal.SIGINT, "127.0.0.1", marks=pytest.mark.slow)],
+)
+def test_it_says_where_it_listens_warns_and_ends_cleanly(parse_run: Path, number: int, host: str) -> None:
+    warning = "parse-dg: warning: other machines can reach this service, and there is no authentication"
+    with serving(parse_run, "--host", host) as process:
         assert process.said == (
             f"serving {parse_run.name}/model.safetensors at http://127.0.0.1:{process.port}/ (Ctrl-C ends it)\n"
         )
+        named = {"host": "any.name"} if host == "0.0.0.0" else {}
         with httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False) as client:
-            assert client.get("/health").json()["status"] == "ok"
+            assert client.get("/health", headers=named).json()["status"] == "ok"
             code, out, err = process.end(number)  # with a connection that is open, but idle
-        assert (code, err) == (0, "")
-        assert out.splitlines()[1:] == ["stopped"]
+        assert (code, out.splitlines()[1:]) == (0, ["stopped"])
+        assert [line.startswith(warning) for line in err.splitlines()] == [True] * len(named)
 
 
 @pytest.mark.slow
@@ -43,9 +51,7 @@ def test_what_was_begun_is_finished(erm_run: Path) -> None:
 
         asked = [pool.submit(ask, large) for _ in range(6)]
         slow = socket.create_connection(("127.0.0.1", process.port))
-        slow.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
-        )
+        slow.sendall(BEGUN)
         with httpx.Client(trust_env=False) as client:
             health = f"http://127.0.0.1:{process.port}/health"
             wait_for(lambda: arrived(client.get(health).json()) == 6, 60)
@@ -61,9 +67,7 @@ def test_what_was_begun_is_finished(erm_run: Path) -> None:
 def test_an_upload_that_does_not_end_does_not_keep_it(erm_run: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(erm_run, grace=2) as service:
         slow = socket.create_connection(("127.0.0.1", service.port))
-        slow.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\n"
-        )
+        slow.sendall(BEGUN)
         service.health()
         started = time.monotonic()
     assert time.monotonic() - started < 15
@@ -76,24 +80,9 @@ def arrived(health: dict[str, Any]) -> int:
     return int(health["images"] + health["queue"]["waiting"])
 
 
-def test_a_port_that_is_taken_is_one_line(erm_run: Path) -> None:
+def test_a_port_that_is_taken_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        command = [*COMMAND, str(erm_run), "--port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"parse-dg: cannot listen at 127.0.0.1 port {port} (address already in use): choose another with --host "
-        "or --port\n"
-    )
-
-
-def test_other_machines_are_warned_of(erm_run: Path) -> None:
-    with serving(erm_run, "--host", "0.0.0.0") as process:
-        answer = httpx.get(f"http://127.0.0.1:{process.port}/health", headers={"host": "any.name"})
-        assert answer.status_code == 200
-        code, out, err = process.end()
-    assert code == 0
-    assert f"http://127.0.0.1:{process.port}/" in out
-    assert err.count("\n") == 1
-    assert "parse-dg: warning: other machines can reach this service, and there is no authentication" in err
+        said = refusal(bind, "127.0.0.1", port)
+    where = f"cannot listen at 127.0.0.1 port {port} (address already in use)"
+    assert said == f"{where}: choose another with --host or --port"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from parse_dg.explain.measures.annotated_parts import FOLLOWS, AnnotatedParts
 from parse_dg.explain.measures.collapse import OF_MAXIMUM, PRESENT
-from parse_dg.explain.measures.followed_parts import WITHIN
+from parse_dg.explain.measures.localisation import WITHIN
 from parse_dg.explain.measures.measure import RunMeasures
-from parse_dg.explain.measures.selected import FIRST
+from parse_dg.explain.measures.structure_use import FIRST
 from parse_dg.tables.text_table import TextTable, csv_table
 from parse_dg.wording import percent, plural
 

@@ -28,8 +28,7 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.predictor import Prediction, Predictor
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import Relation, explain
-from parse_dg.explain.figures.explanation import explanation_figure
-from parse_dg.explain.figures.strongest import prepare_folder
+from parse_dg.explain.figures.explanation import explanation_figure, prepare_folder
 from parse_dg.tables.text_table import spreadsheet_cell
 from parse_dg.wording import percent, plural, printable
 

@@ -113,7 +113,7 @@ def primitive(options: Namespace, console: Console) -> None:
     from parse_dg.cli.show.display import progress_display
     from parse_dg.cli.show.explanations import print_primitives
     from parse_dg.data.splits import whole
-    from parse_dg.explain.figures.strongest import COLUMNS, prepare_folder, write_sheets
+    from parse_dg.explain.figures.explanation import COLUMNS, prepare_folder, write_sheets
     from parse_dg.explain.primitive_images import strongest_images
 
     with progress_display() as progress:

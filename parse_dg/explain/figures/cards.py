@@ -1,20 +1,17 @@
 """Primitives and classes to be looked at: the faces of all primitives, and classes as cards made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import FACE, ClassCard
-from parse_dg.explain.faces import Face, PrimitiveFaces
-from parse_dg.explain.figures.marks import mark_relation
+from parse_dg.explain.classes import FACE, ClassCard
+from parse_dg.explain.faces import PrimitiveFaces
+from parse_dg.explain.figures.marks import Names, mark_relation
 from parse_dg.explain.figures.page import COLOURS, FAINT, INK, NORMAL, SMALL, TALLEST, WIDTHS, Sheet, in_lines
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BESIDE = {"page": 4, "column": 2}
 """Cards beside each other."""
@@ -23,8 +20,6 @@ GAP, HEADER, LINE, FOOT = 0.14, 0.2, 0.11, 0.4
 TILE = {"page": 0.5, "column": 0.42}
 """Inches: the side of a face on the sheet of all of them."""
 
-Names = Mapping[int, str]
-
 
 def cards_figure(
     path: Path, cards: Sequence[ClassCard], faces: PrimitiveFaces | None, names: Names, *, width: str = "page"
@@ -32,8 +27,8 @@ def cards_figure(
     """Every class as a card: its strongest relations over the mean layout, with the faces of their primitives."""
     beside = BESIDE[width]
     side = (WIDTHS[width] - (beside - 1) * GAP) / beside
-    lines = max(len(line) + 0.4 * len(card.relations) for card in cards for line in [_lines(card, side)])
-    tall = HEADER + side + lines * LINE + GAP
+    said = {card.name: [in_lines(term.words, side - 0.42, SMALL) for term in card.relations] for card in cards}
+    tall = HEADER + side + max(sum(len(lines) + 0.4 for lines in each) for each in said.values()) * LINE + GAP
     rows = -(-len(cards) // beside)
     most = max(card.images for card in cards)
     notes = (
@@ -47,21 +42,37 @@ def cards_figure(
         raise InputError(f"{len(cards)} class cards do not fit on a page: choose at most {fitting} with --classes")
     with Sheet.file(path, width, height) as sheet:
         for number, card in enumerate(cards):
-            _draw_card(sheet, card, faces, names, number % beside * (side + GAP), number // beside * tall, side)
+            left, top = number % beside * (side + GAP), number // beside * tall
+            _draw_card(sheet, card, faces, names, left, top, side)
+            y = top + HEADER + side + 0.1
+            for term, colour, lines in zip(card.relations, COLOURS, said[card.name], strict=False):
+                sheet.bar(left, y - 0.03, 0.06, 0.06, colour)
+                sheet.text(left + side, y, f"{term.weight:.3f}", SMALL, ha="right", color=FAINT)
+                for line in lines:
+                    sheet.text(left + 0.1, y, line, SMALL)
+                    y += LINE
+                y += 0.4 * LINE
         sheet.notes(0, rows * tall + 0.05, *notes)
 
 
 def _draw_card(
     sheet: Sheet, card: ClassCard, faces: PrimitiveFaces | None, names: Names, left: float, top: float, side: float
 ) -> None:
+    from matplotlib.patches import Rectangle
+
     sheet.text(left, top + 0.08, card.name, NORMAL + 1, within=side, weight="bold")
     axes = sheet.axes(left, top + HEADER, side, side)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(1, 0)
+    axes.set(xlim=(0, 1), ylim=(1, 0))
     axes.axhspan(0, 1, color="#f3f1ec", zorder=0)
     where = card.arranged()
-    for k, at in where.items():
-        _place_face(axes, at, faces.faces[k][0] if faces and faces.faces[k] else None)
+    looks: dict[str, Any] = {"facecolor": "white", "edgecolor": INK, "linewidth": 0.6, "zorder": 2}
+    for k, (x, y) in where.items():
+        mine = faces.faces[k][:1] if faces else ()
+        for face in mine:
+            box = (x - FACE, x + FACE, y + FACE, y - FACE)
+            axes.imshow(face.pixels(), extent=box, zorder=2, interpolation="bicubic")
+        axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, fill=not mine, **looks))
+    axes.set(xlim=(0, 1), ylim=(1, 0))
     if where:
         places = np.full((max(where) + 1, 2), np.nan)
         places[list(where)] = list(where.values())
@@ -71,35 +82,6 @@ def _draw_card(
         paper = {"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 0.5}
         name = names.get(k, f"p{k}")
         axes.text(x, y + FACE, name, fontsize=SMALL, ha="center", va="top", zorder=6, bbox=paper)
-    _list_relations(sheet, card, left, top + HEADER + side + 0.1, side)
-
-
-def _list_relations(sheet: Sheet, card: ClassCard, left: float, y: float, side: float) -> None:
-    for term, colour in zip(card.relations, COLOURS, strict=False):
-        sheet.bar(left, y - 0.03, 0.06, 0.06, colour)
-        sheet.text(left + side, y, f"{term.weight:.3f}", SMALL, ha="right", color=FAINT)
-        for line in in_lines(term.words, side - 0.42, SMALL):
-            sheet.text(left + 0.1, y, line, SMALL)
-            y += LINE
-        y += 0.4 * LINE
-
-
-def _lines(card: ClassCard, side: float) -> list[str]:
-    return [line for term in card.relations for line in in_lines(term.words, side - 0.42, SMALL)]
-
-
-def _place_face(axes: "Axes", at: tuple[float, float], face: Face | None) -> None:
-    from matplotlib.patches import Rectangle
-
-    x, y = at
-    if face is not None:
-        axes.imshow(
-            face.pixels(), extent=(x - FACE, x + FACE, y + FACE, y - FACE), zorder=2, interpolation="bicubic"
-        )
-    looks: dict[str, Any] = {"fill": face is None, "facecolor": "white", "edgecolor": INK, "linewidth": 0.6}
-    axes.add_patch(Rectangle((x - FACE, y - FACE), 2 * FACE, 2 * FACE, zorder=2, **looks))
-    axes.set_xlim(0, 1)
-    axes.set_ylim(1, 0)
 
 
 def fitting(faces: PrimitiveFaces, width: str) -> int:
@@ -121,11 +103,8 @@ def faces_figure(
     """The faces of primitives, each with the class and the domain of the image it was cut out of."""
     tile = TILE[width]
     wide, tall, beside = _grid(faces, width)
-    if len(primitives) > fitting(faces, width):
-        most = fitting(faces, width)
-        raise InputError(
-            f"{len(primitives)} primitives do not fit on a page: choose at most {most} with --primitives"
-        )
+    if len(primitives) > (most := fitting(faces, width)):
+        raise InputError(f"{len(primitives)} primitives are too many: choose at most {most} with --primitives")
     height = -(-len(primitives) // beside) * tall + FOOT
     with Sheet.file(path, width, height) as sheet:
         for number, k in enumerate(primitives):

@@ -5,23 +5,18 @@ coincide, with their number. Below it are the heat maps of the primitives that t
 most; one that coincides with others says with which.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from parse_dg.deploy.names import called
-from parse_dg.explain.figures.marks import mark_primitive, pixels_of, show, show_heat
+from parse_dg.explain.figures.marks import NO_NAMES, Names, mark_primitive, pixels_of, show, show_heat
 from parse_dg.explain.figures.page import BLUE, INK, NORMAL, SMALL, VERMILION, WIDTHS, Sheet, shorten
 from parse_dg.explain.figures.primitives import ReadImage
 from parse_dg.wording import plural
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LEFT, HEADER, FOOT = 0.24, 0.36, 0.3
 """Inches: for the primitives' names, for what the block is of, for the legend."""
@@ -49,9 +44,8 @@ class ImageGroup:
     """Images of one class that are all right, or all wrong."""
 
     images: tuple[JudgedImage, ...]
-    """Those that are shown."""
+    """Those that are shown, of `count` in all."""
     count: int
-    """How many there are."""
     collapse: float
     """Their mean."""
 
@@ -68,12 +62,7 @@ class ErrorBlock:
 
 
 def errors_figure(
-    path: Path,
-    blocks: Sequence[ErrorBlock],
-    *,
-    domain: str,
-    width: str = "page",
-    names: Mapping[int, str] | None = None,
+    path: Path, blocks: Sequence[ErrorBlock], *, domain: str, width: str = "page", names: Names = NO_NAMES
 ) -> None:
     """Draw the blocks beside each other; all have as many images and primitives."""
     each = len(blocks[0].right.images) + len(blocks[0].wrong.images)
@@ -84,13 +73,11 @@ def errors_figure(
     with Sheet.file(path, width, height) as sheet:
         step = LEFT + each * (side + GAP) + 2 * BETWEEN
         for number, block in enumerate(blocks):
-            _draw_block(sheet, block, domain, number * step, side, names or {})
+            _draw_block(sheet, block, domain, number * step, side, names)
         sheet.notes(LEFT, height - FOOT + 0.1, *(NOTES if width == "column" else ("   ".join(NOTES),)))
 
 
-def _draw_block(
-    sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float, names: Mapping[int, str]
-) -> None:
+def _draw_block(sheet: Sheet, block: ErrorBlock, domain: str, left: float, side: float, names: Names) -> None:
     step = side + GAP
     columns = len(block.right.images) + len(block.wrong.images)
     wide = columns * step + BETWEEN
@@ -105,10 +92,9 @@ def _draw_block(
             sheet.text(left + LEFT - 0.04, middle, f"p{k}", SMALL, ha="right")
     x = left + LEFT
     for group, word, colour in ((block.right, "right", BLUE), (block.wrong, "wrong", VERMILION)):
-        span = len(group.images) * step - GAP
         words = f"{word}: {group.count:,}, mean collapse {group.collapse:.2f}"
         sheet.text(x, 0.23, words, SMALL, color=colour)
-        sheet.line(x, 0.31, x + span, 0.31, color=colour)
+        sheet.line(x, 0.31, x + len(group.images) * step - GAP, 0.31, color=colour)
         for judged in group.images:
             _draw_image(sheet, judged, block, x, side)
             x += step
@@ -116,31 +102,32 @@ def _draw_block(
 
 
 def _draw_image(sheet: Sheet, judged: JudgedImage, block: ErrorBlock, x: float, side: float) -> None:
-    y = HEADER
-    places = pixels_of(judged.descriptors.centre[0], judged.image)
+    y, clusters = HEADER, _clusters(judged)
     axes = sheet.axes(x, y, side, side)
     show(axes, judged.image, faint=True)
-    _mark_places(axes, judged, places)
+    places = pixels_of(judged.descriptors.centre[0], judged.image)
+    for members in sorted(clusters, key=len):  # a dot a place; where several primitives are, how many
+        place = places[members].mean(0)
+        if len(members) > 1:
+            mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")
+        else:
+            axes.plot(*place, "o", color=BLUE, markersize=3.5, zorder=4, mec="white", mew=0.5)
     for k in block.primitives:
         y += side + GAP
-        axes = sheet.axes(x, y, side, side)
-        others = [number for members in _clusters(judged) if k in members for number in members if number != k]
+        others = [number for members in clusters if k in members for number in members if number != k]
         colour = VERMILION if others else BLUE
-        show_heat(axes, judged.image, judged.descriptors, k, ring=colour)
+        show_heat(sheet.axes(x, y, side, side), judged.image, judged.descriptors, k, ring=colour)
         if others:
             together = f"with p{', '.join(map(str, others))}"
             sheet.text(x + 0.02, y + side - 0.06, together, SMALL, within=side, color=colour)
-    y += side
-    wrong = judged.predicted != block.name
-    present, distinct = int(judged.present.sum()), len(_clusters(judged))
-    lines = [
-        (f"pred.: {judged.predicted}", VERMILION if wrong else BLUE),
-        (f"true: {block.name}", INK),
-        (f"collapse {judged.collapse:.2f}", INK),
-        (f"{present} at {plural(distinct, 'place')}", INK),
-    ]
-    for number, (line, colour) in enumerate(lines):
-        sheet.text(x, y + 0.07 + LINE * number, line, SMALL, within=side + GAP, color=colour)
+    lines = {
+        f"pred.: {judged.predicted}": BLUE if judged.predicted == block.name else VERMILION,
+        f"true: {block.name}": INK,
+        f"collapse {judged.collapse:.2f}": INK,
+        f"{int(judged.present.sum())} at {plural(len(clusters), 'place')}": INK,
+    }
+    for number, (line, colour) in enumerate(lines.items()):
+        sheet.text(x, y + side + 0.07 + LINE * number, line, SMALL, within=side + GAP, color=colour)
 
 
 def _clusters(judged: JudgedImage) -> list[list[int]]:
@@ -150,14 +137,3 @@ def _clusters(judged: JudgedImage) -> list[list[int]]:
         if present:
             found.setdefault(place, []).append(k)
     return list(found.values())
-
-
-def _mark_places(axes: "Axes", judged: JudgedImage, places: Float[np.ndarray, "K 2"]) -> None:
-    """A dot a place; where several primitives are, how many."""
-    for members in sorted(_clusters(judged), key=len):
-        place = places[members].mean(0)
-        if len(members) == 1:
-            edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-            axes.plot(*place, "o", color=BLUE, markersize=3.5, zorder=4, **edge)
-        else:
-            mark_primitive(axes, place, len(members), size=7.5, text=SMALL, fill=VERMILION, edge="white")

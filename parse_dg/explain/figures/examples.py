@@ -17,15 +17,15 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError, unknown
-from parse_dg.explain.class_cards import RELATIONS, class_cards
+from parse_dg.explain.classes import ON_CARD, class_cards
 from parse_dg.explain.explanation import as_batch, read_images
 from parse_dg.explain.faces import faces_of
 from parse_dg.explain.figures.cards import cards_figure, faces_figure, fitting
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
+from parse_dg.explain.figures.explanation import prepare_folder
 from parse_dg.explain.figures.page import check_place
 from parse_dg.explain.figures.pipeline import PipelineImage, pipeline_figure, read_pipeline, step_figures
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
-from parse_dg.explain.figures.strongest import prepare_folder
 from parse_dg.explain.measures.collapse import Coincidence, find_coinciding
 from parse_dg.explain.measures.images import SubsetPrimitives, locate, require_primitives
 from parse_dg.explain.measures.structure_use import primitive_weights
@@ -51,14 +51,10 @@ class FigureRequest:
 
     run: OpenedRun
     path: Path
-    """The figure."""
     width: str = "page"
     classes: Sequence[str] = ()
     primitives: Sequence[int] = ()
     domains: Sequence[str] = ()
-
-
-# --- primitives ---------------------------------------------------------------------------------------------------
 
 
 def draw_primitives(asked: FigureRequest) -> str:
@@ -70,17 +66,14 @@ def draw_primitives(asked: FigureRequest) -> str:
     labels = _labels(run, asked, "primitives")
     primitives = _primitives(run, asked, labels, "primitives")
     known = [subset.domain.name for subset in run.held_out]
-    for name in asked.domains:
-        if name not in known:
-            raise unknown("domain of the run", name, known)
-    shown = [subset for subset in run.held_out if not asked.domains or subset.domain.name in asked.domains]
-    candidates = [_candidates(subset, labels) for subset in shown]
+    _require_all("domain of the run", asked.domains, known)
+    domains = [name for name in known if not asked.domains or name in asked.domains]
+    candidates = [_candidates(subset, labels) for subset in run.held_out if subset.domain.name in domains]
     located = [locate(run.model, subset, run.progress) if len(subset.indices) else None for subset in candidates]
     blocks = []
     for label in labels:
         rows = [_representative(run, s, z, label) for s, z in zip(candidates, located, strict=True)]
         blocks.append(ClassBlock(run.classes[label], tuple(rows)))
-    domains = [subset.domain.name for subset in shown]
     names = run.model.names
     primitives_figure(asked.path, blocks, domains, primitives, unseen=run.target, width=asked.width, names=names)
     return (
@@ -103,15 +96,12 @@ def _candidates(subset: Subset, labels: Sequence[int]) -> Subset:
 def _representative(
     run: OpenedRun, subset: Subset, located: SubsetPrimitives | None, label: int
 ) -> ReadImage | None:
-    mine = torch.tensor([]) if located is None else (located.labels == label).nonzero().flatten().cpu()
-    if located is None or not len(mine):
+    if located is None or not (located.labels == label).any():
         return None
+    mine = (located.labels == label).nonzero().flatten().cpu()
     presence = located.presence.cpu()[mine]
     nearest = int((presence - presence.mean(0)).square().sum(1).argmin())
     return _read(run, subset, mine[nearest : nearest + 1].numpy())[0]
-
-
-# --- errors -------------------------------------------------------------------------------------------------------
 
 
 def draw_errors(asked: FigureRequest) -> str:
@@ -147,19 +137,19 @@ def _labels_with_errors(run: OpenedRun, asked: FigureRequest, located: SubsetPri
         for chosen in (located.right, ~located.right)
     )
     fitting = (right >= SHOWN) & (wrong >= SHOWN)
-    if asked.classes:
-        labels = _labels(run, asked, "errors")
-        for label in labels:
-            if not fitting[label]:
-                raise InputError(
-                    f"class {run.classes[label]!r} has {int(right[label])} right and {int(wrong[label])} wrong "
-                    f"images of {run.target}: expected at least {SHOWN} of each"
-                )
-        return labels
-    if not fitting.any():
+    if not asked.classes and fitting.any():
+        order = (wrong * fitting).argsort(descending=True, stable=True)[: CLASSES["errors"][asked.width]].tolist()
+        return [label for label in order if fitting[label]]
+    if not asked.classes:
         raise InputError(f"no class has {SHOWN} right and {SHOWN} wrong images of {run.target}: nothing to compare")
-    order = (wrong * fitting).argsort(descending=True, stable=True)[: CLASSES["errors"][asked.width]].tolist()
-    return [label for label in order if fitting[label]]
+    labels = _labels(run, asked, "errors")
+    for label in labels:
+        if not fitting[label]:
+            raise InputError(
+                f"class {run.classes[label]!r} has {int(right[label])} right and {int(wrong[label])} wrong images "
+                f"of {run.target}: expected at least {SHOWN} of each"
+            )
+    return labels
 
 
 def _group(
@@ -184,14 +174,9 @@ def _group(
     return ImageGroup(images=images, count=len(rows), collapse=float(collapse.mean()))
 
 
-# --- the pipeline -------------------------------------------------------------------------------------------------
-
-
 def draw_pipeline(asked: FigureRequest, image: str | None = None, steps: Path | None = None) -> str:
     """The pipeline on an image file or DOMAIN:NUMBER; without one, on the most confident right image among some of
-    the target's.
-
-    With a folder for `steps`, each step is drawn there by itself, too.
+    the target's. With a folder for `steps`, each step is drawn there by itself, too.
     """
     run = _open(asked)
     if steps is not None:
@@ -217,9 +202,6 @@ def _example(run: OpenedRun) -> PipelineImage:
     return read_pipeline(run.model, image[0], title, run.classes[int(label[0])])
 
 
-# --- primitives and classes to look at ---------------------------------------------------------------------------
-
-
 def draw_faces(asked: FigureRequest) -> str:
     """The faces of the primitives that were asked for, or of all; of too many, those with most weight."""
     run = _open(asked)
@@ -240,12 +222,9 @@ def draw_cards(asked: FigureRequest) -> str:
     cards = class_cards(run.model, faces, names)
     cards_figure(asked.path, cards, faces, run.model.names, width=asked.width)
     return (
-        f"classes {', '.join(names)}; of each its {RELATIONS} strongest relations between primitives, drawn over "
+        f"classes {', '.join(names)}; of each its {ON_CARD} strongest relations between primitives, drawn over "
         "where these are in the mean of its training images, stretched and moved apart to be seen"
     )
-
-
-# --- what they share ----------------------------------------------------------------------------------------------
 
 
 def _open(asked: FigureRequest) -> OpenedRun:
@@ -259,11 +238,15 @@ def _open(asked: FigureRequest) -> OpenedRun:
     return run
 
 
+def _require_all(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known)
+
+
 def _labels(run: OpenedRun, asked: FigureRequest, figure: str) -> list[int]:
     """The classes that were asked for, or some that are evenly spread."""
-    for name in asked.classes:
-        if name not in run.classes:
-            raise unknown("class", name, run.classes)
+    _require_all("class", asked.classes, run.classes)
     if asked.classes:
         return [run.classes.index(name) for name in dict.fromkeys(asked.classes)]
     return list(spread(len(run.classes), CLASSES[figure][asked.width]))

@@ -1,21 +1,29 @@
-"""A prediction with its relations drawn on it, and every primitive over images of all domains: pictures to look at.
-
-Figures for a page have files of their own: `primitives.py`, `errors.py`, `pipeline.py`.
+"""Pictures to look at: a prediction with its relations drawn on it, every primitive over images of all domains, and
+the images where a primitive is strongest. Figures for a page have files of their own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from parse_dg.data.domain import Benchmark
 from parse_dg.data.framing import Picture, pixels_in
+from parse_dg.data.loader import load_images
+from parse_dg.data.splits import whole
 from parse_dg.deploy.model_file import Model
+from parse_dg.deploy.names import called
 from parse_dg.explain.explanation import Explanation, Relation
-from parse_dg.explain.figures.marks import mark_primitives, mark_relation, show, show_heat, show_picture
-from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file
+from parse_dg.explain.figures.marks import Names, mark_primitives, mark_relation, show, show_heat, show_picture
+from parse_dg.explain.figures.page import COLOURS, FAINT, INK, figure_file, require_matplotlib, shorten
+from parse_dg.explain.primitive_images import PrimitiveImages, find_primitives
+from parse_dg.files import attempting
+from parse_dg.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,11 +31,15 @@ if TYPE_CHECKING:
 SHOWN_RELATIONS = len(COLOURS)
 SCREEN = 150
 """Pixels to an inch."""
+CELL = 1.4
+"""Inches that one of a primitive's strongest images takes, with its caption."""
+COLUMNS = 24
+"""How many of them a sheet has side by side, at most."""
 
 
 @torch.no_grad()
 def primitive_sheet(
-    model: Model, images: Mapping[str, UInt8[Tensor, "n 3 H W"]], path: Path, names: Mapping[int, str] | None = None
+    model: Model, images: Mapping[str, UInt8[Tensor, "n 3 H W"]], path: Path, names: Names | None = None
 ) -> None:
     """Every primitive's heat map over some images of each domain: a row an image, a column a primitive."""
     network = model.parse_network()
@@ -52,12 +64,7 @@ def primitive_sheet(
 
 
 def explanation_figure(
-    picture: Picture,
-    explanation: Explanation,
-    path: Path,
-    *,
-    truth: str | None = None,
-    names: Mapping[int, str] | None = None,
+    picture: Picture, explanation: Explanation, path: Path, *, truth: str | None = None, names: Names | None = None
 ) -> None:
     """The image with the strongest relations drawn over it, and the same relations in words with their share.
 
@@ -79,12 +86,11 @@ def explanation_figure(
 
 
 def _write_relations(
-    axes: "Axes", explanation: Explanation, shown: Sequence[Relation], used: Sequence[int], names: Mapping[int, str]
+    axes: "Axes", explanation: Explanation, shown: Sequence[Relation], used: Sequence[int], names: Names
 ) -> None:
     score = explanation.scores[explanation.explained]
     rest = score - sum(relation.contribution for relation in shown)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(len(shown) + 2.2, -1.2)
+    axes.set(xlim=(0, 1), ylim=(len(shown) + 2.2, -1.2))
     axes.axis("off")
     title = f"score of “{explanation.explained}” {score:.3f} = sum of weight × satisfaction"
     axes.text(0, -0.8, title, fontsize=9, color=INK)
@@ -100,3 +106,40 @@ def _write_relations(
     if legend:
         legend = f"what the primitives sit on here: {legend}"
         axes.text(0, len(shown) + 0.9, legend, fontsize=7, color=FAINT, wrap=True)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Raise, before any work, unless sheets can be drawn and the folder be made."""
+    require_matplotlib()
+    with attempting(f"make the folder {folder} for pictures"):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_sheets(model: Model, found: Iterable[PrimitiveImages], benchmark: Benchmark, folder: Path) -> list[Path]:
+    """A sheet for each primitive, such as `p3.png`; their paths."""
+    paths = []
+    for primitive, each in groupby(found, key=lambda images: images.primitive):
+        paths.append(folder / f"p{primitive}.png")
+        _strongest_sheet(model, tuple(each), benchmark, paths[-1])
+    return paths
+
+
+def _strongest_sheet(model: Model, found: Sequence[PrimitiveImages], benchmark: Benchmark, path: Path) -> None:
+    """One primitive: a row a domain, its strongest images from the left, each with class and evidence."""
+    primitive, columns = found[0].primitive, max(len(each.images) for each in found)
+    with figure_file(path, CELL * columns + 0.6, 1.15 * CELL * len(found) + 0.5) as figure:
+        figure.set_layout_engine("constrained")
+        figure.suptitle(f"{called(primitive, model.names)}: where it is strongest", fontsize=10)
+        figure.supxlabel(f"above an image: its class, and the evidence for p{primitive} in it", fontsize=7)
+        for axes, each in zip(figure.subplots(len(found), columns, squeeze=False), found, strict=True):
+            for unused in axes[len(each.images) :]:
+                unused.axis("off")
+            label = f"{shorten(printable(each.domain), CELL, 8)}\nmean evidence {each.mean_evidence:.1f}"
+            axes[0].set_ylabel(label, fontsize=8)
+            indices = np.array([image.index for image in each.images])
+            images, _ = load_images(whole(benchmark.domain(each.domain)), indices)
+            _, z = find_primitives(model, images)
+            for b, (cell, pixels, image) in enumerate(zip(axes, images, each.images, strict=False)):
+                show_heat(cell, pixels, z, primitive, b)
+                name = shorten(printable(benchmark.classes[image.label]), 0.7 * CELL, 7)
+                cell.set_title(f"{name}, {image.evidence:.1f}", fontsize=7)

@@ -16,9 +16,10 @@ from parse_dg.model.primitives import PrimitiveDescriptors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
 
-NO_NAMES: Mapping[int, str] = MappingProxyType({})
+Names = Mapping[int, str]
+"""What people call primitives."""
+NO_NAMES: Names = MappingProxyType({})
 EDGES = ("line", "equal", "level", "plumb", "arrow")
 """The marks between two primitives, which are drawn as an edge; of the others only the ring is drawn."""
 
@@ -32,10 +33,8 @@ def show(axes: "Axes", image: UInt8[Tensor, "3 H W"], smooth: bool = False, fain
     else:
         axes.imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="bicubic" if smooth else None)
     axes.autoscale(False)  # what is drawn later leaves the image as large as it is
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def show_picture(axes: "Axes", picture: Picture) -> None:
@@ -54,8 +53,11 @@ def show_heat(
     axes: "Axes", image: UInt8[Tensor, "3 H W"], z: PrimitiveDescriptors, k: int, b: int = 0, ring: str = BLUE
 ) -> None:
     """Primitive k in image b of the descriptors: the image in light grey, the heat map over it as strong as the
-    primitive is present, its centre in a ring.
+    primitive is present, its centre in a ring, if that has a colour.
     """
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
     show(axes, image, faint=True)
     height, width = image.shape[1:]
     upsampled = torch.nn.functional.interpolate(
@@ -63,18 +65,12 @@ def show_heat(
     )[0, 0]
     heat = (upsampled / upsampled.max()).cpu().numpy()
     strength = 0.2 + 0.75 * float(z.presence[b, k])
-    axes.imshow(heat, cmap=heat_colours(), alpha=heat * strength, vmin=0, vmax=1)
+    # From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey.
+    colours = LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
+    axes.imshow(heat, cmap=colours, alpha=heat * strength, vmin=0, vmax=1)
     for thick, ink in ((1.8, "white"), (0.9, ring)) if ring else ():
         looks: dict[str, Any] = {"markersize": 7, "markerfacecolor": "none", "markeredgecolor": ink}
         axes.plot(*pixels_of(z.centre[b], image)[k], "o", markeredgewidth=thick, **looks)
-
-
-def heat_colours() -> "Colormap":
-    """From yellow to dark purple: lightness alone tells them apart, and all of them are seen on light grey."""
-    from matplotlib import colormaps
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("heat", colormaps["inferno"](np.linspace(0.85, 0.3, 64)))
 
 
 def pixels_of(centre: Float[Tensor, "K 2"], image: UInt8[Tensor, "3 H W"]) -> Float[np.ndarray, "K 2"]:
@@ -101,12 +97,13 @@ def mark_relation(
             edge: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 2 * scale}
             axes.plot(*points[0], "o", markersize=17 * scale, markerfacecolor="none", **edge)
         elif kind in EDGES:
-            head = f",head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
-            style = f"-|>{head}" if kind == "arrow" else "-"
-            line = {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
-            curve = {"connectionstyle": f"arc3,rad={bend}"}
-            start, end = points
-            axes.annotate("", xy=end, xytext=start, zorder=3, arrowprops={"arrowstyle": style, **line, **curve})
+            head = f"-|>,head_length={0.4 * max(scale, 0.6)},head_width={0.2 * max(scale, 0.6)}"
+            looks: dict[str, Any] = {
+                "arrowstyle": head if kind == "arrow" else "-",
+                "connectionstyle": f"arc3,rad={bend}",
+            }
+            looks |= {"color": colour, "linewidth": 2 * scale, "shrinkA": shrink * scale, "shrinkB": shrink * scale}
+            axes.annotate("", xy=points[1], xytext=points[0], zorder=3, arrowprops=looks)
 
 
 def mark_primitive(
@@ -135,7 +132,7 @@ def mark_primitives(
     size: float = 8.5,
     text: float = 6,
     edge: str = INK,
-    names: Mapping[int, str] = NO_NAMES,
+    names: Names = NO_NAMES,
 ) -> None:
     """Discs that do not cover each other, on axes so many inches wide: one that has to give way has a line to its
     place. Below it is the primitive's name, where it has one.

@@ -67,7 +67,17 @@ def read_pipeline(
 
 def pipeline_figure(path: Path, seen: PipelineImage, *, width: str = "page") -> None:
     """Draw it in two rows on a page, in four in a column."""
-    boxes, height = _on_a_page() if width == "page" else _in_a_column()
+    side, gap, top = (1.55, 0.22, TITLE + 0.06) if width == "page" else (1.45, 0.26, TITLE + 0.06)
+    second = top + side + TITLE + (0.16 if width == "page" else 0.12)
+    boxes: list[Box]
+    if width == "page":
+        boxes = [(0.07 + column * (side + gap), top, side, side) for column in range(4)]
+        boxes += [(0.07, second, 4.95, side), (5.35, second, 1.55, side)]
+    else:
+        third = second + side + TITLE + 0.12
+        boxes = [(0.07 + column * (side + gap), row, side, side) for row in (top, second) for column in (0, 1)]
+        boxes += [(0.07, third, 3.16, 1.6), (0.07, third + 1.6 + TITLE + 0.1, 3.16, 1.1)]
+    height = boxes[-1][1] + boxes[-1][3] + (0.1 if width == "page" else 0.06)
     draw = (_image, _features, _heatmaps, _places, _relations, _scores)
     with Sheet.file(path, width, height) as sheet:
         for number, (panel, box) in enumerate(zip(draw, boxes, strict=True), 1):
@@ -101,24 +111,6 @@ def step_figures(folder: Path, seen: PipelineImage) -> tuple[Path, ...]:
 def _draw(sheet: Sheet, panel: DrawPanel, box: Box, number: int, seen: PipelineImage) -> None:
     panel(sheet, box, seen)
     sheet.text(box[0], box[1] - TITLE + 0.04, str(number), NORMAL, weight="bold", color=BLUE)
-
-
-def _on_a_page() -> tuple[tuple[Box, ...], float]:
-    side, gap, top = 1.55, 0.22, TITLE + 0.06
-    first = [(0.07 + number * (side + gap), top, side, side) for number in range(4)]
-    below = top + side + TITLE + 0.16
-    boxes = (*first, (0.07, below, 4.95, side), (5.35, below, 1.55, side))
-    return boxes, below + side + 0.1
-
-
-def _in_a_column() -> tuple[tuple[Box, ...], float]:
-    side, gap, top = 1.45, 0.26, TITLE + 0.06
-    second = top + side + TITLE + 0.12
-    third = second + side + TITLE + 0.12
-    fourth = third + 1.6 + TITLE + 0.1
-    grid = [(0.07 + column * (side + gap), row, side, side) for row in (top, second) for column in (0, 1)]
-    boxes = (*grid, (0.07, third, 3.16, 1.6), (0.07, fourth, 3.16, 1.1))
-    return boxes, fourth + 1.1 + 0.06
 
 
 def _title(sheet: Sheet, box: Box, title: str, below: str) -> None:

@@ -4,7 +4,7 @@ A block a class, a row a domain, a column a primitive, after the image itself: w
 down a column. The domain that was never seen in training stands last, and says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from parse_dg.deploy.names import called
 from parse_dg.errors import InputError
-from parse_dg.explain.figures.marks import show, show_heat
+from parse_dg.explain.figures.marks import NO_NAMES, Names, show, show_heat
 from parse_dg.explain.figures.page import FAINT, NORMAL, SMALL, TALLEST, VERMILION, WIDTHS, Sheet, in_lines, shorten
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -53,7 +53,7 @@ def primitives_figure(
     *,
     unseen: str,
     width: str = "page",
-    names: Mapping[int, str] | None = None,
+    names: Names = NO_NAMES,
 ) -> None:
     """Draw the blocks, as many beside each other as fit; `names` are what primitives are called, or sit on."""
     columns = len(primitives) + 1
@@ -72,7 +72,7 @@ def primitives_figure(
             _label_domains(sheet, domains, unseen, top + HEADER, side)
             for place, block in enumerate(band):
                 left = LEFT + place * (columns * (side + GAP) + BETWEEN)
-                _draw_block(sheet, block, primitives, names or {}, left, top, side)
+                _draw_block(sheet, block, primitives, names, left, top, side)
         lines = NOTES if width == "column" else ("   ".join(NOTES),)
         sheet.notes(LEFT, height - FOOT * len(lines) + 0.08, *lines)
 
@@ -102,13 +102,7 @@ def _label_domains(sheet: Sheet, domains: Sequence[str], unseen: str, top: float
 
 
 def _draw_block(
-    sheet: Sheet,
-    block: ClassBlock,
-    primitives: Sequence[int],
-    names: Mapping[int, str],
-    left: float,
-    top: float,
-    side: float,
+    sheet: Sheet, block: ClassBlock, primitives: Sequence[int], names: Names, left: float, top: float, side: float
 ) -> None:
     step = side + GAP
     wide = (len(primitives) + 1) * step - GAP

@@ -9,13 +9,13 @@ Letters: N photographs, K primitives, P parts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from parse_dg.data.framing import Framing, SeenPart, pixels_in
+from parse_dg.data.framing import Framing, pixels_in
 from parse_dg.data.public.cub_parts import PartAnnotations
 from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
@@ -50,6 +50,9 @@ class NearestToPart(PrimitiveOnPart):
     FIRST: ClassVar = ("part",)
 
 
+P = TypeVar("P", bound=PrimitiveOnPart)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartsOfDomain(Jsonable):
     """Primitives and parts in the photographs of one domain, or of the sources together."""
@@ -69,7 +72,6 @@ class AnnotatedParts(Jsonable):
 
     parts: tuple[str, ...]
     within: float
-    """`WITHIN`."""
     sources: PartsOfDomain
     """The held-out images of all sources together, by which the part of a primitive is decided."""
     domains: tuple[PartsOfDomain, ...]
@@ -77,13 +79,13 @@ class AnnotatedParts(Jsonable):
 
 
 class _Counts(NamedTuple):
-    """Of some photographs."""
+    """Of some photographs; None is known of a part that is not visible."""
 
     images: int
+    visible: Int[np.ndarray, "P"]
     near: Int[np.ndarray, "K P"]
     """In how many the part is visible and the primitive near it."""
     by_chance: Int[np.ndarray, "K P"]
-    visible: Int[np.ndarray, "P"]
 
 
 def annotated_parts(
@@ -95,16 +97,12 @@ def annotated_parts(
     """Of domains, the target last, each with the parts of its images in their order."""
     counts = [_count(*pair, framing, generator) for pair in zip(located, annotations, strict=True)]
     together = _Counts._make(map(sum, zip(*counts[:-1], strict=True)))
-    parts = annotations[0].parts
+    names, parts = [SOURCES, *(each.domain for each in located)], annotations[0].parts
     followed = _shares(together.near, together.visible).argmax(1)
-    return AnnotatedParts(
-        parts=parts,
-        within=WITHIN,
-        sources=_of_domain(SOURCES, together, parts, followed),
-        domains=tuple(
-            _of_domain(each.domain, count, parts, followed) for each, count in zip(located, counts, strict=True)
-        ),
+    sources, *domains = (
+        _of_domain(*pair, parts, followed) for pair in zip(names, (together, *counts), strict=True)
     )
+    return AnnotatedParts(parts=parts, within=WITHIN, sources=sources, domains=tuple(domains))
 
 
 def _count(
@@ -113,25 +111,16 @@ def _count(
     centre = located.centre.double().cpu().numpy()
     order = torch.randperm(len(centre), generator=generator).numpy()
     seen = [framing.seen(*map(int, size)) for size in annotations.sizes]
-    return _Counts(
-        images=len(centre),
-        near=_near(centre, seen, annotations),
-        by_chance=_near(centre[order], seen, annotations),
-        visible=annotations.visible.sum(0),
-    )
-
-
-def _near(
-    centre: Float[np.ndarray, "N K 2"], seen: Sequence[SeenPart], annotations: PartAnnotations
-) -> Int[np.ndarray, "K P"]:
-    """In how many photographs each primitive is near each part that is visible."""
-    pixels = np.stack([pixels_in(part, each) for part, each in zip(seen, centre, strict=True)])
     limit = WITHIN * annotations.diagonals[:, None]
     near = []
-    for part in range(len(annotations.parts)):
-        distance = np.linalg.norm(pixels - annotations.places[:, None, part], axis=-1)  # (N, K)
-        near.append(((distance <= limit) & annotations.visible[:, part, None]).sum(0))
-    return np.stack(near, 1)
+    for places in (centre, centre[order]):
+        pixels = np.stack([pixels_in(part, each) for part, each in zip(seen, places, strict=True)])
+        columns = []
+        for part in range(len(annotations.parts)):
+            distance = np.linalg.norm(pixels - annotations.places[:, None, part], axis=-1)  # (N, K)
+            columns.append(((distance <= limit) & annotations.visible[:, part, None]).sum(0))
+        near.append(np.stack(columns, 1))
+    return _Counts(len(centre), annotations.visible.sum(0), *near)
 
 
 def _shares(near: Int[np.ndarray, "K P"], visible: Int[np.ndarray, "P"]) -> Float[np.ndarray, "K P"]:
@@ -141,34 +130,24 @@ def _shares(near: Int[np.ndarray, "K P"], visible: Int[np.ndarray, "P"]) -> Floa
 
 def _of_domain(name: str, count: _Counts, parts: tuple[str, ...], followed: Int[np.ndarray, "K"]) -> PartsOfDomain:
     share, by_chance = (_shares(near, count.visible) for near in (count.near, count.by_chance))
-    best = share.argmax(0)
+
+    def found(kind: type[P], primitive: int, part: int, chance: float) -> P:
+        shares = [None if value < 0 else float(value) for value in (share[primitive, part], chance)]
+        return kind(
+            primitive=primitive,
+            part=parts[part],
+            photographs=int(count.visible[part]),
+            share=shares[0],
+            by_chance=shares[1],
+        )
+
+    own = enumerate(followed.tolist())
+    best = enumerate(share.argmax(0).tolist())
     return PartsOfDomain(
         domain=name,
         images=count.images,
         followed=int((share.max(0) >= FOLLOWS).sum()),
         followed_by_chance=int((by_chance.max(0) >= FOLLOWS).sum()),
-        primitives=tuple(
-            PrimitiveOnPart(
-                primitive=k,
-                part=parts[part],
-                photographs=int(count.visible[part]),
-                share=_known(share[k, part]),
-                by_chance=_known(by_chance[k, part]),
-            )
-            for k, part in enumerate(followed.tolist())
-        ),
-        parts=tuple(
-            NearestToPart(
-                part=part,
-                primitive=int(best[p]),
-                photographs=int(count.visible[p]),
-                share=_known(share[best[p], p]),
-                by_chance=_known(by_chance[:, p].max()),
-            )
-            for p, part in enumerate(parts)
-        ),
+        primitives=tuple(found(PrimitiveOnPart, k, part, by_chance[k, part]) for k, part in own),
+        parts=tuple(found(NearestToPart, k, part, by_chance[:, part].max()) for part, k in best),
     )
-
-
-def _known(share: float) -> float | None:
-    return None if share < 0 else float(share)

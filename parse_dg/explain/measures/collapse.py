@@ -39,33 +39,28 @@ class Coincidence(NamedTuple):
     """The number of the first primitive at the same place; one's own if it is alone or not present."""
     coinciding: Bool[Tensor, "N K"]
     """Present, and with another present one at the same place."""
+    places: Int[Tensor, "N"]
+    """How many different places the present primitives are at."""
     collapse: Float[Tensor, "N"]
     """In [0, 1]."""
 
-    @property
-    def places(self) -> Int[Tensor, "N"]:
-        """How many different places the present primitives are at."""
-        own = torch.arange(self.place.shape[1], device=self.place.device)
-        return ((self.place == own) & self.present).sum(1)
 
-
-def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Coincidence:
+def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coincidence:
     """Compare every two primitives of every image."""
     height, width = located.cells
     pitch = located.centre.new_tensor([max(side - 1, 1) / 2 for side in (width, height)])  # cells in a unit
-    centre, shown = located.centre * pitch, located.presence >= present
+    centre, shown = located.centre * pitch, located.presence >= PRESENT
     parts = zip(torch.split(centre, AT_ONCE), torch.split(shown, AT_ONCE), strict=True)
-    place = torch.cat([_first_at_place(c, p, within) for c, p in parts])
+    place = torch.cat([_linked(c, p, within) for c, p in parts])
     same = place[:, :, None] == place[:, None, :]  # (N, K, K)
     coinciding = shown & ((same & shown[:, None, :]).sum(2) > 1)
-    counted = Coincidence(shown, place, coinciding, centre.new_zeros(len(centre)))
+    places = ((place == torch.arange(place.shape[1], device=place.device)) & shown).sum(1)
     count = shown.sum(1)
-    return counted._replace(collapse=(count - counted.places) / (count - 1).clamp_min(1).to(centre.dtype))
+    collapsed = (count - places) / (count - 1).clamp_min(1).to(centre.dtype)
+    return Coincidence(shown, place, coinciding, places, collapsed)
 
 
-def _first_at_place(
-    centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: float
-) -> Int[Tensor, "n K"]:
+def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: float) -> Int[Tensor, "n K"]:
     """The first primitive that each one is linked to: the links are followed until nothing changes."""
     count = centre.shape[1]
     first = torch.arange(count, device=centre.device)
@@ -82,19 +77,17 @@ def _first_at_place(
     return first
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CollapseOf(Jsonable):
-    """Means over some images of a domain; None if there are no such images."""
+    """Means over some images of a domain, None if there are no such images: how many primitives are present, how
+    many of those coincide with another one, at how many different places they are, and the collapse in [0, 1].
+    """
 
     images: int
     present: float | None
-    """Primitives that are present."""
     coinciding: float | None
-    """Of those, how many coincide with another one."""
     places: float | None
-    """At how many different places they are."""
     collapse: float | None
-    """In [0, 1]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,27 +108,25 @@ class Collapse(Jsonable):
     """The standard deviation of that around 0.5 if right and wrong were dealt to a class's images at random."""
 
 
-def collapse(located: SubsetPrimitives, *, within: float = WITHIN, present: float = PRESENT) -> Collapse:
+def collapse(located: SubsetPrimitives, *, within: float = WITHIN) -> Collapse:
     """The collapse of a domain's images."""
-    found = find_coinciding(located, within=within, present=present)
-    right = located.right
+    found, right = find_coinciding(located, within=within), located.right
+    counts = (found.present.sum(1), found.coinciding.sum(1), found.places, found.collapse)
+
+    def mean(chosen: Bool[Tensor, "N"]) -> CollapseOf:
+        images = int(chosen.sum())
+        return CollapseOf(images, *(float(each[chosen].double().mean()) if images else None for each in counts))
+
     above, spread = wrong_above_right(found.collapse, right, located.labels)
     return Collapse(
         domain=located.domain,
         within=within,
-        all=_mean(found, torch.ones_like(right)),
-        right=_mean(found, right),
-        wrong=_mean(found, ~right),
+        all=mean(torch.ones_like(right)),
+        right=mean(right),
+        wrong=mean(~right),
         wrong_above_right=above,
         by_chance=spread,
     )
-
-
-def _mean(found: Coincidence, chosen: Bool[Tensor, "N"]) -> CollapseOf:
-    images = int(chosen.sum())
-    counts = (found.present.sum(1), found.coinciding.sum(1), found.places, found.collapse)
-    means = [float(values[chosen].double().mean()) if images else None for values in counts]
-    return CollapseOf(images=images, present=means[0], coinciding=means[1], places=means[2], collapse=means[3])
 
 
 def wrong_above_right(
@@ -163,7 +154,7 @@ def wrong_above_right(
     return above / pairs, variance**0.5 / pairs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Evidence(Jsonable):
     """How often the primitives of one domain are on their evidence."""
 
@@ -176,12 +167,8 @@ class Evidence(Jsonable):
     """The mean over them of the heat at the centre ÷ the map's maximum, from 0 to 1; None as above."""
 
 
-def evidence(located: SubsetPrimitives, *, present: float = PRESENT, of_maximum: float = OF_MAXIMUM) -> Evidence:
+def evidence(located: SubsetPrimitives) -> Evidence:
     """Over the primitives that are present, of all images of a domain."""
-    heat = located.heat_at_centre[located.presence >= present].double()
-    return Evidence(
-        domain=located.domain,
-        present=len(heat),
-        on_evidence=float((heat >= of_maximum).double().mean()) if len(heat) else None,
-        heat_at_centre=float(heat.mean()) if len(heat) else None,
-    )
+    heat = located.heat_at_centre[located.presence >= PRESENT].double()
+    means = [float(each.mean()) if len(heat) else None for each in ((heat >= OF_MAXIMUM).double(), heat)]
+    return Evidence(located.domain, len(heat), *means)

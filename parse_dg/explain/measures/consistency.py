@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from parse_dg.errors import InputError
@@ -83,8 +83,8 @@ def consistency(one: SubsetPrimitives, other: SubsetPrimitives, weights: Float[T
     shared = (first.images > 0) & (second.images > 0)
     if not shared.any():
         raise InputError(f"{one.domain} and {other.domain} have no class in common among the images that are read")
-    presence = _cosines(_apart(first.presence, shared), _apart(second.presence, shared))
-    place = _cosines(_apart(first.place, shared), _apart(second.place, shared))
+    presence = _cosines(first.presence[shared], second.presence[shared])
+    place = _cosines(first.place[shared], second.place[shared])
     recognised = (presence + place).argmax(1) == torch.arange(count)
     use = weights.double().mean(0)
     use = use / use.sum()
@@ -104,15 +104,15 @@ def consistency(one: SubsetPrimitives, other: SubsetPrimitives, weights: Float[T
     )
 
 
-def _apart(means: Float[Tensor, "C K *axes"], shared: Bool[Tensor, "C"]) -> Float[Tensor, "K profile"]:
-    """A row a primitive: how it differs from the mean primitive, over the shared classes."""
-    different = means[shared] - means[shared].mean(1, keepdim=True)
-    return different.transpose(0, 1).flatten(1)
-
-
-def _cosines(one: Float[Tensor, "K profile"], other: Float[Tensor, "K profile"]) -> Float[Tensor, "K K"]:
-    """Of every primitive of one domain with every one of the other; 0 for a primitive like the mean one."""
-    return F.normalize(one, dim=1) @ F.normalize(other, dim=1).T
+def _cosines(one: Float[Tensor, "C K *axes"], other: Float[Tensor, "C K *axes"]) -> Float[Tensor, "K K"]:
+    """Between how every primitive of one domain, and every one of the other, differs from the mean primitive; 0 for
+    one like the mean.
+    """
+    first, second = (
+        F.normalize((means - means.mean(1, keepdim=True)).transpose(0, 1).flatten(1), dim=1)
+        for means in (one, other)
+    )
+    return first @ second.T
 
 
 def _of_others(cosines: Float[Tensor, "K K"]) -> Float[Tensor, "K"]:

@@ -68,7 +68,6 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
     """Every image of the subset, in its order, in one pass."""
     network, guide = model.parse_network(), model.algorithm.guide
     found: list[dict[str, Tensor]] = []
-    guided: list[Tensor] = []
     cells = (1, 1)
     for images, labels in read_through(subset, BATCH, progress):
         output = network(model.prepare(images))
@@ -77,16 +76,12 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         heat = heat_at_centre(z.heatmap, z.centre)
         kept = {"centre": z.centre, "presence": z.presence, "extent": z.extent, "heat_at_centre": heat}
         kept |= {"labels": labels.to(heat.device), "predicted": predicted, "probability": probability}
-        found.append(kept)
         if guide is not None:
-            guided.append(guide(output.features.mean((2, 3))).argmax(1))
+            kept["guided"] = guide(output.features.mean((2, 3))).argmax(1)
+        found.append(kept)
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
-    return SubsetPrimitives(
-        domain=subset.domain.name,
-        cells=cells,
-        guided=torch.cat(guided) if guided else None,
-        **{name: torch.cat([each[name] for each in found]) for name in found[0]},
-    )
+    together = {name: torch.cat([each[name] for each in found]) for name in found[0]}
+    return SubsetPrimitives(domain=subset.domain.name, cells=cells, **together)
 
 
 def heat_at_centre(heatmap: Float[Tensor, "N K H W"], centre: Float[Tensor, "N K 2"]) -> Float[Tensor, "N K"]:
@@ -122,5 +117,5 @@ def part_annotations(run: OpenedRun, folder: Path) -> list[PartAnnotations]:
     # What an image shows, class/image, is an id of CUB-DG; ids of other folders begin with the domain.
     names = [["/".join(s.domain.ids[n].split("/")[-2:]) for n in s.indices] for s in run.held_out]
     found = read_parts(folder, [name for some in names for name in some])
-    ends = list(accumulate(map(len, names), initial=0))
-    return [found.some(slice(*ends_of)) for ends_of in pairwise(ends)]
+    ends = accumulate(map(len, names), initial=0)
+    return [found.some(slice(*pair)) for pair in pairwise(ends)]

@@ -14,22 +14,16 @@ from parse_dg.deploy.names import to_text
 from parse_dg.explain.measures.annotated_parts import AnnotatedParts, annotated_parts
 from parse_dg.explain.measures.collapse import WITHIN, Collapse, Evidence, collapse, evidence
 from parse_dg.explain.measures.consistency import Consistency, consistency
-from parse_dg.explain.measures.followed_parts import FollowedParts, assign_parts, followed_parts
-from parse_dg.explain.measures.images import (
-    SubsetPrimitives,
-    locate,
-    part_annotations,
-    require_primitives,
-    true_centres,
-)
-from parse_dg.explain.measures.localisation import Localisation, localisation, places_among_parts
-from parse_dg.explain.measures.selected import SelectedRelations, selected
+from parse_dg.explain.measures.images import locate, part_annotations, require_primitives, true_centres
+from parse_dg.explain.measures.localisation import FollowedParts, Localisation, on_known_parts
 from parse_dg.explain.measures.structure_use import (
     SWAPS,
     Guide,
+    SelectedRelations,
     StructureUse,
     guide,
     primitive_weights,
+    selected,
     structure_use,
 )
 from parse_dg.jsonable import Jsonable
@@ -45,8 +39,7 @@ class MeasuredDomain(Jsonable):
     """Which images of one domain are measured, and everything that is measured of them alone."""
 
     domain: str
-    role: str
-    """`source` or `target`."""
+    role: str  # source or target
     images: str
     """Which of the domain's images, in words."""
     structure: StructureUse
@@ -55,9 +48,8 @@ class MeasuredDomain(Jsonable):
     collapse: Collapse
     evidence: Evidence
     localisation: Localisation | None
-    """None where the true places of parts are not known."""
+    """None, as below, where the true places of parts are not known."""
     followed_parts: FollowedParts | None
-    """None as above."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +60,7 @@ class RunMeasures(Jsonable):
     target: str
     heat_map_cells: tuple[int, int]
     """H and W of the heat maps."""
-    image_size: int
-    """Side of the images, in pixels."""
+    image_size: int  # pixels
     domains: tuple[MeasuredDomain, ...]
     """The sources in their order, the target last."""
     consistency: tuple[Consistency, ...]
@@ -85,8 +76,7 @@ class RunMeasures(Jsonable):
 def measure_run(
     run: OpenedRun, *, within: float = WITHIN, swaps: int = SWAPS, parts: Path | None = None
 ) -> RunMeasures:
-    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use.
-
+    """Read the run's images once, and measure; `within` and `swaps` are those of collapse and structure use,
     `parts` is a folder like CUB_200_2011, in which the parts of the run's photographs are marked.
     """
     require(within > 0, "--within", within, "a positive number of cells")
@@ -95,7 +85,9 @@ def measure_run(
     run.target  # noqa: B018 - what is measured there is compared with the sources
     marked = part_annotations(run, parts) if parts else None
     located = [locate(run.model, subset, run.progress) for subset in run.held_out]
-    places, followed = _localisations(run, located)
+    size = run.model.spec.image_size
+    known = [true for subset in run.held_out if (true := true_centres(run, subset)) is not None]
+    on_parts = on_known_parts(located, known, PARTS, size, SEED) if known else [(None, None)] * len(located)
     generator = torch.Generator().manual_seed(SEED)
     domains = tuple(
         MeasuredDomain(
@@ -109,8 +101,10 @@ def measure_run(
             localisation=place,
             followed_parts=at_once,
         )
-        for subset, each, place, at_once in zip(run.held_out, located, places, followed, strict=True)
+        for subset, each, (place, at_once) in zip(run.held_out, located, on_parts, strict=True)
     )
+    with torch.no_grad():
+        end = run.model.parse_network().structure.composition.active()
     weights = primitive_weights(run.model)
     chance = torch.Generator().manual_seed(SEED)
     *sources, target = located
@@ -119,40 +113,13 @@ def measure_run(
         run=str(run.path),
         target=run.target,
         heat_map_cells=located[0].cells,
-        image_size=run.model.spec.image_size,
+        image_size=size,
         domains=domains,
         consistency=tuple(consistency(*pair, weights) for pair in pairs),
-        selected=_selected(run),
+        selected=selected(end, weights_at_start(run.config, run.model)),
         annotated_parts=annotated_parts(located, marked, run.model.spec.framing, chance) if marked else None,
         names=to_text(run.model.names),
     )
-
-
-def _localisations(
-    run: OpenedRun, located: list[SubsetPrimitives]
-) -> tuple[list[Localisation | None], list[FollowedParts | None]]:
-    """Of every domain, against the parts that primitives follow, and are given, on the sources together."""
-    centres = [true_centres(run, subset) for subset in run.held_out]
-    known = [each for each in centres if each is not None]
-    if len(known) < len(centres):
-        return [None] * len(located), [None] * len(located)
-    on_sources = places_among_parts(located[:-1], known[:-1], PARTS)
-    followed = {place.primitive: place.part for place in on_sources if place.follows}
-    size = run.model.spec.image_size
-    assigned = assign_parts(located[:-1], known[:-1], PARTS, size)
-    pairs = list(zip(located, known, strict=True))
-    one, other = (torch.Generator().manual_seed(SEED) for _ in range(2))
-    return (
-        [localisation(*pair, PARTS, followed, one) for pair in pairs],
-        [followed_parts(*pair, PARTS, assigned, size, other) for pair in pairs],
-    )
-
-
-@torch.no_grad()
-def _selected(run: OpenedRun) -> SelectedRelations:
-    """Against the run's start."""
-    end = run.model.parse_network().structure.composition.active()
-    return selected(end, weights_at_start(run.config, run.model))
 
 
 def _which(run: OpenedRun, subset: Subset) -> str:

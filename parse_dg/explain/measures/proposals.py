@@ -6,7 +6,7 @@ the part that is the nearest of all, in photographs with annotated parts one tha
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from parse_dg.data.blueprints.benchmark import PARTS
 from parse_dg.errors import InputError
 from parse_dg.explain.measures.annotated_parts import FOLLOWS as FOLLOWS_ANNOTATED, annotated_parts
 from parse_dg.explain.measures.images import locate, part_annotations, require_primitives, true_centres
-from parse_dg.explain.measures.localisation import FOLLOWS, distances, places_among_parts
+from parse_dg.explain.measures.localisation import FOLLOWS, distances, places_among_parts, shuffled
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.afterwards.opened import OpenedRun
 
@@ -26,7 +26,7 @@ OF_ONE_PART = 3
 """So many primitives may be called after one part: `leg`, `leg 2`, `leg 3`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ProposedName(Jsonable):
     """The part that a primitive follows best."""
 
@@ -60,18 +60,12 @@ def _of_blueprints(run: OpenedRun) -> list[ProposedName]:
         )
     located = [locate(run.model, subset, run.progress) for subset in subsets]
     generator = torch.Generator().manual_seed(SEED)
-    shuffled = [each[torch.randperm(len(each), generator=generator).numpy()] for each in centres]
-    nearest = np.concatenate([distances(*pair).argmin(-1) for pair in zip(located, shuffled, strict=True)])
+    dealt = [shuffled(each, generator) for each in centres]
+    nearest = np.concatenate([distances(*pair).argmin(-1) for pair in zip(located, dealt, strict=True)])
+    chance = [(nearest == part).mean(0) for part in range(len(PARTS))]
     return [
-        ProposedName(
-            primitive=place.primitive,
-            name=None,
-            part=place.part,
-            share=place.share,
-            by_chance=float((nearest[:, place.primitive] == PARTS.index(place.part)).mean()),
-            images=len(nearest),
-        )
-        for place in places_among_parts(located, centres, PARTS)
+        ProposedName(k, None, at.part, at.share, float(chance[PARTS.index(at.part)][k]), len(nearest))
+        for k, at in enumerate(places_among_parts(located, centres, PARTS))
     ]
 
 
@@ -81,14 +75,7 @@ def _of_photographs(run: OpenedRun, parts: Path) -> list[ProposedName]:
     generator = torch.Generator().manual_seed(SEED)
     on_sources = annotated_parts(located, marked, run.model.spec.framing, generator).sources
     return [
-        ProposedName(
-            primitive=each.primitive,
-            name=None,
-            part=each.part,
-            share=each.share or 0.0,
-            by_chance=each.by_chance or 0.0,
-            images=each.photographs,
-        )
+        ProposedName(each.primitive, None, each.part, each.share or 0.0, each.by_chance or 0.0, each.photographs)
         for each in on_sources.primitives
     ]
 
@@ -102,5 +89,5 @@ def _named(found: Iterable[ProposedName], follows: float) -> list[ProposedName]:
         if each.share >= follows and each.share > each.by_chance and count[each.part] < OF_ONE_PART:
             count[each.part] += 1
             name = each.part if count[each.part] == 1 else f"{each.part} {count[each.part]}"
-        named.append(ProposedName(**{**vars(each), "name": name}))
+        named.append(replace(each, name=name))
     return sorted(named, key=lambda proposal: proposal.primitive)

@@ -1,4 +1,4 @@
-"""What of a model's structure its accuracy rests on: presence, relations, and the geometry of this very image.
+"""What of a model's structure its accuracy rests on, and what of it training selected.
 
 A class score is a sum over applications, weight × satisfaction. "Presence alone" keeps the terms of `has` and sets
 all others to zero; "relations alone" keeps the others and sets `has` to zero. The weights stay as they are, nothing
@@ -11,7 +11,10 @@ whatever its class, and leaves it its own presence: what is lost is what the pla
 Beside it stands the *guide*: a PARSE trained with `algorithm.guidance` has a linear classifier on the pooled
 features of its backbone that no score depends on. Where it is right more often than the model itself, the features
 know more than primitives and relations pass on; where it is right as rarely, points are lost before them.
-Letters: N images, n applications in use, C classes, K primitives.
+
+*Selected* are the relations (columns of Λ, presence among them) that classes use at the end, with a weight above
+zero, beside those they started with: only what a class uses has a gradient from its score, so that most of what it
+ends with may be what it was dealt. Letters: N images, n applications in use, C classes, K primitives.
 """
 
 from dataclasses import dataclass
@@ -24,12 +27,15 @@ from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
 from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
+from parse_dg.model.composition import ActiveWeights
 from parse_dg.model.paper_predicates import PREDICATES
 from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import AT_ONCE, StructuralLayer
 
 SWAPS = 5
 """How many times geometry is swapped."""
+FIRST = 5
+"""Of how many of a class's strongest relations the weight is summed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +45,9 @@ class StructureUse(Jsonable):
     domain: str
     images: int
     whole: float
-    """With everything: the model as it is."""
+    """With everything: the model as it is; below, with relations alone and with presence alone."""
     relations: float
-    """With relations alone."""
     presence: float
-    """With presence alone."""
     swapped: float
     """With another image's geometry: the mean over `swaps` drawings."""
     swapped_deviation: float
@@ -64,13 +68,12 @@ def structure_use(
     presence = torch.cat(families).bool()
     masked = [active.weights, active.weights * ~presence, active.weights * presence]
     z, labels = located.descriptors, located.labels
-    whole, relations, alone = (_accuracy(p, labels) for p in _predict(structure, z, active.applications, masked))
+    whole, relations, alone = _accuracies(structure, z, active.applications, masked, labels)
     swapped = []
     for _ in range(swaps):
         order = torch.randperm(len(labels), generator=generator).to(labels.device)
         other = z._replace(centre=z.centre[order], extent=z.extent[order])
-        (predicted,) = _predict(structure, other, active.applications, masked[:1])
-        swapped.append(_accuracy(predicted, labels))
+        swapped += _accuracies(structure, other, active.applications, masked[:1], labels)
     spread = torch.tensor(swapped, dtype=torch.float64)
     return StructureUse(
         domain=located.domain,
@@ -118,18 +121,49 @@ def primitive_weights(model: Model) -> Float[Tensor, "C K"]:
     return (active.weights @ torch.cat(shares)).cpu()
 
 
-def _predict(
-    structure: StructuralLayer, z: PrimitiveDescriptors, columns: Int[Tensor, "n"], weights: list[Tensor]
-) -> list[Int[Tensor, "N"]]:
-    """The class of every image under each of the given weights (C × n)."""
+def _accuracies(
+    structure: StructuralLayer,
+    z: PrimitiveDescriptors,
+    columns: Int[Tensor, "n"],
+    weights: list[Tensor],
+    labels: Int[Tensor, "N"],
+) -> list[float]:
+    """The share of the images that are right under each of the given weights (C × n)."""
     size = max(1, AT_ONCE // len(columns))
-    found: list[list[Tensor]] = [[] for _ in weights]
-    for parts in zip(*(torch.split(part, size) for part in z), strict=True):
+    right = torch.zeros(len(weights), dtype=torch.int64)
+    for true, *parts in zip(*(torch.split(part, size) for part in (labels, *z)), strict=True):
         held = structure.evaluate(PrimitiveDescriptors(*parts), columns)
-        for predicted, each in zip(found, weights, strict=True):
-            predicted.append((held @ each.T).argmax(1))
-    return [torch.cat(predicted) for predicted in found]
+        right += torch.stack([((held @ each.T).argmax(1) == true).sum() for each in weights]).cpu()
+    return (right.double() / len(labels)).tolist()
 
 
-def _accuracy(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"]) -> float:
-    return float((predicted == labels).double().mean())
+@dataclass(frozen=True, kw_only=True)
+class SelectedRelations(Jsonable):
+    """The compositions of a model's classes beside those they started from."""
+
+    classes: int
+    relations: float
+    """How many relations a class uses: the mean over classes."""
+    relations_at_start: float | None
+    """The same before the first step; None if the model is not of the run's vocabulary, as below."""
+    after_start: float | None
+    """Of all pairs of a class and a relation it uses, the share of those that it did not use before the first
+    step."""
+    first_five: float
+    """The weight of a class's five strongest relations, as a share of its whole: the mean over classes."""
+
+
+def selected(end: ActiveWeights, start: ActiveWeights | None) -> SelectedRelations:
+    """Relations are compared by the applications they are: those of a compacted model have other columns."""
+    used = end.weights > 0
+    old = None
+    if start is not None:
+        at = torch.searchsorted(start.applications, end.applications).clamp_max(len(start.applications) - 1)
+        old = (start.weights[:, at] > 0) & (start.applications[at] == end.applications)
+    return SelectedRelations(
+        classes=len(used),
+        relations=float(used.sum() / len(used)),
+        relations_at_start=None if start is None else float((start.weights > 0).sum() / len(used)),
+        after_start=None if old is None else float((used & ~old).sum() / used.sum()),
+        first_five=float(end.weights.double().topk(min(FIRST, used.shape[1])).values.sum(1).mean()),
+    )

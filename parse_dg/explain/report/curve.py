@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10, nan
-from typing import NamedTuple
+from typing import Any
 
 from parse_dg.errors import InputError
 from parse_dg.runs.afterwards.opened import OpenedRun
@@ -11,6 +11,7 @@ from parse_dg.runs.metrics import StepCounter
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 466, 14, 224
+FRAME = {"box": f"0 0 {WIDTH} {HEIGHT}", "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
 DASHES = ("7 4", "2 4", "9 3 2 3", "1 6", "12 4")
 """Lines differ by more than their colour; the last, which stands out, has none."""
 
@@ -61,36 +62,6 @@ def training_curve(run: OpenedRun) -> Curve:
     return Curve(points=points, chosen=chosen, images=result.validation_part)
 
 
-class ChartLine(NamedTuple):
-    """A line as it is drawn."""
-
-    name: str
-    points: str
-    kind: str
-    dash: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A chart as it is drawn."""
-
-    title: str
-    spoken: str
-    """What is told to somebody who cannot see it."""
-    rows: list[tuple[str, str]]
-    """y and label of each rule."""
-    columns: list[tuple[str, str]]
-    """x and label of each step that is named."""
-    chosen: str
-    """x of the check whose weights were taken."""
-    lines: list[ChartLine]
-    box: str = f"0 0 {WIDTH} {HEIGHT}"
-    left: int = LEFT
-    right: int = RIGHT
-    top: int = TOP
-    bottom: int = BOTTOM
-
-
 @dataclass(frozen=True)
 class Axis:
     """Values along a side of the chart, where they are, and how they are said."""
@@ -115,8 +86,8 @@ class Axis:
         return [(self.at(step * n), self.spoken.format(step * n)) for n in range(first, last + 1)]
 
 
-def charts(curve: Curve) -> list[Chart]:
-    """Accuracy and loss, where they are known."""
+def charts(curve: Curve) -> list[dict[str, Any]]:
+    """Accuracy and loss, where they are known, as the page draws them."""
     names = list(dict.fromkeys(name for point in curve.points for name in point.validation))
     accuracies = {
         name: [(p.step, p.validation[name]) for p in curve.points if name in p.validation] for name in names
@@ -135,20 +106,22 @@ def charts(curve: Curve) -> list[Chart]:
     return found
 
 
-def _chart(title: str, lines: Mapping[str, CurveLine], values: Axis, curve: Curve) -> Chart:
+def _chart(title: str, lines: Mapping[str, CurveLine], values: Axis, curve: Curve) -> dict[str, Any]:
     steps = Axis(0, max(point.step for point in curve.points) or 1, LEFT, RIGHT, "{:,.0f}")
     ends = "; ".join(f"{name} ends at {values.spoken.format(line[-1][1])}" for name, line in lines.items() if line)
     drawn = []
     for number, (name, line) in enumerate(lines.items()):
         points = " ".join(f"{steps.at(step)},{values.at(value)}" for step, value in line)
-        stands_out = number == len(lines) - 1  # the last of several is their mean
-        kind = "line mean" if stands_out else f"line line{number % 5}"
-        drawn.append(ChartLine(name, points, kind, "" if stands_out else DASHES[number % len(DASHES)]))
-    return Chart(
-        title=title,
-        spoken=f"{title}: {ends}. The weights of step {curve.chosen:,} are the model.",
-        rows=values.ticks(),
-        columns=steps.ticks(),
-        chosen=steps.at(curve.chosen),
-        lines=drawn,
-    )
+        looks = {"kind": f"line line{number % 5}", "dash": DASHES[number % len(DASHES)]}
+        if number == len(lines) - 1:  # the last of several is their mean, and stands out
+            looks = {"kind": "line mean", "dash": ""}
+        drawn.append({"name": name, "points": points, **looks})
+    return {
+        "title": title,
+        "spoken": f"{title}: {ends}. The weights of step {curve.chosen:,} are the model.",
+        "rows": values.ticks(),
+        "columns": steps.ticks(),
+        "chosen": steps.at(curve.chosen),
+        "lines": drawn,
+        **FRAME,
+    }

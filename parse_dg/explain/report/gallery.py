@@ -12,11 +12,15 @@ from parse_dg.data.loader import load_images
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.explain.logits import read_any
-from parse_dg.explain.report.data import Gallery
+from parse_dg.explain.report.page import Gallery
 from parse_dg.explain.viewer_data import case_of
 from parse_dg.training.accuracy import Predictions, require_finite
 from parse_dg.wording import percent, printable
 
+WORDS = {
+    True: "taken for another class. Of every class the most confident errors.",
+    False: "right. Of every class some, from the most to the least confident.",
+}
 BATCH = 16
 """How many images are explained at once."""
 GOLDEN = 0.6180339887498949
@@ -66,8 +70,12 @@ def galleries(
                 progress("explaining images", done + len(found), 4 * count)
             done += count
             if found:
+                errors = sum(int((each.labels != each.predicted).sum()) for each in parts)
+                total = sum(len(each.labels) for each in parts)
+                number = errors if wrong else total - errors
+                share = f"Of {words}: {number:,} of {total:,} images ({percent(number / total)}) are"
                 title = f"{short}: {'wrong' if wrong else 'right'}"
-                yield Gallery(title=title, words=_words(words, parts, wrong), cases=tuple(found))
+                yield Gallery(title=title, words=f"{share} {WORDS[wrong]}", cases=tuple(found))
 
 
 def choose(
@@ -126,26 +134,10 @@ def _cases(
 
 
 def _explained(predictor: Predictor, subset: Subset, positions: Int[np.ndarray, "n"]) -> Iterator[dict[str, Any]]:
+    """Called by the image's file below the data set's folder, or its number where it was drawn."""
     images, labels = load_images(subset, positions)
-    titles = [_title(subset, int(index)) for index in subset.indices[positions]]
-    truths = [predictor.classes[label] for label in labels.tolist()]
-    found = read_any(predictor, images)
-    for said, index, title, truth in zip(found, subset.indices[positions], titles, truths, strict=True):
-        picture = subset.domain.picture(int(index), predictor.model.spec.framing)
-        yield case_of(said, picture, title=title, truth=truth)
-
-
-def _title(subset: Subset, index: int) -> str:
-    """The image's file below the data set's folder, or its number where it was drawn."""
-    domain = subset.domain
-    return printable(domain.files.paths[index]) if domain.files else f"image {index} of {domain.name}"
-
-
-def _words(what: str, parts: Sequence[SubsetPredictions], wrong: bool) -> str:
-    total = sum(len(each.labels) for each in parts)
-    errors = sum(int((each.labels != each.predicted).sum()) for each in parts)
-    number = errors if wrong else total - errors
-    share = f"{number:,} of {total:,} images ({percent(number / total)})"
-    if wrong:
-        return f"Of {what}: {share} are taken for another class. Of every class the most confident errors."
-    return f"Of {what}: {share} are right. Of every class some, from the most to the least confident."
+    domain, found = subset.domain, read_any(predictor, images)
+    for said, index, label in zip(found, subset.indices[positions].tolist(), labels.tolist(), strict=True):
+        title = printable(domain.files.paths[index]) if domain.files else f"image {index} of {domain.name}"
+        picture = domain.picture(index, predictor.model.spec.framing)
+        yield case_of(said, picture, title=title, truth=predictor.classes[label])

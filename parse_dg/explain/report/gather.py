@@ -3,22 +3,21 @@
 Where the benchmark is not on this machine, the report is made of what the folder holds, and says what it lacks.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from parse_dg.config import as_typed, require, to_dict
 from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.cost import count_parameters
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import ClassCard, class_cards
-from parse_dg.explain.classes import describe_classes
+from parse_dg.explain.classes import ClassCard, class_cards, describe_classes
 from parse_dg.explain.faces import PrimitiveFaces, faces_of
 from parse_dg.explain.report.curve import training_curve
-from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
+from parse_dg.explain.report.page import DomainScore, Gallery, Report, Role
 from parse_dg.plugins import as_options, find_needs
 from parse_dg.runs.afterwards.compact import Comparison, compare
 from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, scored_parts
@@ -30,8 +29,6 @@ from parse_dg.tables.records import flatten
 from parse_dg.tables.text_table import TextTable
 from parse_dg.training.accuracy import Accuracy, predict
 from parse_dg.wording import percent, plural
-
-T = TypeVar("T")
 
 IMAGES = 12
 """How many images of a kind are shown, unless more or fewer are asked for."""
@@ -57,12 +54,11 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
     small = compact(model) if model.explains else None
     at_start = applications_at_start(config, model) if small else None
     notes: list[str] = []
-    seen = ImageFindings()
-    try:
+    seen, fits, curve, environment = ImageFindings(), False, None, None
+    with _noting(notes, "images, and what is found by looking at them"):
         run.require_fit()
-    except InputError as error:
-        notes.append(f"Left out: images, and what is found by looking at them. {error}.")
-    else:
+        fits = True
+    if fits:
         seen = _look(run, small[0] if small else None, images)
         if small and (faces := faces_of(run)):
             seen = seen._replace(cards=class_cards(model, faces), faces=faces)
@@ -72,8 +68,13 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         notes += _disagreement(result, seen.scores)
     else:
         notes.append(f"The result is of the run's own weights; all that follows it is of {run.model_file.name}.")
-    curve = _unless_damaged(partial(training_curve, run), notes, "the course of the training")
-    environment = _unless_damaged(partial(_environment, run.path), notes, "where it was trained")
+    with _noting(notes, "the course of the training"):
+        curve = training_curve(run)
+    with _noting(notes, "where it was trained"):
+        environment = read_environment(run.path)
+        if environment is None:
+            raise InputError(f"{run.path / 'environment.json'} is not there")
+    where = environment.to_dict() if environment else {}
     data, held_out = Path(config.data.benchmark).name, config.data.target or "no domain"
     return Report(
         title=f"{config.method} on {data}, {held_out} held out, seed {config.seed}",
@@ -93,7 +94,7 @@ def gather_report(run: OpenedRun, *, images: int = IMAGES) -> Report:
         curve=curve,
         config={name: as_typed(value) for name, value in flatten(config).items()},
         commands=tuple(_commands(config)),
-        environment=environment or {},
+        environment={name: str(value) for name, value in where.items() if value is not None},
     )
 
 
@@ -126,17 +127,10 @@ def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
         found = looked[id(subset)] = SubsetPredictions.of(subset, first)
         compared += [compare(subset.domain.name, first, each) for each in second]
         confusion = found.confusion(len(predictor.classes))
-        role, _, which = words.partition(": ")
-        scores.append(
-            DomainScore(
-                domain=subset.domain.name,
-                images=which,
-                role="result" if subset is split.target else "target" if role == "target" else "source",
-                correct=int(confusion.trace()),
-                total=len(found.labels),
-                confusion=confusion,
-            )
-        )
+        which, _, part = words.partition(": ")
+        role: Role = "result" if subset is split.target else "target" if which == "target" else "source"
+        right = int(confusion.trace())
+        scores.append(DomainScore(subset.domain.name, part, role, right, len(found.labels), confusion))
     held_out = [looked[id(subset)] for subset in split.validation]
     target = [looked[id(split.target)]] if split.target else []
     shown = tuple(galleries(predictor, target, held_out, images, run.progress))
@@ -190,8 +184,7 @@ def _recorded(result: RunResult) -> Iterator[DomainScore]:
     recorded = [(target.domain, target.part, "result", target)] if target else []
     recorded += [(name, result.validation_part, "source", value) for name, value in result.validation.items()]
     for domain, part, role, value in recorded:
-        images = f"{part}, as recorded by the run"
-        yield DomainScore(domain=domain, images=images, role=role, correct=value.correct, total=value.images)
+        yield DomainScore(domain, f"{part}, as recorded by the run", role, value.correct, value.images)
 
 
 def _compaction(
@@ -212,8 +205,8 @@ def _compaction(
         notes.append(f"In use at the start, before training: {plural(at_start, 'application')}.")
     if compared:
         images, same = (
-            sum(numbers)
-            for numbers in zip(*((each.before.images, each.same_prediction) for each in compared), strict=True)
+            sum(each.before.images for each in compared),
+            sum(each.same_prediction for each in compared),
         )
         largest = max(each.largest_difference for each in compared)
         notes.append(
@@ -233,17 +226,10 @@ def _commands(config: RunConfig) -> Iterator[tuple[str, str]]:
         return
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    found = read_environment(folder)
-    if found is None:
-        raise InputError(f"{folder / 'environment.json'} is not there")
-    return {name: str(value) for name, value in found.to_dict().items() if value is not None}
-
-
-def _unless_damaged(read: Callable[[], T], notes: list[str], what: str) -> T | None:
-    """What a file of the run says; where it cannot be read, a note."""
+@contextmanager
+def _noting(notes: list[str], what: str) -> Iterator[None]:
+    """Within, what cannot be read is left out, and a note says so."""
     try:
-        return read()
+        yield
     except InputError as error:
         notes.append(f"Left out: {what}. {error}.")
-        return None

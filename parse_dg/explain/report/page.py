@@ -1,10 +1,12 @@
-"""The report of a run as one HTML file: it needs no other file and no network, and asks for none."""
+"""What the report of a run says, as data, and as one HTML file, which needs no other and no network."""
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -12,16 +14,21 @@ from markupsafe import Markup
 
 from parse_dg.deploy.names import called
 from parse_dg.explain import viewer
-from parse_dg.explain.faces import known_primitives
-from parse_dg.explain.report.curve import charts
-from parse_dg.explain.report.data import Report
+from parse_dg.explain.classes import ClassCard, ClassComposition
+from parse_dg.explain.faces import PrimitiveFaces, known_primitives
+from parse_dg.explain.report.curve import Curve, charts
 from parse_dg.files import attempting, require_writable, write_file
 from parse_dg.model.predicate import FAMILIES
-from parse_dg.tables.text_table import page_template
+from parse_dg.tables.text_table import TextTable, page_template
 from parse_dg.wording import percent, plural
 
 SCRIPTS = (*viewer.SCRIPTS, "report.js")
 STYLES = (*viewer.STYLES, "report.css")
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+"""What a browser lets the page do: run this very script, use this very style, show images that are in it."""
 SECTIONS = {
     "summary": "Summary",
     "images": "Right and wrong, and why",
@@ -42,6 +49,69 @@ LEVELS = 10
 """Of the shading."""
 
 
+Role = Literal["result", "target", "source"]
+"""The result of the run is of these images, or they are others of the target domain, or of a source domain."""
+
+
+@dataclass(frozen=True, eq=False)
+class DomainScore:
+    """How many images of one domain a model gets right, and what it takes the others for."""
+
+    domain: str
+    images: str
+    """Which images of the domain, in words."""
+    role: Role
+    correct: int
+    total: int
+    confusion: Int[np.ndarray, "C C"] | None = None
+    """How many images of class (row) were predicted to be of class (column); None where it was not looked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Some images of a kind, to be looked at one by one."""
+
+    title: str
+    words: str
+    """Which images these are, and how they were chosen."""
+    cases: tuple[dict[str, Any], ...]
+    """As in `explain/viewer_data.py`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """All that is said of a run. The same run gives the same report: no date, no path of the machine."""
+
+    title: str
+    accuracy: float
+    """The result of the run; `headline` says what that number is."""
+    headline: str
+    facts: tuple[tuple[str, str], ...]
+    """Name and value of what one asks first."""
+    rules: tuple[str, ...]
+    """How the run was scored, a sentence each."""
+    notes: tuple[str, ...]
+    """What was left out and why, and what else a reader has to know, a sentence each."""
+    classes: tuple[str, ...]
+    scores: tuple[DomainScore, ...]
+    """The target first."""
+    galleries: tuple[Gallery, ...]
+    compositions: tuple[ClassComposition, ...]
+    """Empty, as `compaction`, for methods other than PARSE."""
+    compaction: tuple[TextTable, ...]
+    cards: tuple[ClassCard, ...] = ()
+    """The same classes, drawn; empty, as `faces`, where the images are not here, too."""
+    faces: PrimitiveFaces | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What people call the primitives."""
+    curve: Curve | None
+    config: Mapping[str, str]
+    """Every field of the configuration by its dotted name, as `--set` takes it."""
+    commands: tuple[tuple[str, str], ...]
+    """What each does, and what to type."""
+    environment: Mapping[str, str]
+
+
 def check_place(path: Path) -> None:
     """Raise before any work is done if the page could not be written there."""
     require_writable(path, "the report", (".html", ".htm"))
@@ -58,11 +128,9 @@ def write_report(path: Path, report: Report) -> int:
 def report_page(report: Report) -> str:
     """The whole page: `report.html`, in which text is text, whatever it holds."""
     script, style = viewer.read(*SCRIPTS), viewer.read(*STYLES)
-    galleries = [{"title": g.title, "words": g.words, "cases": g.cases} for g in report.galleries if g.cases]
-    primitives = {
-        "known": known_primitives(report.names, report.faces),
-        "cards": [card.drawing() for card in report.cards],
-    }
+    galleries = [vars(gallery) for gallery in report.galleries if gallery.cases]
+    cards = [card.drawing() for card in report.cards]
+    primitives = {"known": known_primitives(report.names, report.faces), "cards": cards}
     return page_template(Path(__file__).with_name("report.html")).render(
         report=report,
         sections=SECTIONS,
@@ -77,7 +145,7 @@ def report_page(report: Report) -> str:
         confusions=_confusions,
         percent=percent,
         plural=plural,
-        policy=_policy(script, style),
+        policy=POLICY.format(script=_digest(script), style=_digest(style)),
         script=Markup(script),
         style=Markup(style),
         called=called,
@@ -123,14 +191,6 @@ def _confusions(
         if count:
             rows.append((classes[true], classes[predicted], f"{count:,} of {total:,} ({percent(count / total)})"))
     return rows, int((off > 0).sum())
-
-
-def _policy(script: str, style: str) -> str:
-    """What a browser lets the page do: run this very script, use this very style, show images that are in it."""
-    return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,7 @@ window.ParseDrawing = (() => {
   const GAP = 8; // between a disc and the line that ends there
   const BEYOND = 130; // so far a guide goes on
   const AWAY = 110; // from a box to the number of what it is of
-  const FACE = 85; // half the side of a face on a class card, as parse_dg/explain/class_cards.py has it
+  const FACE = 85; // half the side of a face on a class card, as parse_dg/explain/classes.py has it
   const LETTER = 22; // the width of one, about
   const LONGEST = 20; // a longer name is cut
   const SMALLEST = 256; // of the heat map's canvas, in pixels

@@ -9,7 +9,7 @@ import torch
 
 from parse_dg.explain.explanation import read_images
 from parse_dg.explain.figures.errors import ErrorBlock, ImageGroup, JudgedImage, errors_figure
-from parse_dg.explain.figures.page import BLUE, FORMATS, SMALL, VERMILION
+from parse_dg.explain.figures.page import BLUE, SMALL, VERMILION
 from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
 from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
 from tests.explain.test_explanation import peaks, placed_model
@@ -42,14 +42,6 @@ def block(name: str = "glider", said: str = "wader") -> ErrorBlock:
         wrong=ImageGroup(images=(judged(said, TOGETHER, 0.5),) * 2, count=34, collapse=0.42),
         primitives=(3, 1),
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", FORMATS)
-def test_every_format(ending: str, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        errors_figure(tmp_path / f"{name}{ending}", [block()], domain="sketch", width="column")
-    assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
 
 
 @pytest.mark.parametrize(("width", "count"), [("column", 1), ("page", 2)])

@@ -8,7 +8,7 @@ import pytest
 
 from parse_dg.errors import InputError
 from parse_dg.explain.explanation import read_images
-from parse_dg.explain.figures.page import FORMATS, SMALL, WIDTHS
+from parse_dg.explain.figures.page import SMALL, WIDTHS
 from parse_dg.explain.figures.primitives import ClassBlock, ReadImage, primitives_figure
 from tests.explain.figures.test_explanation import CORNERS, drawn, noise, read_picture
 from tests.explain.figures.test_page import assert_all_text_inside, smallest_text, words_of
@@ -35,14 +35,6 @@ def blocks(*names: str, missing: int | None = None) -> list[ClassBlock]:
 def draw(path: Path, *names: str, primitives: tuple[int, ...] = (3, 0), **options: Any) -> None:
     missing = options.pop("missing", None)
     primitives_figure(path, blocks(*names, missing=missing), DOMAINS, primitives, unseen="sketch", **options)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", FORMATS)
-def test_every_format(ending: str, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        draw(tmp_path / f"{name}{ending}", "bird", width="column")
-    assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -22,15 +22,16 @@ CELLS = 9
 def located(
     centre: Tensor,
     presence: Tensor | None = None,
-    labels: list[int] | None = None,
+    labels: list[int] | Tensor | None = None,
     predicted: list[int] | None = None,
     cells: tuple[int, int] = (CELLS, CELLS),
+    domain: str = "sketch",
 ) -> SubsetPrimitives:
     """Images with primitives at these places; by default all present, of class 0 and classified right."""
     count = len(centre)
-    truth = torch.tensor(labels or [0] * count)
+    truth = torch.as_tensor([0] * count if labels is None else labels)
     return SubsetPrimitives(
-        domain="sketch",
+        domain=domain,
         labels=truth,
         predicted=torch.tensor(predicted) if predicted else truth,
         probability=torch.ones(count),

@@ -1,5 +1,7 @@
 """Consistency of primitives whose presence and places are made up, domain by domain."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,7 @@ from torch import Tensor
 from parse_dg.errors import InputError
 from parse_dg.explain.measures.consistency import consistency, profiles
 from parse_dg.explain.measures.images import SubsetPrimitives
+from tests.explain.measures.test_collapse import located
 
 CLASSES, K, EACH = 5, 8, 30
 EVENLY = torch.full((CLASSES, K), 1 / K)
@@ -23,37 +26,27 @@ def domain(
     name: str = "photo",
     noise: float = 0.02,
     seed: int = 9,
-    classes: int = CLASSES,
+    classes: Sequence[int] = range(CLASSES),
 ) -> SubsetPrimitives:
     """Images of every class around these means (C × K and C × K × 2)."""
-    labels = torch.arange(classes).repeat_interleave(EACH)
+    labels = torch.tensor(classes).repeat_interleave(EACH)
     count = len(labels)
     found = presence[labels] + noise * (random(count, K, seed=seed) - 0.5)
     centre = place[labels] + noise * (random(count, K, 2, seed=seed + 1) - 0.5)
-    return SubsetPrimitives(
-        domain=name,
-        labels=labels,
-        predicted=labels,
-        probability=torch.ones(count),
-        centre=centre,
-        presence=found.clamp(0, 1),
-        extent=torch.full_like(centre, 0.1),
-        heat_at_centre=torch.ones(centre.shape[:2]),
-        cells=(9, 9),
-    )
+    return located(centre, found.clamp(0, 1), labels, domain=name)
 
 
 PRESENCE, PLACE = random(CLASSES, K, seed=0), 2 * random(CLASSES, K, 2, seed=1) - 1
 
 
 def test_profiles_are_means_by_class() -> None:
-    located = domain(PRESENCE, PLACE, noise=0.3)
-    found = profiles(located, CLASSES + 1)
+    seen = domain(PRESENCE, PLACE, noise=0.3)
+    found = profiles(seen, CLASSES + 1)
     for label in range(CLASSES):
-        mine = located.labels == label
-        weight = located.presence[mine]
+        mine = seen.labels == label
+        weight = seen.presence[mine]
         assert torch.allclose(found.presence[label], weight.double().mean(0))
-        place = (weight[..., None] * located.centre[mine]).sum(0) / weight.sum(0)[:, None]
+        place = (weight[..., None] * seen.centre[mine]).sum(0) / weight.sum(0)[:, None]
         assert torch.allclose(found.place[label].float(), place, atol=1e-5)
     assert found.images.tolist() == [EACH] * CLASSES + [0]
     assert not found.presence[CLASSES].any()
@@ -100,10 +93,6 @@ def test_primitives_count_as_much_as_they_are_used() -> None:
 
 
 def test_no_shared_class_is_an_error() -> None:
-    one = domain(PRESENCE, PLACE, classes=1)
-    other = domain(PRESENCE, PLACE, name="sketch")
-    kept = other.labels == 2
-    fields = {name: getattr(other, name)[kept] for name in ("labels", "predicted", "probability", "centre")}
-    fields |= {name: getattr(other, name)[kept] for name in ("presence", "extent", "heat_at_centre")}
+    other = domain(PRESENCE, PLACE, name="sketch", classes=[2])
     with pytest.raises(InputError, match="photo and sketch have no class in common"):
-        consistency(one, SubsetPrimitives(domain="sketch", cells=(9, 9), **fields), EVENLY)
+        consistency(domain(PRESENCE, PLACE, classes=[0]), other, EVENLY)

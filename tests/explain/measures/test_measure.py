@@ -42,15 +42,6 @@ def test_accuracies_are_those_of_evaluate(found: RunMeasures, parse_run: Path) -
         assert each.collapse.all.images == known[each.domain].images
 
 
-def test_parts_are_known_on_blueprints(found: RunMeasures) -> None:
-    for each in found.domains:
-        assert each.localisation is not None
-        assert each.localisation.images == each.structure.images
-        assert each.followed_parts is not None
-        assert [part.part for part in each.followed_parts.parts] == list(PARTS)
-    assert len({each.localisation.expected for each in found.domains if each.localisation}) == 1
-
-
 def test_every_domain_is_asked_for_the_primitives_of_the_sources(found: RunMeasures, parse_run: Path) -> None:
     parts = [each.followed_parts.parts for each in found.domains if each.followed_parts]
     given = [[part.primitive for part in each] for each in parts]

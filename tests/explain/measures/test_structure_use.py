@@ -1,4 +1,4 @@
-"""What accuracy rests on: models that look at presence alone, at relations alone, and at images made for them."""
+"""What accuracy rests on, and what was selected: models and compositions written by hand."""
 
 import sys
 from dataclasses import replace
@@ -12,12 +12,13 @@ from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import whole
 from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import Model, load_model
-from parse_dg.explain.explanation import name_applications
-from parse_dg.explain.measures.images import SubsetPrimitives, locate
-from parse_dg.explain.measures.structure_use import guide, primitive_weights, structure_use
+from parse_dg.explain.measures.images import locate
+from parse_dg.explain.measures.structure_use import guide, primitive_weights, selected, structure_use
+from parse_dg.model.composition import ActiveWeights
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.explain.measures.test_collapse import APART, located
+from tests.explain.test_classes import compose
 from tests.explain.test_explanation import placed_model
 from tests.parts import seeded
 
@@ -28,31 +29,7 @@ K = 4
 def model_of(*compositions: dict[str, float]) -> Model:
     """A class for each composition, which gives weights to applications by their names."""
     classes = tuple(f"class {number}" for number in range(len(compositions)))
-    model = placed_model(torch.zeros(K, 3, 3), classes)
-    structure = model.parse_network().structure
-    columns = torch.arange(structure.vocabulary.size)
-    names = [application.name for application in name_applications(structure, columns)]
-    with torch.no_grad():
-        structure.composition.weight.fill_(-1.0)  # far below the support
-        for row, weights in enumerate(compositions):
-            assert sum(weights.values()) == pytest.approx(1)
-            for name, weight in weights.items():
-                structure.composition.weight[row, names.index(name)] = weight
-    return model
-
-
-def images(labels: Tensor, centre: Tensor, presence: Tensor) -> SubsetPrimitives:
-    return SubsetPrimitives(
-        domain="sketch",
-        labels=labels,
-        predicted=labels,
-        probability=torch.ones(len(labels)),
-        centre=centre,
-        presence=presence,
-        extent=torch.full_like(centre, 0.1),
-        heat_at_centre=torch.ones(centre.shape[:2]),
-        cells=(3, 3),
-    )
+    return compose(placed_model(torch.zeros(K, 3, 3), classes), *compositions)
 
 
 LABELS = torch.arange(COUNT) % 2
@@ -67,7 +44,7 @@ def test_a_model_of_presence_alone() -> None:
     model = model_of({"has(p0)": 1.0}, {"has(p1)": 1.0})
     presence = torch.full((COUNT, K), 0.1)
     presence[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, images(LABELS, random_places(), presence), seeded())
+    found = structure_use(model, located(random_places(), presence, LABELS), seeded())
     assert (found.domain, found.images, found.swaps) == ("sketch", COUNT, 5)
     assert found.whole == found.presence == found.swapped == 1
     assert found.swapped_deviation == 0
@@ -80,7 +57,7 @@ def test_a_model_of_relations_alone() -> None:
     centre = random_places()
     height = torch.where(LABELS == 0, -0.8, 0.8)
     centre[:, 0, 1], centre[:, 1, 1] = height, -height
-    found = structure_use(model, images(LABELS, centre, torch.full((COUNT, K), 0.9)), seeded(), swaps=20)
+    found = structure_use(model, located(centre, torch.full((COUNT, K), 0.9), LABELS), seeded(), swaps=20)
     assert found.whole == found.relations == 1
     assert found.presence == 0.5
     assert found.swapped == pytest.approx(0.5, abs=0.05)  # half get the geometry of the other class
@@ -94,7 +71,7 @@ def test_one_family_can_mislead_where_both_are_right() -> None:
     centre[:, 0, 1] = torch.where(LABELS == 0, 0.9, -0.9)
     presence = torch.full((COUNT, K), 0.1)
     presence[torch.arange(COUNT), LABELS] = 0.9
-    found = structure_use(model, images(LABELS, centre, presence), seeded())
+    found = structure_use(model, located(centre, presence, LABELS), seeded())
     assert (found.whole, found.presence, found.relations) == (1, 1, 0)
 
 
@@ -132,3 +109,31 @@ def test_the_share_that_the_guide_alone_has_right() -> None:
 
 def test_without_a_guide_there_is_none() -> None:
     assert guide(located(APART[None])) is None
+
+
+def composition(*classes: dict[int, float], columns: list[int] | None = None) -> ActiveWeights:
+    """The weights of each class by application; `columns` are those of Λ, if they are others."""
+    applications = sorted({each for weights in classes for each in weights})
+    weights = torch.tensor([[weights.get(each, 0.0) for each in applications] for weights in classes])
+    numbers = torch.tensor(applications)
+    return ActiveWeights(numbers if columns is None else torch.tensor(columns), numbers, weights, None)
+
+
+START = composition({2: 0.5, 7: 0.5}, {2: 1.0})
+
+
+def test_what_was_there_at_the_start_is_not_new() -> None:
+    found = selected(START, START)
+    assert (found.classes, found.relations, found.relations_at_start, found.after_start) == (2, 1.5, 1.5, 0)
+
+
+def test_pairs_of_a_class_and_a_relation_are_compared() -> None:
+    """7 is old for the first class and new for the second; 3 and 9 are new, 9 behind all that was known."""
+    found = selected(composition({2: 0.3, 7: 0.3, 9: 0.4}, {7: 0.5, 3: 0.5}), START)
+    assert (found.relations, found.relations_at_start) == (2.5, 1.5)
+    assert found.after_start == pytest.approx(3 / 5)
+
+
+def test_columns_of_a_compacted_model_are_other_numbers() -> None:
+    found = selected(composition({2: 0.3, 7: 0.3, 9: 0.4}, {7: 0.5, 3: 0.5}, columns=[0, 1, 2, 3]), START)
+    assert found.after_start == pytest.approx(3 / 5)

@@ -3,7 +3,9 @@
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +16,8 @@ from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.model_file import load_model, save_model
 from parse_dg.errors import InputError
 from parse_dg.explain.classes import describe_classes
-from parse_dg.explain.report.data import Report
 from parse_dg.explain.report.gather import TERMS, gather_report
-from parse_dg.explain.report.page import report_page
+from parse_dg.explain.report.page import Report, report_page
 from parse_dg.runs.afterwards.opened import applications_at_start, evaluate_run, open_run
 from parse_dg.runs.folder import read_config
 from tests.conftest import FinishedRun
@@ -31,6 +32,13 @@ def parse_report(parse_run: Path) -> Report:
 @pytest.fixture
 def copy(parse_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(parse_run, tmp_path / "copy"))
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    """Change what a file of a run says."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
 
 
 def test_accuracies_are_those_of_evaluation(parse_run: Path, parse_report: Report) -> None:
@@ -121,9 +129,7 @@ def test_where_all_source_images_train_none_are_shown(finished_run: FinishedRun)
 
 
 def test_without_the_images_it_says_what_the_run_recorded(copy: Path) -> None:
-    config = json.loads((copy / "config.json").read_text())
-    config["data"]["benchmark"] = "/nowhere/at/all"
-    (copy / "config.json").write_text(json.dumps(config))
+    edit(copy / "config.json", lambda config: config["data"].update(benchmark="/nowhere/at/all"))
     report = gather_report(open_run(without_digests(copy), device="cpu"))
     result = json.loads((copy / "result.json").read_text())
     assert report.galleries == ()
@@ -140,9 +146,7 @@ def test_without_the_images_it_says_what_the_run_recorded(copy: Path) -> None:
 
 
 def test_other_images_than_then_are_not_looked_at(copy: Path) -> None:
-    split = json.loads((copy / "split.json").read_text())
-    split["benchmark"]["fingerprint"] = "0" * 64
-    (copy / "split.json").write_text(json.dumps(split))
+    edit(copy / "split.json", lambda split: split["benchmark"].update(fingerprint="0" * 64))
     (note,) = gather_report(open_run(without_digests(copy), device="cpu")).notes
     assert "is a run on other images" in note
 
@@ -159,12 +163,10 @@ def test_another_model_file_is_named(copy: Path) -> None:
 
 
 def test_a_result_that_no_longer_holds_is_said(copy: Path) -> None:
-    result = json.loads((copy / "result.json").read_text())
-    result["target"]["correct"] += 3
-    result["target"]["accuracy"] = result["target"]["correct"] / 40
-    (copy / "result.json").write_text(json.dumps(result))
+    right = json.loads((copy / "result.json").read_text())["target"]["correct"] + 3
+    edit(copy / "result.json", lambda result: result["target"].update(correct=right, accuracy=right / 40))
     (note,) = gather_report(open_run(copy, device="cpu"), images=0).notes
-    assert note.startswith(f"The run recorded {result['target']['correct']} of 40 images")
+    assert note.startswith(f"The run recorded {right} of 40 images")
 
 
 def test_the_course_is_that_of_the_checks(parse_run: Path, parse_report: Report) -> None:
@@ -180,8 +182,7 @@ def test_what_cannot_be_reported_is_one_line(copy: Path, tmp_path: Path) -> None
         gather_report(open_run(copy, device="cpu"), images=-1)
     with pytest.raises(InputError, match="is not a run"):
         gather_report(open_run(tmp_path, device="cpu"))
-    result = json.loads((copy / "result.json").read_text())
-    (copy / "result.json").write_text(json.dumps(result | {"protocol": 3}))
+    edit(copy / "result.json", lambda result: result.update(protocol=3))
     with pytest.raises(InputError, match=r"result\.json is not what a run writes"):
         gather_report(open_run(copy, device="cpu"), images=0)
     (copy / "result.json").unlink()

@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.explain.class_cards import ClassCard
-from parse_dg.explain.classes import ClassComposition, Term
+from parse_dg.explain.classes import ClassCard, ClassComposition, Term
 from parse_dg.explain.explanation import PrimitivePosition
 from parse_dg.explain.faces import Face, PrimitiveFaces
 from parse_dg.explain.report.curve import Curve, CurvePoint
-from parse_dg.explain.report.data import DomainScore, Gallery, Report
 from parse_dg.explain.report.gather import TERMS
-from parse_dg.explain.report.page import check_place, report_page, write_report
+from parse_dg.explain.report.page import DomainScore, Gallery, Report, check_place, report_page, write_report
 from parse_dg.tables.text_table import TextTable
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;"
