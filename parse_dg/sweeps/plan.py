@@ -20,9 +20,8 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
 from parse_dg.sweeps.config import Settings, SweepConfig, SweptData, split_method
-from parse_dg.sweeps.draws import job_seed
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points
+from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points, job_seed
 
 UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]+")
 """What the name of a folder is written without."""

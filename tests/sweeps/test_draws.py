@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parse_dg.errors import InputError
-from parse_dg.sweeps.draws import ALGORITHMS, default_hparams, job_seed, random_hparams
+from parse_dg.sweeps.search import ALGORITHMS, job_seed, random_hparams
 from tests.algorithms import golden
 
 DRAWS: list[dict[str, Any]] = golden.records("domainbed_draws")
@@ -42,8 +42,8 @@ def test_hyper_parameters_and_seed_are_those_of_the_sweep(run: dict[str, Any]) -
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("data_set", ["ColoredMNIST", "my own"])
 def test_draw_number_zero_is_the_defaults(algorithm: str, data_set: str) -> None:
-    defaults = default_hparams(algorithm, data_set)
-    assert defaults == random_hparams(algorithm, data_set, 0, 2)
+    defaults = random_hparams(algorithm, data_set, 0, 2)
+    assert defaults == random_hparams(algorithm, data_set, 0, 0)
     small = data_set == "ColoredMNIST"
     assert defaults["lr"] == (1e-3 if small else 5e-5)
     assert defaults["batch_size"] == (64 if small else 32)
@@ -54,7 +54,7 @@ def test_draw_number_zero_is_the_defaults(algorithm: str, data_set: str) -> None
 @pytest.mark.parametrize("algorithm", ["erm", "", "MIRO", "ERMPlusPlus"])
 def test_an_unknown_algorithm_is_refused_with_those_there_are(algorithm: str) -> None:
     with pytest.raises(InputError, match=f"unknown algorithm of DomainBed '{algorithm}': valid are ERM, GroupDRO"):
-        default_hparams(algorithm, "PACS")
+        random_hparams(algorithm, "PACS", 0, 0)
 
 
 @pytest.mark.parametrize("envs", [[2], [0, 3], (0, 3)])

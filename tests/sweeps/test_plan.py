@@ -15,10 +15,9 @@ from parse_dg.cli.train import configure
 from parse_dg.errors import InputError
 from parse_dg.runs.run import execute
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant, override
-from parse_dg.sweeps.draws import job_seed, random_hparams
 from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.plan import plan_jobs
-from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range
+from parse_dg.sweeps.search import DomainBedSearch, RandomSearch, Range, job_seed, random_hparams
 from parse_dg.tables.selection import select
 from tests.algorithms import golden
 from tests.conftest import TINY

@@ -11,7 +11,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,23 +49,6 @@ class PredictedImage(NamedTuple):
     """The strongest, where they were asked for."""
     picture: Path | None = None
     """Where its explanation was drawn, if it was."""
-
-    @property
-    def file(self) -> str:
-        """The image's path as it was given, or found."""
-        return str(self.prediction.file)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputFields:
-    """What is told of every image besides its class."""
-
-    classes: int
-    """How many classes are named, the predicted one among them."""
-    relations: int = 0
-    """How many relations are named at most; 0: none, and no word of them."""
-    pictures: bool = False
-    """Whether it is told where the explanation was drawn."""
 
 
 class Tally:
@@ -107,20 +89,16 @@ def predict_images(options: Namespace, console: Console) -> None:
 
 def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
     """Predict and print image after image."""
-    shown = OutputFields(
-        classes=min(options.top, len(predictor.classes)),
-        relations=RELATIONS if options.explain else 0,
-        pictures=options.pictures is not None,
-    )
+    options.top = min(options.top, len(predictor.classes))
     with _counter(console) as bar:
-        answers = bar.track(_answers(options, predictor, tally))
+        answers = iter(bar.track(_answers(options, predictor, tally)))
         match options.format:
             case "jsonl":
-                write_jsonl(answers, shown)
+                write_jsonl(answers, options)
             case "csv" | "csv-raw":
-                write_csv(answers, shown, raw=options.format == "csv-raw")
+                write_csv(answers, options)
             case _:
-                write_tables(answers, shown, predictor, console)
+                write_tables(answers, options, predictor, console)
 
 
 def _answers(options: Namespace, predictor: Predictor, tally: Tally) -> Iterator[PredictedImage]:
@@ -182,86 +160,77 @@ def _counter(console: Console) -> Progress:
     )
 
 
-def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
+def write_jsonl(answers: Iterable[PredictedImage], options: Namespace) -> None:
     """An object a line."""
-    for answer in answers:
-        prediction = answer.prediction
+    for prediction, relations, picture in answers:
         line: dict[str, Any] = {
-            "file": answer.file,
+            "file": str(prediction.file),
             "predicted": prediction.predicted,
             "probability": _short(prediction.probability),
             "top": [{"name": name, "probability": _short(p)} for name, p in prediction.top],
         }
-        if shown.relations:
+        if options.explain:
             numbers = ("contribution", "weight", "satisfaction")
             line["relations"] = [
                 {"words": each.words} | {name: _short(getattr(each, name)) for name in numbers}
-                for each in answer.relations
+                for each in relations
             ]
-        if shown.pictures:
-            line["picture"] = str(answer.picture)
+        if options.pictures:
+            line["picture"] = str(picture)
         print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
 
 
-def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, *, raw: bool) -> None:
-    """A row an image, after a heading; unless it is to be `raw`, no cell is a formula."""
+def write_csv(answers: Iterable[PredictedImage], options: Namespace) -> None:
+    """A row an image, after a heading; unless it is to be raw, no cell is a formula."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     heading = ["file", "predicted", "probability"]
-    heading += [name for rank in range(2, shown.classes + 1) for name in (f"name_{rank}", f"probability_{rank}")]
-    heading += ["relations"] * bool(shown.relations) + ["picture"] * shown.pictures
-    writer.writerow(heading)
-    for answer in answers:
-        row = [answer.file, *(cell for name, p in answer.prediction.top for cell in (name, _short(p)))]
-        if shown.relations:
-            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in answer.relations))
-        if shown.pictures:
-            row.append(str(answer.picture))
-        writer.writerow(row if raw else map(spreadsheet_cell, row))
+    heading += [name for rank in range(2, options.top + 1) for name in (f"name_{rank}", f"probability_{rank}")]
+    writer.writerow(heading + ["relations"] * options.explain + ["picture"] * bool(options.pictures))
+    for prediction, relations, picture in answers:
+        row = [str(prediction.file), *(cell for name, p in prediction.top for cell in (name, _short(p)))]
+        if options.explain:
+            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in relations))
+        if options.pictures:
+            row.append(str(picture))
+        writer.writerow(row if options.format == "csv-raw" else map(spreadsheet_cell, row))
 
 
 def write_tables(
-    answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
+    answers: Iterator[PredictedImage], options: Namespace, predictor: Predictor, console: Console
 ) -> None:
     """Tables of at most `TABLE_ROWS` rows, or image after image with its reasons; then what the numbers are."""
-    some = False
-    if shown.relations or shown.pictures:
-        for answer in answers:
-            some = True
-            say(console, *_block(answer, shown))
-    else:
-        rows = (_cells(answer, shown) for answer in answers)
-        while part := list(islice(rows, TABLE_ROWS)):
-            some = True
-            print_rows(console, tuple(part[0]), [tuple(cells.values()) for cells in part], names=2)
+    header = ("file", "predicted class", "probability", "next classes")[: 4 if options.top > 1 else 3]
+    in_full, some = options.explain or options.pictures, False
+    while part := list(islice(answers, 1 if in_full else TABLE_ROWS)):
+        some = True
+        if in_full:
+            for answer in part:
+                say(console, *_block(answer))
+        else:
+            print_rows(console, header, [_cells(answer.prediction)[: len(header)] for answer in part], names=2)
     if some:
         spec = predictor.model.spec
         model = f"{spec.algorithm.name}, {plural(len(spec.classes), 'class')}; images {spec.framing.words}"
         say(console, f"probability: softmax of the model's logits ({model})")
-    if some and shown.relations:
-        say(
-            console,
-            "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "
-            f"the {shown.relations} largest at most",
-        )
+    if some and options.explain:
+        what = "its contribution, weight × satisfaction, to the score of the predicted class"
+        say(console, f"before a relation: {what}; the {RELATIONS} largest at most")
 
 
-def _block(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
+def _block(answer: PredictedImage) -> Iterator[str]:
     """What is said of one image, line by line."""
-    file, first, probability, *others = _cells(answer, shown).values()
-    yield f"{file}: {first} {probability}" + (f", then {others[0]}" if others and others[0] else "")
+    file, first, probability, others = _cells(answer.prediction)
+    yield f"{file}: {first} {probability}" + (f", then {others}" if others else "")
     yield from (f"  {each.contribution:.3f} {printable(each.words)}" for each in answer.relations)
-    if shown.pictures:
+    if answer.picture:
         yield f"  picture: {printable(str(answer.picture))}"
 
 
-def _cells(answer: PredictedImage, shown: OutputFields) -> dict[str, str]:
-    """By their headings."""
-    first, *others = answer.prediction.top
-    cells = {"file": printable(answer.file), "predicted class": printable(first.name)}
-    cells["probability"] = percent(first.probability)
-    if shown.classes > 1:
-        cells["next classes"] = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
-    return cells
+def _cells(prediction: Prediction) -> tuple[str, ...]:
+    """The image, the first class, its probability, and the other classes with theirs."""
+    first, *others = prediction.top
+    after = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
+    return printable(str(prediction.file)), printable(first.name), percent(first.probability), after
 
 
 def _short(value: float) -> float:
