@@ -86,10 +86,11 @@ def build_parser() -> Command:
     parser.set_defaults(plugin=())
     groups: dict[str, Commands] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
     for part in PARTS:
-        import_module(f"parse_dg.cli.{part}")
-    for words, declared in DECLARED.items():
-        group, _, name = words.rpartition(" ")
-        if group not in groups:
-            groups[group] = declared.add_group(groups[""], group)
-        declared.add_to(groups[group], name)
+        module = import_module(f"parse_dg.cli.{part}")
+        for words, declared in DECLARED.items():
+            if declared.run.__module__ == module.__name__:
+                group, _, name = words.rpartition(" ")
+                if group not in groups:
+                    groups[group] = declared.add_group(groups[""], group)
+                declared.add_to(groups[group], name)
     return parser

@@ -40,7 +40,6 @@ def add_data(options: Namespace, console: Console) -> None:
 
 
 def _bring(options: Namespace, console: Console) -> None:
-    """Add what is at the paths that are given, or download it."""
     from parse_dg.cli.show.display import progress_display
     from parse_dg.data.intake.library import add, download, manifest_path
     from parse_dg.data.intake.report import describe_data

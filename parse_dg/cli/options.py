@@ -106,7 +106,6 @@ class Declared(NamedTuple):
     plugins: bool
 
     def add_to(self, commands: Commands, name: str) -> None:
-        """Add it to the parser."""
         takes, command = _add(commands, name, self.run.__doc__, vars(sys.modules[self.run.__module__]))
         for line in takes:
             command.take(line)
@@ -123,7 +122,7 @@ class Declared(NamedTuple):
 
 
 DECLARED: dict[str, Declared] = {}
-"""Every command by its words, such as `data add`, in the order of the help."""
+"""Every command by its words, such as `data add`."""
 
 
 def command(words: str, *, resumes: bool = False, plugins: bool = True) -> Callable[[Any], Any]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from parse_dg.sweeps.launchers.local import DeviceSlot
 
 MEASURED_STEPS = 5
-"""How many steps `--measure` times of each kind of run."""
 
 ONLY = {
     "--per-gpu": ("local",),
@@ -29,7 +28,6 @@ ONLY = {
     "--time": ("slurm",),
     "--partition": ("slurm",),
 }
-"""Options that not every launcher has."""
 
 
 @command("sweep", resumes=True)

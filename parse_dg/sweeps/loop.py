@@ -37,7 +37,6 @@ class SweepStatus(NamedTuple):
     waiting: tuple[Job, ...]
     running: tuple[Job, ...]
     elsewhere: tuple[Job, ...]
-    """Another process is at them."""
     done: tuple[Job, ...]
     failed: tuple[Job, ...]
 
@@ -53,7 +52,6 @@ class SweepReport(NamedTuple):
     """With a result in the folder, whoever made it."""
     failed: tuple[Outcome, ...]
     retried: tuple[Outcome, ...]
-    """The crashes after which a job was tried again."""
 
     @property
     def exit_code(self) -> int:
@@ -102,12 +100,10 @@ class _Sweep:
     def __init__(self, jobs: Sequence[Job], observe: SweepObserver, retries: int) -> None:
         self.jobs = {job.folder: job for job in jobs}
         self.places = dict.fromkeys(self.jobs, "waiting")
-        """In the order in which they came there."""
         self.failed: list[Outcome] = []
         self.retried: list[Outcome] = []
         self.crashes: Counter[Path] = Counter()
         self.look_at: dict[Path, float] = {}
-        """When a job of another process is looked at again."""
         self.observe, self.retries = observe, retries
 
     def at(self, place: str) -> tuple[Job, ...]:
@@ -126,7 +122,6 @@ class _Sweep:
             self._sort(job, read_state(job))
 
     def fill(self, launcher: Launcher) -> None:
-        """Start what waits while there is room."""
         running = len(self.at("running"))
         for job in self.at("waiting"):
             if running >= launcher.slots:
@@ -145,7 +140,6 @@ class _Sweep:
                 self._may_start(job, told=True)
 
     def note(self, outcome: Outcome) -> None:
-        """What has ended in the launcher."""
         match outcome.kind:
             case "done":
                 self._move(outcome.job, "done", "done")
@@ -167,7 +161,6 @@ class _Sweep:
         return state == "unfinished"
 
     def _sort(self, job: Job, state: JobState, told: bool = False) -> None:
-        """Move a waiting job to where its state says it belongs."""
         if state == "finished":
             self._move(job, "done", "found")
         elif state == "busy":

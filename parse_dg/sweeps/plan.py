@@ -24,7 +24,6 @@ from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points, job_seed
 
 UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]+")
-"""What the name of a folder is written without."""
 LONGEST = 240
 """Bytes in the name of a folder: file systems have 255."""
 
@@ -53,7 +52,6 @@ class ResolvedData(NamedTuple):
     """Its name, or its path made absolute: a run is repeated from wherever one stands."""
     domains: tuple[str, ...]
     held: tuple[HeldOut, ...]
-    """What is held out, in runs of its own each."""
 
 
 def plan_jobs(sweep: SweepConfig) -> tuple[Job, ...]:
@@ -133,7 +131,6 @@ def _configure(sweep: SweepConfig, found: ResolvedData, row: MethodRow, point: S
 
 
 def _hold_out(config: RunConfig, held: HeldOut) -> RunConfig:
-    """The same run with certain domains held out."""
     config = replace(config, data=replace(config.data, target=held.target))
     if held.beside is None:
         return config

@@ -76,7 +76,6 @@ ALGORITHMS: Mapping[str, Mapping[str, Choice]] = {
     "CDANN": ADVERSARIAL,
     "SagNet": {"sag_w_adv": decades(0.1, -2, 1)},
 }
-"""What an algorithm has besides the common ones."""
 
 
 def random_hparams(algorithm: str, data_set: str, hparams_seed: int, trial_seed: int) -> HyperParameters:
@@ -121,7 +120,6 @@ class SearchPoint(NamedTuple):
     """What tells them apart in the name of a folder: `K=8`, `draw3`; empty where there is one point only."""
     settings: Mapping[str, Any]
     draw: int | None = None
-    """The number of the draw, where they are drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +161,6 @@ class RandomSearch(Config):
     draws: Count
     """How many; they are numbered from 1."""
     ranges: Mapping[str, Range]
-    """By dotted path of the field."""
 
     def check(self) -> None:
         require(bool(self.ranges), "ranges", "no field", "given a field, such as optimizer.head_rate")
@@ -185,14 +182,12 @@ class DomainBedSearch(Config):
     draws: Count
     """How many, the defaults among them."""
     ignore: tuple[str, ...] = ()
-    """Hyper-parameters that are left as they are here."""
 
     def check(self) -> None:
         for name in self.ignore:
             require_known("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
 
     def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
-        """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
         for number in range(self.draws):
             drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
             with about(f"draw {number} of {algorithm}, seed {trial}"):
@@ -218,10 +213,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"algorithm.{field}",) for name, field in OF_ALGORITHM.items()},
 }
 """The fields that DomainBed's hyper-parameters are here. `lr_d`, which is a factor here, is apart."""
-OURS_ARE = {
-    "data_augmentation": True,
-    **dict.fromkeys(("resnet18", "class_balanced", "nonlinear_classifier"), False),
-}
+OURS_ARE = {"data_augmentation": True, "resnet18": False, "class_balanced": False, "nonlinear_classifier": False}
 """Hyper-parameters without a field, and the one value that our networks have."""
 IGNORABLE = (*OURS_ARE, "mlp_dropout")
 """What a sweep may leave as it is here; discriminators had no dropout once."""

@@ -20,7 +20,6 @@ INK = "#222222"
 FORMATS = (".png", ".svg", ".pdf")
 STAR: dict[str, Any] = {"marker": "*", "markersize": 12, "markerfacecolor": "white", "linestyle": "none"}
 WIDTH, HEIGHT = 6.6, 4.0
-"""Of one panel, in inches."""
 
 
 class AccuracyPoint(NamedTuple):
@@ -39,7 +38,6 @@ class Panel(NamedTuple):
     lines: Mapping[str, Sequence[AccuracyPoint]]
     """By target; a line of the name `Avg` is drawn above the others."""
     published: Mapping[str, AccuracyPoint]
-    """Figures of the paper, by the name of the line they belong to."""
 
 
 def check_picture(path: Path) -> None:

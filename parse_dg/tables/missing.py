@@ -118,7 +118,6 @@ def _differences(recipe: str, protocol: str, seed: int, config: RunConfig) -> di
 
 
 def _base(recipe: str, protocol: str, seed: int, algorithm: str, data: DataConfig) -> RunConfig:
-    """What `parse-dg train` begins with, before every `--set`."""
     named = {"data.benchmark": data.benchmark, "data.target": data.target, "seed": seed}
     return apply_protocol(protocol, change(build_config(recipe, algorithm, data.benchmark), named))
 
@@ -149,7 +148,6 @@ def _draws(kin: Sequence[FinishedRun], trial: int) -> Iterable[tuple[str, Finish
 
 
 def _repeated(config: RunConfig, held_out: Sequence[str], trial: int) -> RunConfig:
-    """The same in another trial, with other domains held out."""
     target, other = (*held_out, None)[:2]
     assert target is not None
     rule = config.protocol.selection

@@ -21,12 +21,10 @@ class DataSetTable:
     domains: tuple[str, ...]
     trials: tuple[int, ...]
     cells: Mapping[str, Mapping[str, Estimate]]
-    """By algorithm, then by target."""
     average: Mapping[str, Estimate]
     """By algorithm: the mean over all targets inside a trial, for every trial that has them all."""
     runs: int = 0
     runs_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How many a cell is chosen from, by algorithm and target."""
     left_out: tuple[str, ...] = ()
     """Domains that are no columns, as no run has them as its target. There is no average then."""
 
@@ -56,10 +54,10 @@ def data_set_table(
         for target, trial in product(domains, trials):
             if (case := Case(name, algorithm, target, trial)) in selected:
                 of_target[target][trial] = selected[case].accuracy
-        cells[algorithm] = {target: _estimate(values, trials) for target, values in of_target.items()}
+        cells[algorithm] = {target: Estimate.over(trials, values) for target, values in of_target.items()}
         complete = [trial for trial in trials if all(trial in values for values in of_target.values())]
         means = {trial: average([values[trial] for values in of_target.values()]) for trial in complete}
-        averages[algorithm] = _estimate(means, trials)
+        averages[algorithm] = Estimate.over(trials, means)
     used = [record for record in records if pairs or len(record.held_out) == 1]
     runs = dict.fromkeys((r.algorithm, r.held_out, r.trial, r.hyperparameters) for r in used)
     runs_in = Counter((algorithm, target) for algorithm, held_out, *_ in runs for target in held_out)
@@ -92,31 +90,18 @@ def missing_cells(table: DataSetTable) -> list[str]:
     """`ERM: C (trial 1), L (all trials)`, an entry for every algorithm that lacks something."""
     entries = []
     for algorithm, cells in table.cells.items():
-        lacking = [f"{target} ({_which(cell)})" for target, cell in cells.items() if cell.missing]
-        if lacking:
-            entries.append(f"{algorithm}: {', '.join(lacking)}")
+        lacking = [f"{target} ({cell.lacks})" for target, cell in cells.items() if cell.missing]
+        entries += [f"{algorithm}: {', '.join(lacking)}"] if lacking else []
     return entries
-
-
-def _estimate(values: Mapping[int, float], trials: Sequence[int]) -> Estimate:
-    return Estimate(values, tuple(trial for trial in trials if trial not in values))
-
-
-def _which(cell: Estimate) -> str:
-    if not cell.values:
-        return "all trials"
-    return ("trial " if len(cell.missing) == 1 else "trials ") + ", ".join(map(str, cell.missing))
 
 
 CSV_HEADER = (
     *("selection", "data", "algorithm", "target", "accuracy", "standard_error", "standard_deviation"),
     *("trials", "missing_trials", "runs", "share_of_target", "to_fill"),
 )
-CHOSEN_HEADER = ("data", "algorithm", "target", "values", "trial", "hyper-parameters", "step", "score", "accuracy")
 BEST = "bold: the best mean of each column"
 
 CellKey = tuple[str, str, str]
-"""A cell: data set, algorithm, target."""
 
 
 @dataclass(frozen=True)
@@ -125,17 +110,13 @@ class SelectionTables:
 
     selection: Selection
     share: float
-    """Of the target's images, the fraction that is scored."""
     tables: tuple[DataSetTable, ...]
     algorithms: tuple[str, ...]
-    selected: Mapping[Case, SelectedModel]
     spread: Spread = "se"
     averaged: tuple[str, ...] = ()
     """The data sets that enter the table of averages; none: all."""
     fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
-    """The commands that would fill a cell in which something is missing."""
     against: str | None = None
-    """The row that the others are compared with, pair by pair."""
 
     @property
     def averaged_tables(self) -> tuple[DataSetTable, ...]:
@@ -153,22 +134,8 @@ class SelectionTables:
         return average(known) if len(known) == len(means) else None
 
     def text(self) -> tuple[TextTable, ...]:
-        """Each table as headings, rows of text and notes, the averages last."""
         tables = tuple(self._data_set(table) for table in self.tables)
         return (*tables, self._averages()) if self.averaged_tables else tables
-
-    def chosen(self) -> TextTable:
-        """Which step and which hyper-parameters were selected, a row for every target and trial."""
-        rows = []
-        for table in self.tables:
-            for algorithm, target, trial in product(table.cells, table.domains, table.trials):
-                if found := self.selected.get(Case(table.data_set, algorithm, target, trial)):
-                    values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
-                    numbers = (str(trial), found.hyperparameters, str(found.step))
-                    scores = (shown(found.score), shown(found.accuracy))
-                    rows.append((table.data_set, algorithm, target, values, *numbers, *scores))
-        note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
-        return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
     def csv(self) -> str:
         """One line for every cell of every table, unrounded; fractions instead of percentages."""
@@ -205,13 +172,10 @@ class SelectionTables:
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
         paired = (compared_with(table.cells, self.against),) if self.against in table.cells and self.against else ()
         notes = (f"{self._scored()}: {how}. {count_runs(table)}", *paired)
-        caption = self._caption(
-            f"each target of {_title(table.data_set)}", explain_spread(self.spread, len(table.trials))
-        )
+        title = DATA_SETS[table.data_set].title if table.data_set in DATA_SETS else table.data_set
+        caption = self._caption(f"each target of {title}", explain_spread(self.spread, len(table.trials)))
         text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold, caption=caption)
-        places = [
-            (table.data_set, name, target) for name in table.cells for target in (*table.domains, *table.left_out)
-        ]
+        places = product([table.data_set], table.cells, (*table.domains, *table.left_out))
         return self._finish(text, missing_cells(table), places)
 
     def _averages(self) -> TextTable:
@@ -230,13 +194,10 @@ class SelectionTables:
         pairs = product(self.algorithms, tables)
         missing = [f"{name} on {table.data_set}" for name, table in pairs if self.average(table, name).missing]
         # what an algorithm lacks on a data set that it has some runs of is said above, in the table of that one
-        places = [
-            (table.data_set, algorithm, target)
-            for table in tables
-            for algorithm in self.algorithms
-            if algorithm not in table.cells
-            for target in table.domains
-        ]
+        places: list[CellKey] = []
+        for table in tables:
+            lacking = [name for name in self.algorithms if name not in table.cells]
+            places += product([table.data_set], lacking, table.domains)
         runs = plural(sum(table.runs for table in tables), "run")
         first = f"{self._scored()}: {how}{f'; {BEST}' if bold else ''}. {runs}."
         header = ("algorithm", *(table.data_set for table in tables), "Avg")
@@ -245,7 +206,6 @@ class SelectionTables:
         return self._finish(text, missing, places)
 
     def _caption(self, where: str, spread: str) -> str:
-        """Two sentences, for a paper."""
         return f"Accuracy (%) on {where} ({spread}). Models are chosen by {self.selection.name} selection."
 
     def _scored(self) -> str:
@@ -253,7 +213,7 @@ class SelectionTables:
             return "Accuracy in % on all images of the target"
         return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
 
-    def _finish(self, table: TextTable, missing: Sequence[str], places: Sequence[CellKey]) -> TextTable:
+    def _finish(self, table: TextTable, missing: Sequence[str], places: Iterable[CellKey]) -> TextTable:
         """The table with its selection named, and what is missing, with the commands that would fill it."""
         notes = [*table.notes, f"Model selection: {self.selection.summary}."]
         if missing:
@@ -284,18 +244,9 @@ def selection_tables(
         data_set_table(name, [r for r in records if r.data_set == name], methods, selected, pairs=pairs)
         for name in names
     )
-    return SelectionTables(method, shares[0], tables, methods, selected)
+    return SelectionTables(method, shares[0], tables, methods)
 
 
 def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
     names = set(found)
     return (*(name for name in first if name in names), *sorted(names - set(first)))
-
-
-def _title(data_set: str) -> str:
-    """A public data set as papers call it."""
-    return DATA_SETS[data_set].title if data_set in DATA_SETS else data_set
-
-
-def _say(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

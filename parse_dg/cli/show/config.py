@@ -26,13 +26,11 @@ class FieldInWords:
     """A field, for a person who wants to set it."""
 
     path: str
-    """As it is typed after `--set`."""
     meaning: str
     type: str
     valid: str
     """What else it must be; empty where any value of its type will do."""
     value: str
-    """As it is typed."""
     default: str
 
 
@@ -126,7 +124,6 @@ values of their own: `parse-dg config SECTION --recipe R --algorithm A` prints t
 This page is made from the code: `parse-dg config --format markdown > docs/configuration.md`.
 """
 ITSELF = "the run itself"
-"""What the section of the fields that are in none is called."""
 
 
 def below(path: str, found: Sequence[Section]) -> list[Section]:

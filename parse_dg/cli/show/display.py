@@ -189,7 +189,6 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
 
 
 def _print_comparisons(console: Console, report: CompactionReport) -> None:
-    """A row for every domain, the target first."""
     rows = [
         (
             f"{name} ({found.role})",

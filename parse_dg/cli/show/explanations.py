@@ -106,7 +106,6 @@ def print_logit(
 
 
 def _print_cells(console: Console, parts: Float64[Tensor, "H W"]) -> None:
-    """A class activation map, a digit a cell."""
     largest = max(float(parts.abs().max()), 1e-12)
     for row in (10 * parts / largest).trunc().int().tolist():
         say(console, "  " + "".join(f"{tenths:4d}" if tenths else "   ·" for tenths in row))

@@ -33,7 +33,6 @@ from parse_dg.tables.text_table import spreadsheet_cell
 from parse_dg.wording import percent, plural, printable
 
 RELATIONS = 5
-"""How many of an image's relations are said."""
 PICTURE = 768
 """The longer side, in pixels, of an image in its picture."""
 EXIT_UNREADABLE = 1
@@ -46,9 +45,7 @@ class PredictedImage(NamedTuple):
 
     prediction: Prediction
     relations: tuple[Relation, ...] = ()
-    """The strongest, where they were asked for."""
     picture: Path | None = None
-    """Where its explanation was drawn, if it was."""
 
 
 class Tally:
@@ -58,7 +55,6 @@ class Tally:
         self.predicted = self.unreadable = 0
 
     def refuse(self, error: ImageError) -> None:
-        """Told of every image that cannot be read."""
         self.unreadable += 1
         print(f"parse-dg: {error}", file=sys.stderr)
 
@@ -88,7 +84,6 @@ def predict_images(options: Namespace, console: Console) -> None:
 
 
 def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
-    """Predict and print image after image."""
     options.top = min(options.top, len(predictor.classes))
     with _counter(console) as bar:
         answers = iter(bar.track(_answers(options, predictor, tally)))
@@ -218,7 +213,6 @@ def write_tables(
 
 
 def _block(answer: PredictedImage) -> Iterator[str]:
-    """What is said of one image, line by line."""
     file, first, probability, others = _cells(answer.prediction)
     yield f"{file}: {first} {probability}" + (f", then {others}" if others else "")
     yield from (f"  {each.contribution:.3f} {printable(each.words)}" for each in answer.relations)
@@ -227,7 +221,6 @@ def _block(answer: PredictedImage) -> Iterator[str]:
 
 
 def _cells(prediction: Prediction) -> tuple[str, ...]:
-    """The image, the first class, its probability, and the other classes with theirs."""
     first, *others = prediction.top
     after = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
     return printable(str(prediction.file)), printable(first.name), percent(first.probability), after

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parse_dg.cli.options import say
-from parse_dg.tables.text_table import TO_FILL, TextTable, html_page, spreadsheet_csv
+from parse_dg.tables.text_table import TO_FILL, TextTable, columns_beside, html_page, spreadsheet_csv
 
 ColumnWidths = dict[int, int]
 """Columns that are printed beside each other: the width of each, by its number."""
@@ -31,11 +31,8 @@ class FittedTable(NamedTuple):
 
     blocks: tuple[ColumnWidths, ...]
     header: tuple[str, ...]
-    """Shortened where need be."""
     legend: tuple[str, ...] = ()
-    """What the short headings stand for."""
     tight: bool = False
-    """Without lines between columns."""
 
 
 def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width: int) -> FittedTable:
@@ -48,7 +45,8 @@ def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width:
     short = _shorten(header, least) if _taken(map(_longest, header), least) > width else list(header)
     least = [max(_longest(heading), room) for heading, room in zip(short, least, strict=True)]
     legend = [f"{a} = {b}" for a, b in zip(short, header, strict=True) if a != b]
-    blocks = [_spread(block, natural, least, names, width) for block in _blocks(least, names, width)]
+    parts = columns_beside([room + GAP for room in least], names, width + GAP)
+    blocks = [_spread(part, natural, least, names, width) for part in parts]
     return FittedTable(tuple(blocks), tuple(short), tuple(["; ".join(legend)] if legend else []), tight=True)
 
 
@@ -75,17 +73,6 @@ def _shorten(header: Sequence[str], room: Sequence[int]) -> list[str]:
         tried = (first, heading[:most], *(f"{heading[: most - len(str(n))]}{n}" for n in range(1, len(header) + 1)))
         short.append(next(text for text in tried if len(text) <= most and text not in (*short, *header)))
     return short
-
-
-def _blocks(least: Sequence[int], names: int, width: int) -> list[list[int]]:
-    """Which columns are beside each other; every block begins with the names."""
-    beside = list(range(names))
-    blocks = [beside.copy()]
-    for column in range(names, len(least)):
-        if len(blocks[-1]) > names and _taken([least[c] for c in (*blocks[-1], column)]) > width:
-            blocks.append(beside.copy())
-        blocks[-1].append(column)
-    return blocks
 
 
 def _spread(

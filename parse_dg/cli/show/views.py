@@ -111,7 +111,6 @@ class ViewedRuns(NamedTuple):
 
     tables: SelectionTables
     rows: dict[str, TableRow]
-    """By name, in their order."""
 
 
 def view_tables(

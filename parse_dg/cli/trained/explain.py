@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from parse_dg.runs.afterwards.opened import OpenedRun
 
 TOP = 10
-"""How many relations a table lists."""
 IMAGES = 3
-"""How many images of each domain are listed for a primitive."""
 IMAGE = f"""{SHARED["RUN"]}
   image IMAGE  an image file of any size; or DOMAIN:NUMBER, an image of the run's benchmark, from 0: sketch:12"""
 FORMAT = f"--format = table json\n  {SHARED['MODEL']}".format_map(SHARED)
@@ -45,7 +43,6 @@ class ExplainedImage(NamedTuple):
 
     @property
     def reading(self) -> "Reading":
-        """As a model of PARSE reads it."""
         from parse_dg.explain.explanation import read_image
 
         return read_image(self.predictor, self.image)
@@ -190,7 +187,6 @@ def _open(options: Namespace, progress: "Progress | None" = None, *, any_method:
 
 
 def _find(options: Namespace, *, any_method: bool = False) -> ExplainedImage:
-    """The image and the model that are asked about."""
     from parse_dg.cli.show.display import progress_display
 
     with progress_display() as progress:  # standard output has the explanation alone

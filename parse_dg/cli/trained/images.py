@@ -52,7 +52,6 @@ def describe(options: Namespace, console: Console) -> None:
 
 
 def _in_text(each: "Description") -> str:
-    """A description, a line for each thing that is known."""
     where = [] if each.domain is None else [f"{each.domain}, image {each.index}"]
     where += [] if each.file is None else [each.file]
     rows = [] if each.truth is None else [("true class", each.truth)]

@@ -25,7 +25,6 @@ from parse_dg.wording import plural
 log = logging.getLogger(__name__)
 
 POLL = 0.05
-"""Seconds between two looks at the processes."""
 
 
 class DeviceSlot(NamedTuple):
@@ -33,7 +32,6 @@ class DeviceSlot(NamedTuple):
 
     name: str
     environment: dict[str, str]
-    """Variables of the process, besides those of this one."""
 
 
 def local_places(
@@ -78,7 +76,6 @@ class Child(NamedTuple):
     process: subprocess.Popen[bytes]
     log: Path
     start: int
-    """Where in the log this attempt begins."""
 
 
 class LocalLauncher:
@@ -98,7 +95,6 @@ class LocalLauncher:
         module: str = "parse_dg",
         grace: float = child.GRACE,
     ) -> None:
-        """`track`: trackers of every run. `module`: what has the command. `grace`: how long `stop` waits."""
         self.slots, self._free = len(places), list(reversed(places))
         self._logs, self._module, self._grace = logs, module, grace
         self._track = as_options(track, "--track")
