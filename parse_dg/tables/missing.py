@@ -82,7 +82,7 @@ def train_command(config: RunConfig, folder: Path) -> str:
 
 def find_origin(config: RunConfig) -> Origin:
     """The recipe and the protocol that come closest, and what has to be set besides."""
-    like = config if config.data.target is None else _repeated(config, (config.data.target,), 0)  # for all trials
+    like = config if config.data.target is None else _repeated(config, ("any",), 0)  # for all targets and trials
     found = [
         Origin(recipe, protocol, seed, settings)
         for recipe, protocol in _nearest(like)

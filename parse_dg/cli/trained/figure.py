@@ -99,11 +99,12 @@ def against_k(options: Namespace, console: Console) -> None:
       --spread NAME = se  what the bars are: se or std
       --out FILE = figure_k.png  {OUT}
     """
-    from parse_dg.cli.show.views import curve, view_tables
-    from parse_dg.tables.curve import check_picture
+    from parse_dg.cli.show.curve import curve
+    from parse_dg.cli.show.views import view_tables
+    from parse_dg.explain.figures.page import check_place
     from parse_dg.tables.estimate import find_spread
 
-    check_picture(options.out)
+    check_place(options.out)
     curve(view_tables(options.runs, "k", (), options.selection, find_spread(options.spread)), options.out)
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
 

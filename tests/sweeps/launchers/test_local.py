@@ -25,16 +25,7 @@ HERE = DeviceSlot("here", {})
 
 Fake = Callable[..., LocalLauncher]
 
-ENDINGS = {
-    "done": "folder.mkdir(); (folder / 'result.json').write_text('{}')",
-    "no result": "pass",
-    "failed": "sys.exit(print('parse-dg: the loss is not finite at step 3', file=sys.stderr) or 1)",
-    "bad input": "print('parse-dg: cannot write to it', file=sys.stderr); sys.exit(2)",
-    "busy": "print('parse-dg: another process is at it', file=sys.stderr); sys.exit(3)",
-    "traceback": "print('parse-dg: a warning', file=sys.stderr, flush=True); raise RuntimeError('a bug of ours')",
-    "killed": "os.kill(os.getpid(), 9)",
-    "interrupted": "sys.exit(130)",
-}
+SAYS = "print('parse-dg: {}', file=sys.stderr, flush=True)"
 
 
 @pytest.fixture
@@ -75,20 +66,20 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind", "reason"),
+    ("does", "kind", "reason"),
     [
-        ("done", "done", ""),
-        ("no result", "crashed", "it ended without a result, see "),
-        ("failed", "failed", "the loss is not finite at step 3"),
-        ("bad input", "failed", "cannot write to it"),
-        ("busy", "elsewhere", "another process is at it"),
-        ("traceback", "crashed", "RuntimeError: a bug of ours (exit code 1), see "),
-        ("killed", "crashed", "killed by SIGKILL, see "),
-        ("interrupted", "crashed", "interrupted by somebody else"),
+        ("folder.mkdir(); (folder / 'result.json').write_text('{}')", "done", ""),
+        ("pass", "crashed", "it ended without a result, see "),
+        (f"{SAYS.format('the loss')}; sys.exit(1)", "failed", "the loss"),
+        (f"{SAYS.format('cannot write')}; sys.exit(2)", "failed", "cannot write"),
+        (f"{SAYS.format('another is at it')}; sys.exit(3)", "elsewhere", "another is at it"),
+        (f"{SAYS.format('it')}; raise RuntimeError('a bug')", "crashed", "RuntimeError: a bug (exit code 1), see "),
+        ("os.kill(os.getpid(), 9)", "crashed", "killed by SIGKILL, see "),
+        ("sys.exit(130)", "crashed", "interrupted by somebody else"),
     ],
 )
-def test_how_a_process_ended_is_told(ending: str, kind: str, reason: str, fake: Fake, job: Job) -> None:
-    outcome = run(fake(ENDINGS[ending]), job)
+def test_how_a_process_ended_is_told(does: str, kind: str, reason: str, fake: Fake, job: Job) -> None:
+    outcome = run(fake(does), job)
     assert (outcome.job, outcome.kind) == (job, kind)
     assert outcome.reason.startswith(reason)
     assert "\n" not in outcome.reason
@@ -150,23 +141,18 @@ def read_pid(folder: Path) -> int:
     return int((folder / "pid").read_text())
 
 
-def test_what_runs_is_interrupted_and_can_save(fake: Fake, job: Job, caplog: pytest.LogCaptureFixture) -> None:
-    launcher = fake(SAVES)
+@pytest.mark.parametrize(("does", "grace"), [(SAVES, 60.0), (STUBBORN, 0.2)])
+def test_what_runs_is_interrupted_and_can_save_or_is_killed(
+    does: str, grace: float, fake: Fake, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher = fake(does, grace=grace)
     launcher.start(job)
     pid = read_pid(job.folder.parent)
     launcher.stop()
     assert is_gone(pid)
-    assert (job.folder.parent / "saved").exists()
+    assert (job.folder.parent / "saved").exists() == (does == SAVES)
     launcher.stop()  # once more does no harm
     assert caplog.messages == ["1 run told to save and end"]
-
-
-def test_what_does_not_end_is_killed(fake: Fake, job: Job) -> None:
-    launcher = fake(STUBBORN, grace=0.2)
-    launcher.start(job)
-    pid = read_pid(job.folder.parent)
-    launcher.stop()
-    assert is_gone(pid)
 
 
 @pytest.mark.slow
