@@ -123,7 +123,11 @@ def configure(options: Namespace) -> "SweepConfig":
     if options.recipe is not None:
         chosen = replace(chosen, recipe=options.recipe)
     if options.seeds is not None:
-        chosen = replace(chosen, seeds=parse_seeds(options.seeds))
+        try:
+            seeds = tuple(map(int, options.seeds.split(",")))
+        except ValueError as error:
+            raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {options.seeds!r}") from error
+        chosen = replace(chosen, seeds=seeds)
     return override(chosen, settings)
 
 
@@ -144,14 +148,6 @@ def check_options(options: Namespace) -> None:
         if value is not None and options.launcher not in launchers:
             expected = " or ".join(launchers)
             raise InputError(f"{name} goes with --launcher {expected}, found --launcher {options.launcher}")
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0,1,2` → (0, 1, 2)."""
-    try:
-        return tuple(int(seed) for seed in text.split(","))
-    except ValueError as error:
-        raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
 def show_plan(options: Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:

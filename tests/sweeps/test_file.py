@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.errors import InputError
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.file import parse_sweep, read_sweep_file
 from parse_dg.sweeps.plan import plan_jobs
@@ -189,10 +188,3 @@ def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_bytes(content)
     assert "is not valid TOML" in refusal(read_sweep_file, path)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read .*none.toml: No such file"):
-        read_sweep_file(tmp_path / "none.toml")
-    with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
-        read_sweep_file(tmp_path)

@@ -17,7 +17,6 @@ from parse_dg.sweeps.search import (
     RandomSearch,
     Range,
     SearchPoint,
-    combine,
     grid_points,
     map_hyperparameters,
     random_hparams,
@@ -48,12 +47,6 @@ def test_a_grid_has_every_combination_and_the_last_field_varies_fastest() -> Non
 )
 def test_the_mark_of_a_value(field: str, value: Any, mark: str) -> None:
     assert grid_points({field: (value,)})[0].mark == mark
-
-
-def test_a_point_of_a_grid_and_a_draw_make_one() -> None:
-    both = combine(SearchPoint("K=8", {"a": 1}), SearchPoint("draw2", {"b": 2}, 2))
-    assert both == SearchPoint("K=8,draw2", {"a": 1, "b": 2}, 2)
-    assert combine(SearchPoint("", {}), SearchPoint("", {})) == SearchPoint("", {})
 
 
 def draws(range_: Range, count: int = 400) -> list[Any]:
@@ -165,10 +158,3 @@ def test_what_our_networks_lack_is_said_and_can_be_ignored() -> None:
 def test_a_search_of_domainbed_that_cannot_be(given: tuple[int, Sequence[str]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         DomainBedSearch(draws=given[0], ignore=tuple(given[1]))
-
-
-def test_methods_that_domainbed_does_not_draw_for_are_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"DomainBed's draws for parse are not known: \[domainbed\] takes erm, dann"
-    ):
-        list(DomainBedSearch(draws=1).points("parse", "PACS", 0))

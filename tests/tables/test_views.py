@@ -62,14 +62,6 @@ def test_ablation_has_the_rows_of_the_paper_in_its_order() -> None:
     assert set(ABLATION) == {*SWITCHES, "no_relations"}
 
 
-def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--by seed would tell nothing"):
-        find_view("main", ("seed",))
-    runs(tmp_path, ours("erm"))
-    with pytest.raises(InputError, match=r"unknown configuration field .*'optimizer.rate': valid are optimizer\.b"):
-        look(tmp_path, by=("optimizer.rate",))
-
-
 def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:
     configs = [ours(algorithm__primitives__count=count) for count in (8, 16)]
     runs(tmp_path, *configs)
