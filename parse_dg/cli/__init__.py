@@ -88,7 +88,7 @@ def build_parser() -> Command:
     for part in PARTS:
         module = import_module(f"parse_dg.cli.{part}")
         for words, declared in DECLARED.items():
-            if declared.run.__module__ == module.__name__:
+            if declared.module is module:
                 group, _, name = words.rpartition(" ")
                 if group not in groups:
                     groups[group] = declared.add_group(groups[""], group)

@@ -16,6 +16,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -101,12 +102,14 @@ class Declared(NamedTuple):
     """A command that is declared."""
 
     run: Callable[[Namespace, Any], None]
+    doc: str
+    module: ModuleType
     resumes: bool
     """Given again, it goes on where it was broken off."""
     plugins: bool
 
     def add_to(self, commands: Commands, name: str) -> None:
-        takes, command = _add(commands, name, self.run.__doc__, vars(sys.modules[self.run.__module__]))
+        takes, command = _add(commands, name, self.doc, vars(self.module))
         for line in takes:
             command.take(line)
         command.section = command
@@ -116,7 +119,7 @@ class Declared(NamedTuple):
 
     def add_group(self, commands: Commands, name: str) -> Commands:
         """Add the group that it is in: what its module says is the help of that."""
-        _, group = _add(commands, name, sys.modules[self.run.__module__].__doc__, {})
+        _, group = _add(commands, name, self.module.__doc__ or "", {})
         hint = f"`parse-dg {name} COMMAND --help` explains each"
         return group.add_subparsers(title="commands", required=True, metavar="COMMAND", help=hint)
 
@@ -125,25 +128,25 @@ DECLARED: dict[str, Declared] = {}
 """Every command by its words, such as `data add`."""
 
 
-def command(words: str, *, resumes: bool = False, plugins: bool = True) -> Callable[[Any], Any]:
-    """Declare a function to be a command."""
+def command(words: str, doc: str = "", *, resumes: bool = False, plugins: bool = True) -> Callable[[Any], Any]:
+    """Declare a function to be a command; `doc`: its help, where that is not its docstring."""
 
     def declare(run: Any) -> Any:
-        DECLARED[words] = Declared(run, resumes, plugins)
+        DECLARED[words] = Declared(run, doc or run.__doc__, sys.modules[run.__module__], resumes, plugins)
         return run
 
     return declare
 
 
-def _add(commands: Commands, name: str, doc: str | None, names: dict[str, Any]) -> tuple[list[str], Command]:
+def _add(commands: Commands, name: str, doc: str, names: dict[str, Any]) -> tuple[list[str], Command]:
     """A parser for a docstring, and the lines of what it takes."""
     names = names | {key: text.format_map(SHARED) for key, text in SHARED.items()}
-    about, _, examples = cleandoc(doc or "").format_map(names).partition("\n\nFor example:\n")
+    about, _, examples = cleandoc(doc).format_map(names).partition("\n\nFor example:\n")
     about, _, takes = about.partition("\n\nTakes:\n")
-    summary, _, about = about.partition("\n\n")
+    summary, _, _ = about.partition("\n\n")
     words = f"{summary[0].lower()}{summary[1:].removesuffix('.')}"
     epilog = f"for example:\n{examples}" if examples else None
-    parser = commands.add_parser(name, help=words, description=about or summary, epilog=epilog)
+    parser = commands.add_parser(name, help=words, description=about, epilog=epilog)
     return re.sub(r"\n {4,}", " ", takes).replace("\n  ", "\n").strip().splitlines(), parser
 
 

@@ -34,7 +34,7 @@ ONLY = {
 def sweep(options: Namespace, console: Console) -> None:
     """Many runs from one file or preset, resumable, with a table at the end.
 
-    Plan many runs, say what they will cost, run those that are missing, and show their table.
+    They are planned, with what they will cost; those that are missing are run, and their table is shown.
 
     The file says which: data sets x targets x methods x seeds x hyper-parameters. What is finished is
     left as it is, a run that crashed is tried again and goes on where it was, so the same command goes on

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def evaluate(options: Namespace, console: Console) -> None:
     """Score a trained model on the domains of its benchmark, or on new labelled images.
 
-    Score a run's model: on the target domain and the held-out images of the source domains, or with
-    --data on labelled images that it has never seen.
+    On the target domain and the held-out images of the source domains, or with --data on labelled images
+    that it has never seen.
 
     New images are a folder class/image or domain/class/image, a list, or a data set that was added. All is
     said of them: accuracy with Wilson's 95% interval, balanced accuracy, macro F1, confusions and calibration,

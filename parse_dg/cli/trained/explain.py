@@ -76,9 +76,9 @@ def classes(options: Namespace, console: Console) -> None:
 def image(options: Namespace, console: Console) -> None:
     """An image's score as a sum of relations; of other methods, a map.
 
-    List the relations whose contributions, weight × satisfaction, sum to a class's score, the largest
-    first, and the places of the primitives that they bind. Of a method without relations: where in the image the
-    class's logit comes from, as a class activation map.
+    The relations whose contributions, weight × satisfaction, sum to a class's score, the largest first, and
+    the places of the primitives that they bind. Of a method without relations: where in the image the class's
+    logit comes from, as a class activation map.
 
     Takes:
       {IMAGE}
@@ -123,8 +123,7 @@ def contrast(options: Namespace, console: Console) -> None:
 def counterfactual(options: Namespace, console: Console) -> None:
     """Which single relation would change the prediction.
 
-    List the relations each of which alone would change the prediction if it held fully, or not at all;
-    the smallest change first.
+    Those each of which alone would change it if it held fully, or not at all; the smallest change first.
 
     Takes:
       {IMAGE}

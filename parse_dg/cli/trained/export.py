@@ -17,9 +17,7 @@ IMAGES = 32
 
 @command("export")
 def export(options: Namespace, console: Console) -> None:
-    """Write a trained model as ONNX or as a program of torch.export.
-
-    Write a run's model for other programs; that of PARSE is compacted first, without loss.
+    """Write a trained model as ONNX or as a program of torch.export; that of PARSE is compacted, without loss.
 
     It takes any number of float32 RGB images in [0, 1] of the run's size, normalises them itself and
     gives logits. The classes and this convention are in the file. Before it is there, it is read back

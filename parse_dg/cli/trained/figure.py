@@ -14,6 +14,7 @@ For example:
 """
 
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from parse_dg.cli.options import SHARED, Console, command, opened, say
@@ -23,70 +24,45 @@ OUT = ".png, .svg or .pdf, here"
 COMMON = f"""run RUN  the folder of a run of parse
   --width = page column  how wide: page 7 inches, column 3.3 inches
   {SHARED["MODEL"]}""".format_map(SHARED)
-
-
-@command("figure primitives")
-def primitives(options: Namespace, console: Console) -> None:
-    """Heat maps of primitives over classes and domains.
-
-    Takes:
-      {COMMON}
-      --out FILE = figure_primitives.png  {OUT}
+FIGURES = {
+    "primitives": """Heat maps of primitives over classes and domains.
       --classes CLASS+  default: some, evenly spread
       --primitives N+  default: those that the classes' compositions rest on most
-      --domains DOMAIN+  default: the sources and the target
-    """
-    _draw(options, console, "primitives")
-
-
-@command("figure faces")
-def faces(options: Namespace, console: Console) -> None:
-    """Patches of source training images where primitives are strongest.
-
-    Takes:
-      {COMMON}
-      --out FILE = figure_faces.png  {OUT}
-      --primitives N+  default: all
-    """
-    _draw(options, console, "faces")
-
-
-@command("figure cards")
-def cards(options: Namespace, console: Console) -> None:
-    """Classes as their strongest relations over a mean layout, with faces.
-
-    Takes:
-      {COMMON}
-      --out FILE = figure_cards.png  {OUT}
-      --classes CLASS+  default: some, evenly spread
-    """
-    _draw(options, console, "cards")
-
-
-@command("figure errors")
-def errors(options: Namespace, console: Console) -> None:
-    """Target images classified right and wrong, and what collapsed in them.
-
-    Takes:
-      {COMMON}
-      --out FILE = figure_errors.png  {OUT}
+      --domains DOMAIN+  default: the sources and the target""",
+    "faces": """Patches of source training images where primitives are strongest.
+      --primitives N+  default: all""",
+    "cards": """Classes as their strongest relations over a mean layout, with faces.
+      --classes CLASS+  default: some, evenly spread""",
+    "errors": """Target images classified right and wrong, and what collapsed in them.
       --classes CLASS+  default: those with most wrong images
-      --primitives N+  whose heat maps are shown; default: those that a class rests on most
-    """
-    _draw(options, console, "errors")
-
-
-@command("figure pipeline")
-def pipeline(options: Namespace, console: Console) -> None:
-    """One image on its way through the network, in the model's numbers.
-
-    Takes:
-      {COMMON}
-      --out FILE = figure_pipeline.png  {OUT}
+      --primitives N+  whose heat maps are shown; default: those that a class rests on most""",
+    "pipeline": """One image on its way through the network, in the model's numbers.
       image IMAGE?  a file, or DOMAIN:NUMBER (default: of some of the target's, the one right with most confidence)
-      --steps FOLDER  also a picture of each step there, as in docs/how_parse_works.md
-    """
-    _draw(options, console, "pipeline", options.image, options.steps)
+      --steps FOLDER  also a picture of each step there, as in docs/how_parse_works.md""",
+}
+"""What each shows, and what it takes beside the common."""
+
+
+def _figure(name: str) -> Callable[[Namespace, Console], None]:
+    def draw(options: Namespace, console: Console) -> None:
+        from parse_dg.cli.show.display import progress_display
+        from parse_dg.explain.figures import examples
+
+        chosen = {each: getattr(options, each, ()) for each in ("classes", "primitives", "domains")}
+        more = (options.image, options.steps) if name == "pipeline" else ()
+        with progress_display(console) as progress:
+            run = opened(options, progress)
+            asked = examples.FigureRequest(run=run, path=options.out, width=options.width, **chosen)
+            said = getattr(examples, f"draw_{name}")(asked, *more)
+        _written(console, options.out, said)
+
+    return draw
+
+
+for _name, _words in FIGURES.items():
+    _summary, *_takes = map(str.strip, _words.splitlines())
+    _lines = (COMMON, f"--out FILE = figure_{_name}.png  {OUT}", *_takes)
+    command(f"figure {_name}", "\n  ".join([f"{_summary}\n\nTakes:", *_lines]))(_figure(_name))
 
 
 @command("figure k")
@@ -107,18 +83,6 @@ def against_k(options: Namespace, console: Console) -> None:
     check_place(options.out)
     curve(view_tables(options.runs, "k", (), options.selection, find_spread(options.spread)), options.out)
     _written(console, options.out, f"accuracy on the target by {options.selection} selection")
-
-
-def _draw(options: Namespace, console: Console, name: str, *more: object) -> None:
-    from parse_dg.cli.show.display import progress_display
-    from parse_dg.explain.figures import examples
-
-    chosen = {name: getattr(options, name, ()) for name in ("classes", "primitives", "domains")}
-    with progress_display(console) as progress:
-        run = opened(options, progress)
-        asked = examples.FigureRequest(run=run, path=options.out, width=options.width, **chosen)
-        said = getattr(examples, f"draw_{name}")(asked, *more)
-    _written(console, options.out, said)
 
 
 def _written(console: Console, path: Path, said: str) -> None:

@@ -16,7 +16,7 @@ COUNT = 8
 
 @command("describe")
 def describe(options: Namespace, console: Console) -> None:
-    """The sentences that a trained GVRT writes about images.
+    """The sentences that a trained GVRT writes about images, and the classes it predicts.
 
     Images are files, or some of the run's benchmark, spread over the classes; those come with their
     true class and the data set's own captions.
@@ -67,8 +67,7 @@ def _in_text(each: "Description") -> str:
 def predict(options: Namespace, console: Console) -> None:
     """The classes of images, by a trained model.
 
-    Print the class that a trained model gives each image, with its probability. Images may be
-    of any size; they are resized as in training and evaluation.
+    Each class with its probability. Images may be of any size; they are resized as in training and evaluation.
 
     An image that cannot be read is named on standard error, the others are predicted, and the exit code is
     1. Standard output has the answers alone, in the order of the images, as they come.

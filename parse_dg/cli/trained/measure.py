@@ -10,8 +10,7 @@ from parse_dg.wording import printable
 def measure(options: Namespace, console: Console) -> None:
     """What a run's primitives and relations are worth: collapse, consistency, use of structure.
 
-    Measure a run of PARSE on the images it is judged by, the target's and the held-out ones of
-    the sources, in one pass over them:
+    On the images a run of PARSE is judged by, the target's and the held-out ones of the sources:
       what accuracy rests on: relations alone, presence alone, another image's geometry swapped in;
       beside it the guide, the classifier on pooled features that only trains: what the features know;
       selected after the start: how many relations a class uses, and which it did not begin with;
@@ -57,9 +56,9 @@ def measure(options: Namespace, console: Console) -> None:
 def report(options: Namespace, console: Console) -> None:
     """One HTML file about a run: results, confusions, classes in words, images with their reasons.
 
-    Write all there is to say of a finished run into one HTML file, which needs no network and
-    no other file: the result and how it was chosen, accuracy and confusions by domain, what each class
-    is made of, right and wrong images with their relations, compaction, and how to repeat it.
+    It needs no network and no other file: the result and how it was chosen, accuracy and confusions by
+    domain, what each class is made of, right and wrong images with their relations, compaction, and how to
+    repeat it.
 
     The images of the run's benchmark are looked at again. Where they are not on this machine, the report is
     made of what the run's folder holds, and says what it lacks.

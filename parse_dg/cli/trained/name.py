@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def name(options: Namespace, console: Console) -> None:
     """Give primitives names that sentences and pictures then use.
 
-    Give names to a model's primitives, or list them. A sentence then says "beak above red crest"
+    Without names: list them. A sentence says "beak above red crest"
     instead of "p3 above p11": in every explanation, table, picture, report and on the page.
 
     Names are kept in names.json beside the model, and go with it into compacted and exported models.
