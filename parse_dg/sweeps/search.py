@@ -177,7 +177,7 @@ class RandomSearch(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class DomainBedSearch(Config):
-    """DomainBed's random search (draws.py): number 0 is its defaults."""
+    """DomainBed's random search: number 0 is its defaults."""
 
     draws: Count
     """How many, the defaults among them."""

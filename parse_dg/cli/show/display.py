@@ -178,12 +178,11 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
         f"{report.same_prediction:,} of all {report.images:,} images, the largest difference of a logit is "
         f"{report.largest_logit_difference:.2g}"
     )
-    if report.applications.at_start is not None:
-        unused = 1 - report.applications.at_start / report.applications.before
+    at_start, every = report.applications.at_start, report.applications.before
+    if at_start is not None:
+        unused = f"{percent(1 - at_start / every)} of Λ's parameters were not needed even then"
         console.print(
-            f"in use at the start, before training: {report.applications.at_start:,} of "
-            f"{report.applications.before:,} applications, so that {percent(unused)} of Λ's parameters were not "
-            "needed even then"
+            f"in use at the start, before training: {at_start:,} of {every:,} applications, so that {unused}"
         )
     say(console, f"written to {outcome.path}", f"all figures in {outcome.report_path}")
 

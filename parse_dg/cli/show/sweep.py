@@ -21,7 +21,11 @@ from parse_dg.wording import plural
 ROWS = 16
 REFRESH = 1.0
 """Seconds between two looks into the folders of running jobs."""
-SAID = {"found": "done by another process:", "elsewhere": "another process is at"}
+SAID = {
+    "found": "done by another process:",
+    "elsewhere": "another process is at",
+    "retried": "crashed and will be tried again:",
+}
 
 
 def print_plan(console: Console, jobs: Sequence[Job]) -> None:
@@ -108,8 +112,6 @@ class SweepView:
 
     def describe(self, event: Event) -> str:
         said = f"{SAID.get(event.kind, event.kind)} {self.name(event.job)}"
-        if event.kind == "retried":
-            return f"crashed and will be tried again: {self.name(event.job)}: {event.reason}"
         return f"{said}: {event.reason}" if event.reason else said
 
     def headline(self, standing: SweepStatus) -> str:
