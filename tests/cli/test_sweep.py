@@ -159,6 +159,7 @@ def test_a_failed_run_is_named_and_a_crashed_one_mended(run: Run, file: Path, he
 def test_a_preset_ends_in_its_own_view(preset: str, title: str, run: Run, here: Here, tmp_path: Path) -> None:
     here()
     small = [*SMALL, "--set", "training.steps=1"]
+    small += [] if preset == "paper-k" else ["--set", "algorithm.primitives.count=4"]
     said = run("sweep", "--preset", preset, "--data", "blueprints", *small)
     assert (said.code, said.err) == (0, "")
     assert title in said.out[said.out.index("runs done") :]

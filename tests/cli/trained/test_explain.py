@@ -94,18 +94,6 @@ def test_an_image_is_what_python_says(said: Any, parse_run: Path, photo: Path) -
     assert found["relations"] == as_json(explain(model, photo, other).to_dict(2)["relations"])
 
 
-def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
-    expected = explain(load_model(parse_run), photo)
-    found = run("explain", "image", parse_run, photo, "--top", 4, *CPU)
-    assert (found.code, found.err) == (0, "")
-    assert found.out.startswith(f"{photo}: predicted “{expected.predicted}”, probability ")
-    rows = table(found.out)
-    start = rows.index(["contribution", "= weight", "× satisfaction", "relation"])
-    assert [row[-1] for row in rows[start + 1 : start + 5]] == [each.words for each in expected.relations[:4]]
-    score = f"{expected.scores[expected.predicted]:.4f}"
-    assert rows[start + 6] == [score, "1.0000", "", f"the sum: the score of “{expected.predicted}”"]
-
-
 def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
     domain = open_benchmark(read_config(parse_run).data).domain("sketch")
     pixels = load_images(whole(domain), np.array([12]))[0][0]
