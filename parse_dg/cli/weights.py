@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from parse_dg.training.weights_check import WeightsReport
 
 
-class WrongPreparationError(FailedError):
-    """The weights were trained on images that were prepared in another way."""
-
-
 @command("weights", plugins=False)
 def weights(options: Namespace, console: Console) -> None:
     """Pretrained weights by name, and whether a file of weights fits how images are prepared.
@@ -50,7 +46,7 @@ def weights(options: Namespace, console: Console) -> None:
     for domain, report in found.items():
         ours = report.fits[0].distance
         if report.telling and (better := report.better) is not None:
-            raise WrongPreparationError(
+            raise FailedError(
                 f"weights {options.weights} do not fit how images are prepared here ({OURS}): on {domain} "
                 f"{better.preparation} fits better, {better.distance:.3g} against {ours:.3g} nats"
             )

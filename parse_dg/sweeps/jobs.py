@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol
 
 from parse_dg.errors import InputError
 from parse_dg.files import is_locked
@@ -48,11 +48,8 @@ class Outcome(NamedTuple):
     reason: str = ""
 
 
-@runtime_checkable
 class Launcher(Protocol):
     """Where jobs run: processes of this machine, or a cluster."""
-
-    name: str
 
     @property
     def slots(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from parse_dg.errors import FailedError, InputError
+from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, JobState, Launcher, Outcome, read_state
 
 TICK = 0.5
@@ -56,10 +56,6 @@ class SweepReport(NamedTuple):
     @property
     def exit_code(self) -> int:
         return 1 if self.failed else 0
-
-
-class SweepFailedError(FailedError):
-    """Some runs of a sweep failed; all the others are done."""
 
 
 def run_sweep(jobs: Sequence[Job], launcher: Launcher, observe: SweepObserver, retries: int = 2) -> SweepReport:

@@ -53,8 +53,6 @@ LONGEST_PAUSE = 60.0
 class RayLauncher:
     """Runs jobs on a Ray cluster."""
 
-    name = "ray"
-
     def __init__(
         self,
         address: str | None,

@@ -15,13 +15,13 @@ from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
-from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
+from parse_dg.sweeps.launchers.local import LocalLauncher, Place, local_places
 from tests.conftest import Tiny
 from tests.parts import wait_until
 
 SECONDS = 120.0
 """Longer than any process takes to start, on however busy a machine."""
-HERE = DeviceSlot("here", {})
+HERE: Place = {}
 
 Fake = Callable[..., LocalLauncher]
 
@@ -34,7 +34,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     made: list[LocalLauncher] = []
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    def build(does: str, *places: DeviceSlot, **options: object) -> LocalLauncher:
+    def build(does: str, *places: Place, **options: object) -> LocalLauncher:
         head = "import os, sys, time, json\nfrom pathlib import Path\nfolder = Path(sys.argv[5])\n"
         (tmp_path / "fake_train.py").write_text(head + does + "\n")
         made.append(LocalLauncher(places or (HERE,), tmp_path / "out" / ".sweep", module="fake_train", **options))
@@ -91,7 +91,7 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
     monkeypatch.chdir(job.folder.parent)
     Path("json.py").write_text("raise ImportError('not a module: a file of the user')")
     says = "print(json.dumps([sys.argv[1:], json.load(sys.stdin), os.environ['WHERE']]))"
-    launcher = fake(says, DeviceSlot("there", {"WHERE": "there"}), track=["tensorboard", "wandb"])
+    launcher = fake(says, {"WHERE": "there"}, track=["tensorboard", "wandb"])
     run(launcher, job)
     arguments, config, where = json.loads(launcher.log_of(job).read_text())
     tracked = ["--track", "tensorboard", "--track", "wandb"]
@@ -103,7 +103,7 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
 
 
 def test_a_place_is_free_again_when_its_job_has_ended(fake: Fake, job: Job) -> None:
-    places = [DeviceSlot(name, {"WHERE": name}) for name in ("a", "b")]
+    places = [{"WHERE": name} for name in ("a", "b")]
     wait = "print(os.environ['WHERE'])\nwhile not (folder.parent / f'{folder.name}.go').exists(): time.sleep(0.02)"
     launcher = fake(wait, *places)
     assert launcher.slots == 2
@@ -166,9 +166,9 @@ from parse_dg.config import from_dict
 from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
+from parse_dg.sweeps.launchers.local import LocalLauncher
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
-launcher = LocalLauncher([DeviceSlot("here", {{}})], Path({str(tmp_path)!r}) / "logs", module="fake_train")
+launcher = LocalLauncher([{{}}], Path({str(tmp_path)!r}) / "logs", module="fake_train")
 config = from_dict(RunConfig, read_json(Path({str(tmp_path)!r}) / "config.json"))
 launcher.start(Job(config, Path({str(job.folder)!r})))
 time.sleep(600)
@@ -195,14 +195,14 @@ def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) ->
     gpus(0)
     cores = default_workers()
     assert len(local_places()) == max(1, cores // 2)
-    assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
+    assert list(local_places(jobs=1)) == [{"OMP_NUM_THREADS": str(cores)}]
     many = local_places(jobs=2 * cores, force=True)
-    assert [place.environment for place in many] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
+    assert list(many) == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
 
 
 def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
     def seen(*arguments: int | None) -> list[str]:
-        return [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments, force=True)]
+        return [place["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments, force=True)]
 
     gpus(2)
     assert seen() == ["0", "1"]
@@ -214,7 +214,7 @@ def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
 def test_gpus_are_those_that_the_user_allows(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5")
-    assert [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places()] == ["3", "GPU-5"]
+    assert [place["CUDA_VISIBLE_DEVICES"] for place in local_places()] == ["3", "GPU-5"]
 
 
 @pytest.mark.parametrize(
