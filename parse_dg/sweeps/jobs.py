@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from parse_dg.errors import InputError
 from parse_dg.files import is_locked
@@ -48,6 +48,7 @@ class Outcome(NamedTuple):
     reason: str = ""
 
 
+@runtime_checkable
 class Launcher(Protocol):
     """Where jobs run: processes of this machine, or a cluster."""
 
