@@ -68,7 +68,7 @@ def _panel(seen: "ViewedRuns", table: DataSetTable, of: str) -> Panel:
                 point = AccuracyPoint(row.at, 100 * estimate.mean, None if spread is None else 100 * spread)
                 lines.setdefault(name, []).append(point)
     own = of == "parse"  # the figures are of the method as published
-    papers = {n: point for n in lines if own and (point := _published(table.data_set, n, kind)) is not None}
+    papers = {n: found for n in lines if own and (found := _published(table.data_set, n, kind)) is not None}
     return Panel(f"{of} on {table.data_set}, {plural(len(table.trials), 'trial')}", lines, papers)
 
 
