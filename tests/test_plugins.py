@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from parse_dg.algorithms import ALGORITHMS, AlgorithmConfig, register_algorithm
-from parse_dg.cli import build_parser, main
-from parse_dg.cli.options import DECLARED
+from parse_dg.cli import PLUGGABLE, build_parser, main
 from parse_dg.errors import InputError
 from parse_dg.plugins import as_options, handed_on, load_plugins, with_needs, without_needs
 from parse_dg.registry import Registry
@@ -126,17 +125,6 @@ def test_a_method_without_a_name_is_one_line() -> None:
         pass
 
     assert "Nameless must have a class variable `name`" in refusal(register_algorithm, Nameless)
-
-
-PLUGGABLE = (
-    *("train", "sweep", "table", "evaluate", "predict", "explain", "name", "describe", "measure", "report"),
-    *("compact", "export", "serve", "figure", "config", "info", "algorithms"),
-)
-
-
-def test_commands_take_plug_ins_where_they_use_them() -> None:
-    build_parser()
-    assert {words.split()[0] for words, declared in DECLARED.items() if declared.plugins} == set(PLUGGABLE)
 
 
 @pytest.mark.parametrize("command", PLUGGABLE)

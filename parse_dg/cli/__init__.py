@@ -1,5 +1,6 @@
 """The command line: parses and calls, nothing else."""
 
+import argparse
 import io
 import logging
 import signal
@@ -10,16 +11,36 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
 from parse_dg._version import __version__
-from parse_dg.cli.options import DECLARED, Command, Commands
+from parse_dg.cli.options import Command
 from parse_dg.errors import EXIT_BUSY, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED, BusyError, FailedError, InputError
 from parse_dg.plugins import load_plugins
 from parse_dg.wording import DIRECTION, UNPRINTABLE, escaped
 
 PARTS = (
-    *("train", "config", "trained.evaluate", "runs", "sweep", "data", "weights", "tables", "trained.images"),
-    *("trained.explain", "trained.name", "trained.figure", "trained.measure", "trained.serve", "trained.export"),
+    *("train", "config", "trained.evaluate", "runs", "sweep", "data", "weights", "tables", "trained.describe"),
+    *(
+        f"trained.{name}"
+        for name in ("predict", "explain", "name", "figure", "measure", "report", "serve", "export")
+    ),
 )
 """The modules of the commands, in the order of the help."""
+PLUGGABLE = (
+    *(
+        "train",
+        "sweep",
+        "table",
+        "evaluate",
+        "predict",
+        "explain",
+        "name",
+        "describe",
+        "measure",
+        "report",
+        "compact",
+    ),
+    *("export", "serve", "figure", "config", "info", "algorithms"),
+)
+"""The commands that take `--plugin`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,11 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ended_by_sigterm() if options.resumes else nullcontext():
             load_plugins(options.plugin)
             options.command(options, Console(highlight=False))
-    except (InputError, FailedError) as error:
-        print(f"parse-dg: {UNPRINTABLE.sub(escaped, str(error))}", file=sys.stderr)  # a name may hold anything
-        if isinstance(error, FailedError):
-            return EXIT_FAILED
+    except InputError as error:
+        print(f"parse-dg: {one_line(error)}", file=sys.stderr)
         return EXIT_BUSY if isinstance(error, BusyError) else EXIT_INPUT
+    except FailedError as error:
+        print(f"parse-dg: {one_line(error)}", file=sys.stderr)
+        return EXIT_FAILED
     except KeyboardInterrupt:
         more = "; the same command goes on from what was written so far" if options.resumes else ""
         print(f"parse-dg: interrupted{more}", file=sys.stderr)
@@ -75,6 +97,11 @@ def keep_direction(terminal: io.TextIOWrapper) -> None:
     terminal.write = lambda text: write(DIRECTION.sub(escaped, text))  # type: ignore[method-assign]
 
 
+def one_line(error: Exception) -> str:
+    """What an error says; a name in it may hold anything, also the end of a line."""
+    return UNPRINTABLE.sub(escaped, str(error))
+
+
 def build_parser() -> Command:
     """Every command with its options."""
     parser = Command(
@@ -83,14 +110,22 @@ def build_parser() -> Command:
         epilog="Begin with `parse-dg demo`. `parse-dg COMMAND --help` explains each command.",
     )
     parser.add_argument("--version", action="version", version=f"parse-dg {__version__}")
-    parser.set_defaults(plugin=())
-    groups: dict[str, Commands] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
+    parser.set_defaults(plugin=(), resumes=False)  # a command that goes on where it was broken off sets it
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for part in PARTS:
-        module = import_module(f"parse_dg.cli.{part}")
-        for words, declared in DECLARED.items():
-            if declared.module is module:
-                group, _, name = words.rpartition(" ")
-                if group not in groups:
-                    groups[group] = declared.add_group(groups[""], group)
-                declared.add_to(groups[group], name)
+        import_module(f"parse_dg.cli.{part}").add_commands(commands)
+    for name in PLUGGABLE:
+        _add_plugin(commands.choices[name])
     return parser
+
+
+def _add_plugin(command: Command) -> None:
+    """`--plugin`, for a command or for those below it."""
+    below = [action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    for choices in below:
+        for inner in choices.values():
+            _add_plugin(inner)
+    if not below:
+        words = "import a plug-in first: an installed one, a module, or a .py file (docs/extend.md)"
+        command.section = command
+        command.add("--plugin MODULE", words, many=True)

@@ -1,8 +1,4 @@
-"""What commands share: how they are declared, and lines to the terminal.
-
-A command is a function, and its docstring is its help: a line for the list of commands, what it does, what it takes
-(`Takes:`, see `Command.take`), examples (`For example:`). A name in braces stands for what its module, or `SHARED`,
-calls so. The docstring of a module is the help of a group of commands in the same way.
+"""What commands share: how they and what they take are declared, and lines to the terminal.
 
 Modules of commands import what needs torch, numpy or rich inside their functions, so that `--help` answers at once;
 a default that is written there is tested to be that of the code.
@@ -10,14 +6,11 @@ a default that is written there is tested to be that of the code.
 
 import argparse
 import json
-import re
-import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console as Console
@@ -30,32 +23,10 @@ else:
     Commands, Console = argparse._SubParsersAction, object
 
 SELECTION_NAMES = "training-domain, leave-one-domain-out, oracle"
-SHARED = {
-    "CSV": "in csv what a spreadsheet would take for a formula has an apostrophe before it, in csv-raw not",
-    "RUN": "run RUN  the run's folder, or a model file",
-    "DEVICE": "--device NAME = auto  auto, cpu, cuda or mps",
-    "MODEL": "--model FILE  another model file, such as RUN/compact.safetensors\n  {DEVICE}",
-    "SELECTION": f"--selection NAME = training-domain  {SELECTION_NAMES}",
-    "PLUGIN": "--plugin MODULE...  import a plug-in first: an installed one, a module, or a .py file "
-    "(docs/extend.md); repeatable",
-}
-
-
-def some_path(text: str) -> Path:
-    """A path; nothing is not taken for the current folder, as a variable of the shell may be unset."""
-    if not text.strip():
-        raise ArgumentTypeError("expected a path, found nothing")
-    return Path(text)
-
-
-KINDS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("N", "K"), int),
-    **dict.fromkeys(("F", "P", "R", "S", "T", "CELLS", "MB", "MS", "SECONDS"), float),
-    **dict.fromkeys(("FILE", "FOLDER", "RUN"), Path),
-    "PATH": some_path,
-}
+KINDS = {"N": int, "FILE": Path, "FOLDER": Path, "RUN": Path}
 """The type of what is called so in the help; anything else is text."""
-TAKEN = re.compile(r"(\S+?)(?: ([^ =]\S*?))?(\.\.\.|[+*?])?(?: = (.*?))?(?: -> (\w+))?")
+EXAMPLES = "\n\nFor example:\n"
+"""Begins that part of a docstring that `--help` shows below the options."""
 
 
 class Command(ArgumentParser):
@@ -65,93 +36,79 @@ class Command(ArgumentParser):
         more["formatter_class"] = argparse.RawDescriptionHelpFormatter
         super().__init__(*given, **more)
         self.section: argparse._ActionsContainer = self
-        """Below which heading of the help `take` adds."""
+        """Below which heading of the help `add` adds."""
 
-    def take(self, line: str) -> None:
-        """A line of `Takes:`, two blanks before its words: `run RUN`, by its place; `--seed N = 0`, an option
-        with a default; `--replace`, a switch; `--format = text json`, one of these; `where it runs:`, a heading.
+    def add(self, name: str, words: str = "", default: Any = None, **more: Any) -> None:
+        """Take something: `run RUN`, by its place; `--seed N`, an option; `--replace`, a switch.
 
-        `IMAGE+`, `IMAGE*`, `IMAGE?`: some of them, any number, perhaps one (an option alone: `all`).
-        `--set FIELD=VALUE...`: several times. `-> name`: what it is called in the code.
+        A default is said in the help, and gives the type. Of `choices` the first is the default. What is `many`
+        can be given several times.
         """
-        spec, _, words = line.partition("  ")
-        if line.endswith(":"):
-            self.section = self.add_argument_group(line.removesuffix(":"))
-            return
-        name, takes, count, default, dest = TAKEN.fullmatch(spec).groups()  # type: ignore[union-attr]
-        more: dict[str, Any] = {"help": words.strip()} | ({"dest": dest} if dest else {})
-        kind = KINDS.get(takes, str)
+        name, _, takes = name.partition(" ")
+        if "choices" in more:
+            default = more["choices"][0]
+        if default is not None and "default" not in words:
+            said = f"default: {default:g}" if isinstance(default, float) else f"default: {default}"
+            words = f"{words} ({said})" if words else said
+        if more.pop("many", False):
+            words, default = f"{words}; repeatable", []
+            more["action"] = "append"
         if takes:
-            more |= {"metavar": takes, "type": kind, "default": kind(default) if default else None}
-        elif default:
-            more |= {"choices": default.split(), "default": default.split()[0]}
+            kind = type(default) if isinstance(default, int | float) else KINDS.get(takes, str)
+            more = {"type": kind, "metavar": takes, "default": default} | more
+        elif "choices" in more:
+            more["default"] = default
         else:
-            more["action"] = argparse.BooleanOptionalAction if name.startswith("--[no-]") else "store_true"
-        if default and "default" not in words:
-            more["help"] = f"{words.strip()} (default: {default.split()[0]})".strip()
-        if count == "...":
-            more |= {"action": "append", "default": []}
-        elif count:
-            more["nargs"] = count
-            if name.startswith("--"):
-                more |= {"const": "all"} if count == "?" else {"default": ()}
-        self.section.add_argument(name.replace("[no-]", ""), **more)
+            more.setdefault("action", "store_true")
+        self.section.add_argument(name, help=words, **more)
+
+    def add_format(self, *choices: str) -> None:
+        """How answers are written; the first is the default."""
+        words = "in csv what a spreadsheet would take for a formula has an apostrophe before it, in csv-raw not"
+        self.add("--format", words, choices=choices)
+
+    def add_run(self, words: str = "the run's folder, or a model file") -> None:
+        """The run that is asked about."""
+        self.add("run RUN", words)
+
+    def add_device(self) -> None:
+        """Where it computes."""
+        self.add("--device NAME", "auto, cpu, cuda or mps", "auto")
+
+    def add_model(self) -> None:
+        """Of the models of a run, one, and where it computes: what `opened` opens."""
+        self.add("--model FILE", "another model file, such as RUN/compact.safetensors")
+        self.add_device()
+
+    def add_selection(self, spread: str) -> None:
+        """How a model is chosen, and what stands after ±."""
+        self.add("--selection NAME", SELECTION_NAMES, "training-domain")
+        self.add("--spread NAME", spread, "se")
 
 
-class Declared(NamedTuple):
-    """A command that is declared."""
+def add_command(
+    commands: Commands, name: str, run: Callable[[Namespace, Any], None], words: str, *, resumes: bool = False
+) -> Command:
+    """A command, which is explained by the docstring of the function that runs it.
 
-    run: Callable[[Namespace, Any], None]
-    doc: str
-    module: ModuleType
-    resumes: bool
-    """Given again, it goes on where it was broken off."""
-    plugins: bool
-
-    def add_to(self, commands: Commands, name: str) -> None:
-        takes, command = _add(commands, name, self.doc, vars(self.module))
-        for line in takes:
-            command.take(line)
-        command.section = command
-        if self.plugins:
-            command.take(SHARED["PLUGIN"])
-        command.set_defaults(command=self.run, resumes=self.resumes)
-
-    def add_group(self, commands: Commands, name: str) -> Commands:
-        """Add the group that it is in: what its module says is the help of that."""
-        _, group = _add(commands, name, self.module.__doc__ or "", {})
-        hint = f"`parse-dg {name} COMMAND --help` explains each"
-        return group.add_subparsers(title="commands", required=True, metavar="COMMAND", help=hint)
-
-
-DECLARED: dict[str, Declared] = {}
-"""Every command by its words, such as `data add`."""
-
-
-def command(words: str, doc: str = "", *, resumes: bool = False, plugins: bool = True) -> Callable[[Any], Any]:
-    """Declare a function to be a command; `doc`: its help, where that is not its docstring."""
-
-    def declare(run: Any) -> Any:
-        DECLARED[words] = Declared(run, doc or run.__doc__, sys.modules[run.__module__], resumes, plugins)
-        return run
-
-    return declare
-
-
-def _add(commands: Commands, name: str, doc: str, names: dict[str, Any]) -> tuple[list[str], Command]:
-    """A parser for a docstring, and the lines of what it takes."""
-    names = names | {key: text.format_map(SHARED) for key, text in SHARED.items()}
-    about, _, examples = cleandoc(doc).format_map(names).partition("\n\nFor example:\n")
-    about, _, takes = about.partition("\n\nTakes:\n")
-    summary, _, _ = about.partition("\n\n")
-    words = f"{summary[0].lower()}{summary[1:].removesuffix('.')}"
+    `resumes`: given again, it goes on where it was broken off.
+    """
+    about, _, examples = cleandoc(run.__doc__ or "").partition(EXAMPLES)
     epilog = f"for example:\n{examples}" if examples else None
-    parser = commands.add_parser(name, help=words, description=about, epilog=epilog)
-    return re.sub(r"\n {4,}", " ", takes).replace("\n  ", "\n").strip().splitlines(), parser
+    command = commands.add_parser(name, help=words, description=about, epilog=epilog)
+    command.set_defaults(command=run, resumes=resumes)
+    return command
+
+
+def add_group(commands: Commands, name: str, words: str, about: str = "", examples: str = "") -> Commands:
+    """A command that consists of commands."""
+    group = commands.add_parser(name, help=words, description=about, epilog=examples)
+    hint = f"`parse-dg {name} COMMAND --help` explains each"
+    return group.add_subparsers(title="commands", required=True, metavar="COMMAND", help=hint)
 
 
 def opened(options: Namespace, progress: "Progress | None" = None) -> "OpenedRun":
-    """The run that is asked about, with the model and on the device that were asked for."""
+    """The run that is asked about, with the model and on the device that `add_model` takes."""
     from parse_dg.runs.afterwards.opened import OpenedRun
 
     return OpenedRun(options.run, model=options.model, device=options.device, progress=progress)

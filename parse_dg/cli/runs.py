@@ -1,15 +1,13 @@
 """The commands that look at runs and around: compact, demo, info, algorithms."""
 
 from argparse import Namespace
+from pathlib import Path
 
-from parse_dg.cli.options import Console, command, say
+from parse_dg.cli.options import Commands, Console, add_command, say
 
 
-@command("compact")
 def compact(options: Namespace, console: Console) -> None:
-    """Slice trained models of PARSE to the relations they use.
-
-    Drop every predicate application that no class uses, and write the small model, with its
+    """Drop every predicate application that no class uses, and write the small model, with its
     figures in a .json file of the same name.
 
     Both models predict every image of the benchmark first. At threshold 0 nothing may change: if a
@@ -18,13 +16,6 @@ def compact(options: Namespace, console: Console) -> None:
 
     In use at the start are the applications that some class used before training: that the others were
     out of use then is the start's doing, not training's.
-
-    Takes:
-      runs RUN+  a run's folder; several give one table
-      --threshold T = 0  drop weights up to T; 0 is lossless
-      --out FILE  for a single run (default: RUN/compact.safetensors)
-      {DEVICE}
-      --format = text markdown csv csv-raw  {CSV}
 
     For example:
       parse-dg compact runs/blueprints/parse/*/seed0 --format markdown
@@ -36,27 +27,17 @@ def compact(options: Namespace, console: Console) -> None:
     print_compactions(console, outcomes, options.format)
 
 
-@command("demo", resumes=True, plugins=False)
 def demo(options: Namespace, console: Console) -> None:
-    """Two methods on Blueprints, compared, compacted and explained in pictures.
-
-    Train No Relations and PARSE on the embedded benchmark with one domain held out, compare
+    """Train No Relations and PARSE on the embedded benchmark with one domain held out, compare
     them there, compact PARSE without changing a prediction, and draw what it learnt.
-
-    Takes:
-      --out FOLDER = demo
-      --target DOMAIN = photo  the domain that is held out
-      --seed N = 0
-      --steps N  of each training (default: the recipe's)
     """
     from parse_dg.cli.demo import run_demo
 
     run_demo(options.out, console, target=options.target, seed=options.seed, steps=options.steps)
 
 
-@command("info")
 def info(options: Namespace, console: Console) -> None:
-    """Versions, devices, caches, algorithms and recipes."""
+    """Print versions, devices, caches, algorithms and recipes."""
     import torch
     from rich.table import Table
 
@@ -70,39 +51,53 @@ def info(options: Namespace, console: Console) -> None:
     from parse_dg.runs.recipes import RECIPES
     from parse_dg.runs.scoring import environment
 
-    rows = {
-        **environment(),
-        "devices": ", ".join(device_names()),
-        "threads": str(torch.get_num_threads()),
-        "cache": f"{cache_folder()} (set PARSE_DG_CACHE to move it)",
-        "data": f"{data_folder()} (set PARSE_DG_DATA to move it)",
-        "data sets": f"blueprints; {', '.join(DATA_SETS)}: see `parse-dg data list`",
-    }
+    table = Table(show_header=False, box=None)
+    for name, version in environment().items():
+        table.add_row(name, version)
+    table.add_row("devices", ", ".join(device_names()))
+    table.add_row("threads", str(torch.get_num_threads()))
+    table.add_row("cache", f"{cache_folder()} (set PARSE_DG_CACHE to move it)")
+    table.add_row("data", f"{data_folder()} (set PARSE_DG_DATA to move it)")
+    table.add_row("data sets", f"blueprints; {', '.join(DATA_SETS)}: see `parse-dg data list`")
     for name, method in ALGORITHMS.items():
         if ALGORITHMS.origin(name) is None:
-            rows[f"algorithm {name}"] = method.summary
+            table.add_row(f"algorithm {name}", method.summary)
     for kind, registry in Registry.kinds.items():
         for name in registry:
             if registry.origin(name) is not None:
-                rows[f"{kind} {name}"] = f"of the plug-in {registry.origin(name)}"
+                table.add_row(f"{kind} {name}", f"of the plug-in {registry.origin(name)}")
     for name, plugin in installed_plugins().items():
-        rows[f"plug-in {name}"] = f"{plugin.value}: pass --plugin {name} to use it"
+        table.add_row(f"plug-in {name}", f"{plugin.value}: pass --plugin {name} to use it")
     for kind, several in (("recipe", RECIPES), ("protocol", PROTOCOLS)):
         for name, each in several.items():
             first, *_ = (each.__doc__ or "").split("\n\n")  # a sentence may go on in a second line
-            rows[f"{kind} {name}"] = " ".join(first.split())
-    table = Table(show_header=False, box=None)
-    for row in rows.items():
-        table.add_row(*row)
+            table.add_row(f"{kind} {name}", " ".join(first.split()))
     console.print(table)
 
 
-@command("algorithms")
 def algorithms(options: Namespace, console: Console) -> None:
-    """The methods that can be trained, and who published them."""
+    """List the methods that can be trained, and where they were published."""
     from parse_dg.algorithms import ALGORITHMS
     from parse_dg.cli.show.tables import print_rows
 
     rows = [(name, method.summary, method.reference) for name, method in ALGORITHMS.items()]
     print_rows(console, ("algorithm", "what it does", "published"), rows, names=3)
     say(console, "Train one with `parse-dg train --algorithm NAME`.")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this file."""
+    command = add_command(commands, "compact", compact, "slice trained models of PARSE to the relations they use")
+    command.add("runs RUN", "a run's folder; several give one table", nargs="+")
+    command.add("--threshold T", "drop weights up to T; 0 is lossless", 0.0)
+    command.add("--out FILE", "for a single run (default: RUN/compact.safetensors)")
+    command.add_device()
+    command.add_format("text", "markdown", "csv", "csv-raw")
+    words = "No Relations and PARSE on Blueprints, compared, compacted and explained in pictures"
+    command = add_command(commands, "demo", demo, words, resumes=True)
+    command.add("--out FOLDER", "", Path("demo"))
+    command.add("--target DOMAIN", "the domain that is held out", "photo")
+    command.add("--seed N", "", 0)
+    command.add("--steps N", "of each training (default: the recipe's)")
+    add_command(commands, "info", info, "versions, devices, caches, algorithms and recipes")
+    add_command(commands, "algorithms", algorithms, "the methods that can be trained, and who published them")

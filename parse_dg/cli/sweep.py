@@ -1,5 +1,6 @@
 """`parse-dg sweep`: many runs from a file or preset, planned, run wherever there is room, put into a table."""
 
+import argparse
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, say
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.cli.train import parse_settings
 from parse_dg.errors import FailedError, InputError
 from parse_dg.wording import plural
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from parse_dg.sweeps.launchers.local import Place
 
 MEASURED_STEPS = 5
+"""How many steps `--measure` times of each kind of run."""
 
 ONLY = {
     "--per-gpu": ("local",),
@@ -28,42 +30,15 @@ ONLY = {
     "--time": ("slurm",),
     "--partition": ("slurm",),
 }
+"""Options that not every launcher has."""
 
 
-@command("sweep", resumes=True)
 def sweep(options: Namespace, console: Console) -> None:
-    """Many runs from one file or preset, resumable, with a table at the end.
-
-    They are planned, with what they will cost; those that are missing are run, and their table is shown.
+    """Plan many runs, say what they will cost, run those that are missing, and show their table.
 
     The file says which: data sets x targets x methods x seeds x hyper-parameters. What is finished is
     left as it is, a run that crashed is tried again and goes on where it was, so the same command goes on
     after whatever happened. It may also run in two terminals, or on two machines that share the folder.
-
-    Takes:
-      file FILE?  a sweep, in TOML
-      --preset NAME  a table of the paper; --list names them
-      --list  list the presets and exit
-      --data DATA  what a preset runs on (default: the paper's data sets)
-      --recipe NAME  instead of that of the file or preset (presets: paper, but on blueprints)
-      --seeds N,N  instead of those of the file or preset, such as 0,1,2
-      --set FIELD=VALUE...  change one field of every run; repeatable
-      --out FOLDER  default: runs/NAME of the file or preset
-      --dry-run  show the plan and its cost, and exit
-      --[no-]measure  time a few steps of each kind of run of which no cost is known (default: in a dry run)
-      --retries N = 2  how often a crashed run is tried again
-      --track NAME...  for every run, as in `train`; repeatable
-      where it runs:
-      --launcher = local ray slurm  processes of this machine, a Ray cluster, or a script for SLURM to be handed in
-      --jobs N  runs at a time (default: one a GPU; without GPUs, one for every two cores; on Ray, as many as fit)
-      --per-gpu N  local: runs at a time on each GPU (default: 1)
-      --force  local: more runs at a time than there are GPUs and cores
-      --address ADDRESS  ray: a cluster, `auto` or host:port (default: one on this machine)
-      --gpus-per-run F  ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine
-        has none)
-      --cpus-per-run N  ray, slurm: CPU cores of each run (default: 1)
-      --time TIME  slurm: the limit of one attempt at a run, such as 12:00:00
-      --partition NAME  slurm: where to run
 
     For example:
       parse-dg sweep my_sweep.toml --dry-run
@@ -123,11 +98,7 @@ def configure(options: Namespace) -> "SweepConfig":
     if options.recipe is not None:
         chosen = replace(chosen, recipe=options.recipe)
     if options.seeds is not None:
-        try:
-            seeds = tuple(map(int, options.seeds.split(",")))
-        except ValueError as error:
-            raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {options.seeds!r}") from error
-        chosen = replace(chosen, seeds=seeds)
+        chosen = replace(chosen, seeds=parse_seeds(options.seeds))
     return override(chosen, settings)
 
 
@@ -148,6 +119,14 @@ def check_options(options: Namespace) -> None:
         if value is not None and options.launcher not in launchers:
             expected = " or ".join(launchers)
             raise InputError(f"{name} goes with --launcher {expected}, found --launcher {options.launcher}")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0,1,2` → (0, 1, 2)."""
+    try:
+        return tuple(int(seed) for seed in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--seeds must be whole numbers, such as 0,1,2, found {text!r}") from error
 
 
 def show_plan(options: Namespace, console: Console, jobs: Sequence["Job"], slots: int) -> None:
@@ -250,3 +229,35 @@ def list_presets(console: Console) -> None:
     rows = [(name, preset.summary, ", ".join(preset.data)) for name, preset in PRESETS.items()]
     print_rows(console, ("preset", "what it makes", "the paper's data sets"), rows, names=3)
     say(console, "Run one with `parse-dg sweep --preset NAME`, on any other data with --data.")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "many runs from one file or preset, resumable, with a table at the end"
+    command = add_command(commands, "sweep", sweep, words, resumes=True)
+    command.add("file FILE", "a sweep, in TOML", nargs="?")
+    command.add("--preset NAME", "a table of the paper; --list names them")
+    command.add("--list", "list the presets and exit")
+    command.add("--data DATA", "what a preset runs on (default: the paper's data sets)")
+    command.add("--recipe NAME", "instead of that of the file or preset (presets: paper, but on blueprints)")
+    command.add("--seeds N,N", "instead of those of the file or preset, such as 0,1,2")
+    command.add("--set FIELD=VALUE", "change one field of every run", many=True)
+    command.add("--out FOLDER", "default: runs/NAME of the file or preset")
+    command.add("--dry-run", "show the plan and its cost, and exit")
+    words = "time a few steps of each kind of run of which no cost is known (default: in a dry run)"
+    command.add("--measure", words, action=argparse.BooleanOptionalAction)
+    command.add("--retries N", "how often a crashed run is tried again", 2)
+    command.add("--track NAME", "for every run, as in `train`", many=True)
+    command.section = command.add_argument_group("where it runs")
+    words = "processes of this machine, a Ray cluster, or a script for SLURM to be handed in"
+    command.add("--launcher", words, choices=("local", "ray", "slurm"))
+    usual = "one a GPU; without GPUs, one for every two cores; on Ray, as many as fit"
+    command.add("--jobs N", f"runs at a time (default: {usual})")
+    command.add("--per-gpu N", "local: runs at a time on each GPU (default: 1)")
+    command.add("--force", "local: more runs at a time than there are GPUs and cores")
+    command.add("--address ADDRESS", "ray: a cluster, `auto` or host:port (default: one on this machine)")
+    words = "ray, slurm: GPUs of each run, on Ray also a fraction (default: 1; on Ray 0 if this machine has none)"
+    command.add("--gpus-per-run F", words, type=float)
+    command.add("--cpus-per-run N", "ray, slurm: CPU cores of each run (default: 1)")
+    command.add("--time TIME", "slurm: the limit of one attempt at a run, such as 12:00:00")
+    command.add("--partition NAME", "slurm: where to run")

@@ -2,40 +2,18 @@
 
 from argparse import Namespace
 
-from parse_dg.cli.options import Console, command
+from parse_dg.cli.options import Commands, Console, add_command
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
 
-KNOWN = ", ".join(DATA_SETS)
 
-
-@command("table")
 def table(options: Namespace, console: Console) -> None:
-    """Accuracies of many runs, chosen by one rule, in one table.
-
-    Choose a model for every method, target and trial by one rule, and show mean and spread over
+    """Choose a model for every method, target and trial by one rule, and show mean and spread over
     the trials. Reads run folders, or the results.jsonl files that DomainBed writes. Published figures can
     be put below, each with its source and what is to be known about it, or shown alone.
 
     Views: main, a row a method; ablation, PARSE by its predicate families; k, PARSE by its number of
     primitives, with --plot; compaction, what `parse-dg compact` found, by data set and by target.
-
-    Takes:
-      runs RUN*  run folders, or folders that have runs below them
-      --domainbed FOLDER  DomainBed's own output, instead of runs
-      --view NAME = main  main, ablation, k, compaction
-      --by FIELD...  a row for every value of a configuration field, such as optimizer.head_rate, not of the best
-        alone; repeatable
-      --compare SOURCES?  put published figures of the same data sets below: all, or, with commas, some of paper,
-        domainbed, swad, miro, gvrt, erm++; give it after the runs, or beside --published to choose there
-      --published DATA?  published figures alone, of one of {KNOWN}, of domainbed (averages), or of all
-      {SELECTION}
-      --spread NAME = se  what stands after ±: se, the standard error of the mean, or std, the standard deviation
-        over trials
-      --against ROW  compare every row of runs with this one, paired over targets and seeds, and say how likely by
-        chance
-      --plot FILE  with --view k: the curve, as .png, .svg or .pdf
-      --format = text markdown csv csv-raw latex html  {CSV}
 
     For example:
       parse-dg table runs
@@ -65,3 +43,28 @@ def table(options: Namespace, console: Console) -> None:
         show_published(options, known, console)
     else:
         show_domainbed(options, known, console)
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "accuracies of many runs, chosen by one rule, in one table"
+    command = add_command(commands, "table", table, words)
+    command.add("runs RUN", "run folders, or folders that have runs below them", nargs="*")
+    command.add("--domainbed FOLDER", "DomainBed's own output, instead of runs")
+    command.add("--view NAME", "main, ablation, k, compaction", "main")
+    words = "a row for every value of a configuration field, such as optimizer.head_rate, not of the best alone"
+    command.add("--by FIELD", words, many=True)
+    words = (
+        "put published figures of the same data sets below: all, or, with commas, some of paper, domainbed, swad, "
+        "miro, gvrt, erm++; give it after the runs, or beside --published to choose there"
+    )
+    command.add("--compare SOURCES", words, nargs="?", const="all")
+    words = f"published figures alone, of one of {', '.join(DATA_SETS)}, of domainbed (averages), or of all"
+    command.add("--published DATA", words, nargs="?", const="all")
+    command.add_selection(
+        "what stands after ±: se, the standard error of the mean, or std, the standard deviation over trials"
+    )
+    words = "compare every row of runs with this one, paired over targets and seeds, and say how likely by chance"
+    command.add("--against ROW", words)
+    command.add("--plot FILE", "with --view k: the curve, as .png, .svg or .pdf")
+    command.add_format("text", "markdown", "csv", "csv-raw", "latex", "html")

@@ -3,56 +3,44 @@
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, say
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.errors import FailedError
 
 if TYPE_CHECKING:
     from parse_dg.training.weights_check import WeightsReport
 
 
-@command("weights", plugins=False)
-def weights(options: Namespace, console: Console) -> None:
-    """Pretrained weights by name, and whether a file of weights fits how images are prepared.
+class WrongPreparationError(FailedError):
+    """The weights were trained on images that were prepared in another way."""
 
-    Without WEIGHTS: list the published weights that `backbone.weights` knows by name.
+
+def weights(options: Namespace, console: Console) -> None:
+    """Without WEIGHTS: list the published weights that `backbone.weights` knows by name.
     With WEIGHTS: hand some images of every domain to the network, and compare the mean and variance before
     its first BatchNorm with those it has stored. A scale or normalisation that is off is named (exit 1).
-
-    Takes:
-      weights WEIGHTS?  a name or a file
-      --data DATA = pacs  whose images, best photographs
-      --images N = 64  of each domain
-      --backbone NAME = resnet50
-      --stride-at = 3x3 first_1x1  of a ResNet-50
 
     For example:
       parse-dg weights
       parse-dg weights resnet50.safetensors --data pacs
     """
-    from parse_dg.cli.show.tables import print_rows
-    from parse_dg.training.weights_check import OURS
-
     if options.weights is None:
         list_weights(console)
         return
+    from parse_dg.training.weights_check import OURS
+
     found = look(options)
-    rows = []
+    show_fits(console, found)
     for domain, report in found.items():
-        for fit in report.fits:
-            figures = (f"{value:.3g}" for value in (fit.distance, fit.mean_shift, fit.variance_ratio))
-            rows.append((domain, fit.preparation, *figures))
-    header = ("domain", "images as", "distance (nats)", "mean off by (σ)", "variance ×")
-    print_rows(console, header, rows, 2, "before the first BatchNorm, against what it has stored")
-    for domain, report in found.items():
-        ours = report.fits[0].distance
-        if report.telling and (better := report.better) is not None:
-            raise FailedError(
+        if report.telling and report.better is not None:
+            raise WrongPreparationError(
                 f"weights {options.weights} do not fit how images are prepared here ({OURS}): on {domain} "
-                f"{better.preparation} fits better, {better.distance:.3g} against {ours:.3g} nats"
+                f"{report.better.preparation} fits better, {report.better.distance:.3g} against "
+                f"{report.fits[0].distance:.3g} nats"
             )
-    said = "nothing can be told: these images are unlike those the weights were trained on; try photographs"
     if any(report.telling for report in found.values()):
         said = f"they fit how images are prepared here: {OURS}"
+    else:
+        said = "nothing can be told: these images are unlike those the weights were trained on; try photographs"
     say(console, said)
 
 
@@ -100,3 +88,27 @@ def list_weights(console: Console) -> None:
         "Take one with `--set backbone.weights=NAME`: it is downloaded to PyTorch's cache, and its digest checked.",
         "Without a network, fetch the file elsewhere, then `--set backbone.weights=FILE`.",
     )
+
+
+def show_fits(console: Console, found: "dict[str, WeightsReport]") -> None:
+    """Every domain and every way of preparing its images."""
+    from parse_dg.cli.show.tables import print_rows
+
+    rows = []
+    for domain, report in found.items():
+        for fit in report.fits:
+            figures = (f"{value:.3g}" for value in (fit.distance, fit.mean_shift, fit.variance_ratio))
+            rows.append((domain, fit.preparation, *figures))
+    header = ("domain", "images as", "distance (nats)", "mean off by (σ)", "variance ×")
+    print_rows(console, header, rows, 2, "before the first BatchNorm, against what it has stored")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "pretrained weights by name, and whether a file of weights fits how images are prepared"
+    command = add_command(commands, "weights", weights, words)
+    command.add("weights WEIGHTS", "a name or a file", nargs="?")
+    command.add("--data DATA", "whose images, best photographs", "pacs")
+    command.add("--images N", "of each domain", 64)
+    command.add("--backbone NAME", "", "resnet50")
+    command.add("--stride-at", "of a ResNet-50", choices=("3x3", "first_1x1"))

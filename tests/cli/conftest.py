@@ -11,8 +11,7 @@ import torch
 from parse_dg.algorithms.base import Algorithm
 from parse_dg.algorithms.erm import Erm
 from parse_dg.cli import main
-from parse_dg.runs.run import execute
-from tests.conftest import TINY, Tiny
+from tests.conftest import TINY
 
 SMALL = [word for field, value in TINY.items() for word in ("--set", f"{field}={value}")]
 
@@ -46,14 +45,6 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return said
 
     return call
-
-
-@pytest.fixture(scope="session")
-def parse_run(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PARSE with half as many primitives: a sixteenth of the relations. Read it, do not change it."""
-    folder = tmp_path_factory.mktemp("runs") / "parse"
-    execute(tiny("parse", algorithm__primitives__count=8), folder, lambda step, check: None)
-    return folder
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -119,6 +119,13 @@ def test_what_is_here_and_what_could_be(run: Run, own: Path, data: Path, monkeyp
     assert f"{data / 'damaged' / 'manifest.jsonl'}, line 1: it is cut short" in said.out
 
 
+def test_a_data_set_that_is_as_it_was(run: Run, own: Path) -> None:
+    run("data", "add", "mine", own)
+    said = run("data", "check", "mine")
+    assert (said.code, said.err) == (0, "")
+    assert "all 12 files are there and unchanged (size and SHA-256)" in said.out
+
+
 def test_files_that_are_missing_changed_or_new_are_named(run: Run, own: Path) -> None:
     run("data", "add", "mine", own)
     (own / "day" / "cat" / "0.png").unlink()

@@ -1,5 +1,10 @@
 """parse-dg sweep: the plan first, then the runs that are missing, then their table."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -159,7 +164,6 @@ def test_a_failed_run_is_named_and_a_crashed_one_mended(run: Run, file: Path, he
 def test_a_preset_ends_in_its_own_view(preset: str, title: str, run: Run, here: Here, tmp_path: Path) -> None:
     here()
     small = [*SMALL, "--set", "training.steps=1"]
-    small += [] if preset == "paper-k" else ["--set", "algorithm.primitives.count=4"]
     said = run("sweep", "--preset", preset, "--data", "blueprints", *small)
     assert (said.code, said.err) == (0, "")
     assert title in said.out[said.out.index("runs done") :]
@@ -210,3 +214,41 @@ def test_a_script_for_slurm_is_written_and_shown(run: Run, file: Path, here: Her
     assert said.code == 0
     assert "bash" not in said.out
     assert any(row[0] == "erm+ema" for row in table(said.out))
+
+
+@pytest.mark.slow
+def test_runs_survive_the_end_of_their_sweep(run: Run, tmp_path: Path) -> None:
+    """A sweep that is killed and started again; 24 runs survive more on a cluster (test_cluster.py)."""
+    small = [setting for setting in SMALL if setting != "--set"]
+    file = tmp_path / "many.toml"
+    lines = ['methods = ["erm", "dann"]', "[set]"]
+    file.write_text("\n".join([*lines, *(_toml(setting) for setting in small), ""]))
+    command = [sys.executable, "-m", "parse_dg", "sweep", str(file), "--jobs", "2"]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while len(list((tmp_path / "runs").rglob("result.json"))) < 3:
+        assert time.monotonic() < deadline
+        assert first.poll() is None
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    said = run("sweep", file, "--jobs", "2")
+    assert said.code == 0
+    assert "8 runs done, 0 failed" in said.out
+    results = sorted(tmp_path.rglob("result.json"))
+    assert len(results) == 8
+    assert all(path.stat().st_mtime_ns == before.get(path, path.stat().st_mtime_ns) for path in results)
+    assert not list((tmp_path / "runs").rglob(".lock"))
+    for path in results:  # trained once, from the first step to the last
+        assert len(path.with_name("metrics.jsonl").read_text().splitlines()) == 2
+    for method in ("erm", "dann"):
+        (row,) = (cells for cells in table(said.out) if cells[0] == method)
+        for target, cell in zip(("photo", "cartoon", "sketch", "paint"), row[1:], strict=False):
+            (found,) = (result_of(path.parent) for path in results if path.parts[-4:-2] == (method, target))
+            assert cell == f"{100 * found['target']['accuracy']:.1f}"
+
+
+def _toml(setting: str) -> str:
+    field, _, value = setting.partition("=")
+    return f"{field} = {value}" if value.isdigit() else f'{field} = "{value}"'

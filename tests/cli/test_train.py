@@ -17,7 +17,7 @@ from tests.cli.conftest import SMALL, Run, assert_refused, fail_at, interrupt, r
 from tests.conftest import Tiny, slow_but
 from tests.data.intake.test_library import DOMAINS, plant
 
-AS_TINY = (*SMALL, *["--set", "algorithm.vocabulary.families=all", "--set", "algorithm.primitives.count=8"])
+AS_TINY = (*SMALL, "--set", "algorithm.vocabulary.families=all")
 """What leads to the small run of PARSE that tests share."""
 
 
@@ -27,8 +27,14 @@ def test_train_writes_a_run_and_says_its_result(algorithm: str, run: Run, tmp_pa
     assert said.code == 0
     assert said.err == ""
     folder = tmp_path / "runs" / "blueprints" / algorithm / "paint" / "seed3"
-    names = ("config.json", "environment.json", "metrics.jsonl", "model.safetensors", "result.json", "split.json")
-    assert sorted(path.name for path in folder.iterdir()) == list(names)
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "environment.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+        "split.json",
+    }
     result = result_of(folder)
     assert result["algorithm"] == algorithm
     assert result["target"]["domain"] == "paint"
@@ -137,6 +143,14 @@ def test_other_settings_are_named_and_replace_a_run_when_asked_to(run: Run, pars
 # parse-dg train --config: a run from a whole configuration, in a file or from standard input
 
 
+def test_a_run_is_repeated_from_its_configuration(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "again")
+    assert said.code == 0
+    assert "written to again" in said.out
+    for name in ("config.json", "result.json", "model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (erm_run / name).read_bytes()
+
+
 def test_a_configuration_from_standard_input(
     run: Run, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,14 +160,9 @@ def test_a_configuration_from_standard_input(
     assert read_config(tmp_path / "here") == config
 
 
-def test_a_run_is_repeated_from_its_configuration_or_with_fields_changed(
-    run: Run, erm_run: Path, tmp_path: Path
-) -> None:
-    given = ("train", "--config", erm_run / "config.json")
-    assert "written to again" in run(*given, "--out", "again").out
-    for name in ("config.json", "result.json", "model.safetensors"):
-        assert (tmp_path / "again" / name).read_bytes() == (erm_run / name).read_bytes()
-    assert run(*given, "--out", "here", "--set", "training.steps=2").code == 0
+def test_fields_of_a_configuration_can_be_changed(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "here", "--set", "training.steps=2")
+    assert said.code == 0
     assert read_config(tmp_path / "here").training.steps == 2
 
 
@@ -172,12 +181,15 @@ def test_the_names_in_a_configuration_are_taken_as_they_are(
     assert seen == ["pacs"]
 
 
-def test_a_configuration_comes_alone_and_with_a_folder(run: Run, erm_run: Path, tmp_path: Path) -> None:
-    given = ("train", "--config", erm_run / "config.json")
-    for option in (["--algorithm", "erm"], ["--seed", "1"]):
-        said = run(*given, "--out", "here", *option)
-        assert_refused(said, f"--config is a whole configuration: give --set instead of {option[0]}")
-    assert_refused(run(*given), "--config needs --out FOLDER")
+@pytest.mark.parametrize("option", [["--algorithm", "erm"], ["--seed", "1"]])
+def test_a_configuration_comes_alone(option: list[str], run: Run, erm_run: Path, tmp_path: Path) -> None:
+    said = run("train", "--config", erm_run / "config.json", "--out", "here", *option)
+    assert_refused(said, f"--config is a whole configuration: give --set instead of {option[0]}")
+    assert snapshot(tmp_path) == {}
+
+
+def test_a_configuration_needs_a_folder(run: Run, erm_run: Path, tmp_path: Path) -> None:
+    assert_refused(run("train", "--config", erm_run / "config.json"), "--config needs --out FOLDER")
     assert snapshot(tmp_path) == {}
 
 

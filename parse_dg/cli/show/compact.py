@@ -37,10 +37,12 @@ class CompactionRow:
     target_accuracy_before: float
     target_accuracy_after: float
     seconds_a_step: float | None = None
+    """Of training, checks included."""
     seconds_an_epoch: float | None = None
 
 
 NAMES = ("data", "target", "seed")
+"""The fields that say what a row is of."""
 UNKNOWN = "–"
 
 _count, _gflops, _seconds = "{:,.0f}".format, "{:.4f}".format, "{:.3g}".format
@@ -67,10 +69,12 @@ CELLS: dict[str, Callable[[CompactionRow], str]] = {
     "same prediction": lambda row: f"{_count(row.same_prediction)} of {_count(row.images)}",
     "accuracy on target": lambda row: _change(row.target_accuracy_before, row.target_accuracy_after, percent),
 }
+"""Heading → what stands below it."""
 TIMES: dict[str, Callable[[CompactionRow], str]] = {
     "s a step": lambda row: _known(row.seconds_a_step, _seconds),
     "s an epoch": lambda row: _known(row.seconds_an_epoch, _seconds),
 }
+"""The same, where the runs themselves are looked at."""
 PUBLISHED_AS = {
     "parameters": ("parameters",),
     "parameters of Λ": ("Λ before", "Λ after"),
@@ -80,6 +84,7 @@ PUBLISHED_AS = {
     "s a step": ("seconds a step",),
     "s an epoch": ("seconds an epoch",),
 }
+"""What published figures stand below a heading."""
 FOOTNOTE = (
     "parameters of the whole model, and of Λ alone; in use at the start: applications that some class used before "
     "training; GFLOPs of one image; same prediction: images of all domains on which the predicted class is the "

@@ -178,16 +178,18 @@ def print_compaction(console: Console, outcome: CompactionOutcome) -> None:
         f"{report.same_prediction:,} of all {report.images:,} images, the largest difference of a logit is "
         f"{report.largest_logit_difference:.2g}"
     )
-    at_start, every = report.applications.at_start, report.applications.before
-    if at_start is not None:
-        unused = f"{percent(1 - at_start / every)} of Λ's parameters were not needed even then"
+    if report.applications.at_start is not None:
+        unused = 1 - report.applications.at_start / report.applications.before
         console.print(
-            f"in use at the start, before training: {at_start:,} of {every:,} applications, so that {unused}"
+            f"in use at the start, before training: {report.applications.at_start:,} of "
+            f"{report.applications.before:,} applications, so that {percent(unused)} of Λ's parameters were not "
+            "needed even then"
         )
     say(console, f"written to {outcome.path}", f"all figures in {outcome.report_path}")
 
 
 def _print_comparisons(console: Console, report: CompactionReport) -> None:
+    """A row for every domain, the target first."""
     rows = [
         (
             f"{name} ({found.role})",

@@ -1,10 +1,10 @@
 """Explanations as they are read in a terminal: tables and sentences in which every number says what it is."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from jaxtyping import Float64
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
@@ -29,8 +29,6 @@ PLACES = (
     "x and y: the centre of a primitive's heat map, from -1 (left, top) to 1 (right, bottom); width and height: "
     "twice its standard deviation; presence: from 0 (absent) to 1"
 )
-PLACE = ("primitive", "x", "y", "width", "height", "presence")
-Rows = list[tuple[str, ...] | None]
 
 
 def quoted(name: str) -> str:
@@ -45,11 +43,13 @@ def print_classes(console: Console, compositions: Iterable[ClassComposition], to
         shares = ", ".join(f"{family} {percent(share)}" for family, share in families)
         count = plural(composition.relations, "relation")
         say(console, f"{quoted(composition.name)} is composed of {count}, whose weights sum to 1: {shares}")
-        rows: Rows = [(_number(term.weight), term.words, term.family) for term in composition.terms[:top]]
+        table = _table(*("weight", "relation", "family"))
+        for term in composition.terms[:top]:
+            _add(table, _number(term.weight), term.words, term.family)
         others, weight = composition.weaker(top)
         if others:
-            rows.append((_number(weight), f"and {_weaker(others)} together", ""))
-        _print_table(console, ("weight", "relation", "family"), rows)
+            _add(table, _number(weight), f"and {_weaker(others)} together", "")
+        console.print(table)
     say(console, f"{WEIGHT}; the most that a relation can add to the score of an image")
 
 
@@ -65,18 +65,18 @@ def print_explanation(
     score = explanation.scores[explanation.explained]
     count = plural(len(explanation.relations), "relation")
     say(console, f"\nwhy: the score of {quoted(explanation.explained)} as a sum over its {count}")
-    rows: Rows = [(*map(_number, (r.contribution, r.weight, r.satisfaction)), r.words) for r in relations]
+    table = _table("contribution", "= weight", "× satisfaction", "relation")
+    for relation in relations:
+        numbers = (relation.contribution, relation.weight, relation.satisfaction)
+        _add(table, *map(_number, numbers), relation.words)
     if rest.count:
-        rows.append((_number(rest.contribution), _number(rest.weight), "", f"and {_weaker(rest.count)} together"))
+        _add(table, _number(rest.contribution), _number(rest.weight), "", f"and {_weaker(rest.count)} together")
+    table.add_section()
     total = sum(relation.weight for relation in relations) + rest.weight
-    summed = (_number(score), _number(total), "", f"the sum: the score of {quoted(explanation.explained)}")
-    _print_table(console, ("contribution", "= weight", "× satisfaction", "relation"), [*rows, None, summed])
+    _add(table, _number(score), _number(total), "", f"the sum: the score of {quoted(explanation.explained)}")
+    console.print(table)
     say(console, WEIGHT, SATISFACTION)
-    say(console, "\nwhere the primitives of these relations are")
-    bound = sorted({k for relation in relations for k in relation.primitives})
-    places = [_place(explanation.places[k], explanation.names) for k in bound]
-    _print_table(console, PLACE, places, words=("primitive",))
-    say(console, PLACES)
+    _print_places(console, explanation, sorted({k for relation in relations for k in relation.primitives}))
 
 
 def print_logit(
@@ -106,6 +106,7 @@ def print_logit(
 
 
 def _print_cells(console: Console, parts: Float64[Tensor, "H W"]) -> None:
+    """A class activation map, a digit a cell."""
     largest = max(float(parts.abs().max()), 1e-12)
     for row in (10 * parts / largest).trunc().int().tolist():
         say(console, "  " + "".join(f"{tenths:4d}" if tenths else "   ·" for tenths in row))
@@ -115,9 +116,11 @@ def _print_cells(console: Console, parts: Float64[Tensor, "H W"]) -> None:
 def _print_primitive_parts(
     console: Console, descriptors: PrimitiveDescriptors, parts: Float64[Tensor, "K"], top: int | None
 ) -> None:
-    places, order = places_of(descriptors), parts.argsort(descending=True, stable=True).tolist()
-    rows = [(f"{float(parts[k]):+z.4f}", *_place(places[k])) for k in order[:top]]
-    _print_table(console, ("part", *PLACE), rows, words=("primitive",))
+    table = _table("part", "primitive", "x", "y", "width", "height", "presence", words=("primitive",))
+    places = places_of(descriptors)
+    for k in parts.argsort(descending=True, stable=True).tolist()[:top]:
+        _add(table, f"{float(parts[k]):+z.4f}", *_place(places[k]))
+    console.print(table)
     say(console, "part: what presence, place and extent of the primitive add to the logit", PLACES)
 
 
@@ -131,14 +134,16 @@ def print_contrast(console: Console, image: str, contrast: Contrast, top: int) -
         f"{contrast.logit_difference:+.2f} in logits",
     )
     found = contrast.strongest(top)
-    rows: Rows = [*_differences(found.this, f"for {this}: nothing"), None]
-    rows += [*_differences(found.that, f"for {that}: nothing"), None]
+    table = _table("difference", f"weight in\n{this}", f"weight in\n{that}", "satisfaction", "relation")
+    _add_differences(table, found.this, f"for {this}: nothing")
+    table.add_section()
+    _add_differences(table, found.that, f"for {that}: nothing")
+    table.add_section()
     if found.rest:
         rest = sum(relation.difference for relation in found.rest)
-        rows.append((f"{rest:+z.4f}", "", "", "", f"{plural(len(found.rest), 'other relation')} together"))
-    rows.append((f"{contrast.difference:+z.4f}", "", "", "", "the sum: the difference of the two scores"))
-    headings = ("difference", f"weight in\n{this}", f"weight in\n{that}", "satisfaction", "relation")
-    _print_table(console, headings, rows)
+        _add(table, f"{rest:+z.4f}", "", "", "", f"{plural(len(found.rest), 'other relation')} together")
+    _add(table, f"{contrast.difference:+z.4f}", "", "", "", "the sum: the difference of the two scores")
+    console.print(table)
     say(
         console,
         f"difference: (weight in {this} − weight in {that}) × satisfaction; above 0 it speaks for {this}, "
@@ -164,12 +169,12 @@ def print_counterfactual(console: Console, image: str, found: Counterfactual, to
     many = len(found.flips)
     each = "a change of one relation alone" if many == 1 else f"each of {many:,} changes of one relation alone"
     say(console, f"{each} would flip the prediction")
-    rows = []
+    table = _table("satisfaction", "relation", "then predicted", "its score", f"score of\n{predicted}")
     for flip in found.flips[:top]:
         scores = (f"{flip.scores[name]:.6f}" for name in (flip.predicted, found.predicted))  # they may be close
-        rows.append((f"{_number(flip.before)} → {flip.after:.0f}", flip.words, printable(flip.predicted), *scores))
-    headings = ("satisfaction", "relation", "then predicted", "its score", f"score of\n{predicted}")
-    _print_table(console, headings, rows)
+        moved = f"{_number(flip.before)} → {flip.after:.0f}"
+        _add(table, moved, flip.words, printable(flip.predicted), *scores)
+    console.print(table)
     if many > top:
         say(console, f"listed: {top} of {many:,}, the smallest change first")
     say(
@@ -191,15 +196,15 @@ def print_primitives(
     headings = ("domain", "mean\nevidence", "evidence", "presence", "x", "y", "image", "class")
     for primitive, domains in groupby(found, key=lambda each: each.primitive):
         say(console, f"{called(primitive, names or {})}: the images of each domain with most evidence for it")
-        rows: Rows = []
+        table = _table(*headings, words=("domain", "image", "class"))
         for domain in domains:
             first = (printable(domain.domain), f"{domain.mean_evidence:.2f}")
             for row, image in enumerate(domain.images):
                 place = (_number(image.presence), f"{image.x:+z.2f}", f"{image.y:+z.2f}")
                 of = (printable(image.file or f"{domain.domain}:{image.index}"), printable(classes[image.label]))
-                rows.append((*(("", "") if row else first), f"{image.evidence:.2f}", *place, *of))
-            rows.append(None)
-        _print_table(console, headings, rows, words=("domain", "image", "class"))
+                _add(table, *(("", "") if row else first), f"{image.evidence:.2f}", *place, *of)
+            table.add_section()
+        console.print(table)
     say(
         console,
         "evidence: the largest value of the primitive's map; its mean is over all images of the domain",
@@ -220,10 +225,22 @@ def _print_scores(
 ) -> None:
     ranked = sorted(probabilities, key=lambda name: -probabilities[name])
     shown = [name for rank, name in enumerate(ranked) if rank < CLASSES or name == explained]
-    rows = [(printable(name), _number(scores[name]), percent(probabilities[name])) for name in shown]
-    _print_table(console, ("class", what, "probability"), rows, words=("class",))
+    table = _table("class", what, "probability", words=("class",))
+    for name in shown:
+        _add(table, printable(name), _number(scores[name]), percent(probabilities[name]))
+    console.print(table)
     if len(shown) < len(ranked):
         say(console, f"{len(shown)} of {len(ranked):,} classes, the most probable first")
+
+
+def _print_places(console: Console, explanation: Explanation, primitives: Sequence[int]) -> None:
+    """Where the primitives are that the relations above speak of."""
+    say(console, "\nwhere the primitives of these relations are")
+    table = _table("primitive", "x", "y", "width", "height", "presence", words=("primitive",))
+    for k in primitives:
+        _add(table, *_place(explanation.places[k], explanation.names))
+    console.print(table)
+    say(console, PLACES)
 
 
 def _place(place: PrimitivePosition, names: Mapping[int, str] | None = None) -> tuple[str, ...]:
@@ -231,30 +248,25 @@ def _place(place: PrimitivePosition, names: Mapping[int, str] | None = None) -> 
     return called(place.primitive, names or {}), f"{place.x:+z.2f}", f"{place.y:+z.2f}", *numbers
 
 
-def _differences(relations: Sequence[Difference], nothing: str) -> Iterator[tuple[str, ...]]:
+def _add_differences(table: Table, relations: Sequence[Difference], nothing: str) -> None:
     for each in relations:
         weights = (_number(weight) if weight else "0" for weight in (each.weight_this, each.weight_that))
-        yield f"{each.difference:+z.4f}", *weights, _number(each.satisfaction), each.words
+        _add(table, f"{each.difference:+z.4f}", *weights, _number(each.satisfaction), each.words)
     if not relations:
-        yield "", "", "", "", nothing
+        _add(table, "", "", "", "", nothing)
 
 
-def _print_table(
-    console: Console,
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str] | None],
-    words: Sequence[str] = ("relation", "family", "then predicted"),
-) -> None:
-    """Columns of words are on the left of their cells, of numbers on the right; None is a line between rows."""
+def _table(*headings: str, words: Sequence[str] = ("relation", "family", "then predicted")) -> Table:
+    """An empty table; columns of words are on the left of their cells, columns of numbers on the right."""
     table = Table()
     for heading in headings:
-        table.add_column(Text(heading), justify="left" if heading in words else "right", overflow="fold")
-    for row in rows:
-        if row is None:
-            table.add_section()
-        else:
-            table.add_row(*map(Text, row))
-    console.print(table)
+        justify: JustifyMethod = "left" if heading in words else "right"
+        table.add_column(Text(heading), justify=justify, overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(cell) for cell in cells))
 
 
 def _number(value: float) -> str:

@@ -222,6 +222,7 @@ def _label(primitive: int, found: RunMeasures) -> str:
 
 
 def _annotated(found: AnnotatedParts, run: RunMeasures) -> tuple[TextTable, TextTable]:
+    """A row a primitive, and a row a part; a column a domain."""
     target = run.target
     near = f"within {100 * found.within:g}% of the diagonal of the bird's bounding box"
     columns = (found.sources, *found.domains)

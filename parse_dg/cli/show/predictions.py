@@ -11,6 +11,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from parse_dg.tables.text_table import spreadsheet_cell
 from parse_dg.wording import percent, plural, printable
 
 RELATIONS = 5
+"""How many of an image's relations are said."""
 PICTURE = 768
 """The longer side, in pixels, of an image in its picture."""
 EXIT_UNREADABLE = 1
@@ -45,7 +47,26 @@ class PredictedImage(NamedTuple):
 
     prediction: Prediction
     relations: tuple[Relation, ...] = ()
+    """The strongest, where they were asked for."""
     picture: Path | None = None
+    """Where its explanation was drawn, if it was."""
+
+    @property
+    def file(self) -> str:
+        """The image's path as it was given, or found."""
+        return str(self.prediction.file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFields:
+    """What is told of every image besides its class."""
+
+    classes: int
+    """How many classes are named, the predicted one among them."""
+    relations: int = 0
+    """How many relations are named at most; 0: none, and no word of them."""
+    pictures: bool = False
+    """Whether it is told where the explanation was drawn."""
 
 
 class Tally:
@@ -55,6 +76,7 @@ class Tally:
         self.predicted = self.unreadable = 0
 
     def refuse(self, error: ImageError) -> None:
+        """Told of every image that cannot be read."""
         self.unreadable += 1
         print(f"parse-dg: {error}", file=sys.stderr)
 
@@ -84,16 +106,21 @@ def predict_images(options: Namespace, console: Console) -> None:
 
 
 def _write(options: Namespace, predictor: Predictor, tally: Tally, console: Console) -> None:
-    options.top = min(options.top, len(predictor.classes))
+    """Predict and print image after image."""
+    shown = OutputFields(
+        classes=min(options.top, len(predictor.classes)),
+        relations=RELATIONS if options.explain else 0,
+        pictures=options.pictures is not None,
+    )
     with _counter(console) as bar:
-        answers = iter(bar.track(_answers(options, predictor, tally)))
+        answers = bar.track(_answers(options, predictor, tally))
         match options.format:
             case "jsonl":
-                write_jsonl(answers, options)
+                write_jsonl(answers, shown)
             case "csv" | "csv-raw":
-                write_csv(answers, options)
+                write_csv(answers, shown, raw=options.format == "csv-raw")
             case _:
-                write_tables(answers, options, predictor, console)
+                write_tables(answers, shown, predictor, console)
 
 
 def _answers(options: Namespace, predictor: Predictor, tally: Tally) -> Iterator[PredictedImage]:
@@ -155,75 +182,86 @@ def _counter(console: Console) -> Progress:
     )
 
 
-def write_jsonl(answers: Iterable[PredictedImage], options: Namespace) -> None:
+def write_jsonl(answers: Iterable[PredictedImage], shown: OutputFields) -> None:
     """An object a line."""
-    for prediction, relations, picture in answers:
+    for answer in answers:
+        prediction = answer.prediction
         line: dict[str, Any] = {
-            "file": str(prediction.file),
+            "file": answer.file,
             "predicted": prediction.predicted,
             "probability": _short(prediction.probability),
             "top": [{"name": name, "probability": _short(p)} for name, p in prediction.top],
         }
-        if options.explain:
+        if shown.relations:
             numbers = ("contribution", "weight", "satisfaction")
             line["relations"] = [
                 {"words": each.words} | {name: _short(getattr(each, name)) for name in numbers}
-                for each in relations
+                for each in answer.relations
             ]
-        if options.pictures:
-            line["picture"] = str(picture)
+        if shown.pictures:
+            line["picture"] = str(answer.picture)
         print(json.dumps(line))  # in ASCII: valid whatever the terminal's encoding and the file's name
 
 
-def write_csv(answers: Iterable[PredictedImage], options: Namespace) -> None:
-    """A row an image, after a heading; unless it is to be raw, no cell is a formula."""
+def write_csv(answers: Iterable[PredictedImage], shown: OutputFields, *, raw: bool) -> None:
+    """A row an image, after a heading; unless it is to be `raw`, no cell is a formula."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     heading = ["file", "predicted", "probability"]
-    heading += [name for rank in range(2, options.top + 1) for name in (f"name_{rank}", f"probability_{rank}")]
-    writer.writerow(heading + ["relations"] * options.explain + ["picture"] * bool(options.pictures))
-    for prediction, relations, picture in answers:
-        row = [str(prediction.file), *(cell for name, p in prediction.top for cell in (name, _short(p)))]
-        if options.explain:
-            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in relations))
-        if options.pictures:
-            row.append(str(picture))
-        writer.writerow(row if options.format == "csv-raw" else map(spreadsheet_cell, row))
+    heading += [name for rank in range(2, shown.classes + 1) for name in (f"name_{rank}", f"probability_{rank}")]
+    heading += ["relations"] * bool(shown.relations) + ["picture"] * shown.pictures
+    writer.writerow(heading)
+    for answer in answers:
+        row = [answer.file, *(cell for name, p in answer.prediction.top for cell in (name, _short(p)))]
+        if shown.relations:
+            row.append("; ".join(f"{each.words} ({_short(each.contribution)})" for each in answer.relations))
+        if shown.pictures:
+            row.append(str(answer.picture))
+        writer.writerow(row if raw else map(spreadsheet_cell, row))
 
 
 def write_tables(
-    answers: Iterator[PredictedImage], options: Namespace, predictor: Predictor, console: Console
+    answers: Iterable[PredictedImage], shown: OutputFields, predictor: Predictor, console: Console
 ) -> None:
     """Tables of at most `TABLE_ROWS` rows, or image after image with its reasons; then what the numbers are."""
-    header = ("file", "predicted class", "probability", "next classes")[: 4 if options.top > 1 else 3]
-    in_full, some = options.explain or options.pictures, False
-    while part := list(islice(answers, 1 if in_full else TABLE_ROWS)):
-        some = True
-        if in_full:
-            for answer in part:
-                say(console, *_block(answer))
-        else:
-            print_rows(console, header, [_cells(answer.prediction)[: len(header)] for answer in part], names=2)
+    some = False
+    if shown.relations or shown.pictures:
+        for answer in answers:
+            some = True
+            say(console, *_block(answer, shown))
+    else:
+        rows = (_cells(answer, shown) for answer in answers)
+        while part := list(islice(rows, TABLE_ROWS)):
+            some = True
+            print_rows(console, tuple(part[0]), [tuple(cells.values()) for cells in part], names=2)
     if some:
         spec = predictor.model.spec
         model = f"{spec.algorithm.name}, {plural(len(spec.classes), 'class')}; images {spec.framing.words}"
         say(console, f"probability: softmax of the model's logits ({model})")
-    if some and options.explain:
-        what = "its contribution, weight × satisfaction, to the score of the predicted class"
-        say(console, f"before a relation: {what}; the {RELATIONS} largest at most")
+    if some and shown.relations:
+        say(
+            console,
+            "before a relation: its contribution, weight × satisfaction, to the score of the predicted class; "
+            f"the {shown.relations} largest at most",
+        )
 
 
-def _block(answer: PredictedImage) -> Iterator[str]:
-    file, first, probability, others = _cells(answer.prediction)
-    yield f"{file}: {first} {probability}" + (f", then {others}" if others else "")
+def _block(answer: PredictedImage, shown: OutputFields) -> Iterator[str]:
+    """What is said of one image, line by line."""
+    file, first, probability, *others = _cells(answer, shown).values()
+    yield f"{file}: {first} {probability}" + (f", then {others[0]}" if others and others[0] else "")
     yield from (f"  {each.contribution:.3f} {printable(each.words)}" for each in answer.relations)
-    if answer.picture:
+    if shown.pictures:
         yield f"  picture: {printable(str(answer.picture))}"
 
 
-def _cells(prediction: Prediction) -> tuple[str, ...]:
-    first, *others = prediction.top
-    after = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
-    return printable(str(prediction.file)), printable(first.name), percent(first.probability), after
+def _cells(answer: PredictedImage, shown: OutputFields) -> dict[str, str]:
+    """By their headings."""
+    first, *others = answer.prediction.top
+    cells = {"file": printable(answer.file), "predicted class": printable(first.name)}
+    cells["probability"] = percent(first.probability)
+    if shown.classes > 1:
+        cells["next classes"] = ", ".join(f"{printable(name)} {percent(p)}" for name, p in others)
+    return cells
 
 
 def _short(value: float) -> float:

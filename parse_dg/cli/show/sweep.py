@@ -19,13 +19,11 @@ from parse_dg.sweeps.loop import Event, SweepObserver, SweepReport, SweepStatus
 from parse_dg.wording import plural
 
 ROWS = 16
+"""At most this many running jobs are shown, one on a line."""
 REFRESH = 1.0
 """Seconds between two looks into the folders of running jobs."""
-SAID = {
-    "found": "done by another process:",
-    "elsewhere": "another process is at",
-    "retried": "crashed and will be tried again:",
-}
+SAID = {"found": "done by another process:", "elsewhere": "another process is at"}
+"""How events are said, where it is not by their name."""
 
 
 def print_plan(console: Console, jobs: Sequence[Job]) -> None:
@@ -97,6 +95,7 @@ class SweepView:
         self.started: dict[Path, float] = {}
         """When a job that runs was first seen to."""
         self.seconds: dict[Path, float | None] = {}
+        """How long the finished ones took, where that is known."""
 
     def note(self, standing: SweepStatus, event: Event | None) -> None:
         """Remember when a job began, and how many run when all places are filled."""
@@ -107,11 +106,15 @@ class SweepView:
             self.started[event.job.folder] = time.monotonic()
 
     def name(self, job: Job) -> str:
+        """A job by its folder."""
         folder = job.folder.absolute()
         return str(folder.relative_to(self.out) if folder.is_relative_to(self.out) else job.folder)
 
     def describe(self, event: Event) -> str:
+        """An event on one line."""
         said = f"{SAID.get(event.kind, event.kind)} {self.name(event.job)}"
+        if event.kind == "retried":
+            return f"crashed and will be tried again: {self.name(event.job)}: {event.reason}"
         return f"{said}: {event.reason}" if event.reason else said
 
     def headline(self, standing: SweepStatus) -> str:
@@ -149,6 +152,7 @@ class SweepView:
         return max(sum(left) / self.side_by_side, max(left, default=0.0))
 
     def render(self, standing: SweepStatus) -> Group:
+        """The headline, a bar, and a line for every job that runs."""
         ended = len(standing.done) + len(standing.failed)
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         at_work = [(job, "") for job in standing.running]

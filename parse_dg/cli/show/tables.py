@@ -1,96 +1,18 @@
-"""Tables as they are printed: in a terminal, or as a file of another format would have them.
+"""Tables as they are printed: in a terminal, or as a file of another format would have them."""
 
-In a terminal of few columns no word is broken and nothing is left out. Where a table does not fit as it is, lines
-between columns go, cells go on in a second line between words, headings that are wider than what is below them are
-shortened, with a legend; and what still finds no room follows in a block of its own, beside the names again.
-"""
-
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from parse_dg.cli.options import say
-from parse_dg.tables.text_table import TO_FILL, TextTable, columns_beside, html_page, spreadsheet_csv
-
-ColumnWidths = dict[int, int]
-"""Columns that are printed beside each other: the width of each, by its number."""
-GAP, FRAME = 2, 3
-"""What a column takes beside its text: without lines, and with them."""
-
-
-class FittedTable(NamedTuple):
-    """How a table is printed."""
-
-    blocks: tuple[ColumnWidths, ...]
-    header: tuple[str, ...]
-    legend: tuple[str, ...] = ()
-    tight: bool = False
-
-
-def fit(header: Sequence[str], rows: Sequence[Sequence[str]], names: int, width: int) -> FittedTable:
-    """The columns of a table in a terminal of so many characters; the first are `names`."""
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in header]
-    natural = [max(map(cell_len, (heading, *cells))) for heading, cells in zip(header, columns, strict=True)]
-    if sum(natural) + FRAME * len(natural) + 1 <= width:
-        return FittedTable((dict(enumerate(natural)),), tuple(header))
-    least = [max((_longest(cell) for cell in cells), default=1) for cells in columns]
-    short = _shorten(header, least) if _taken(map(_longest, header), least) > width else list(header)
-    least = [max(_longest(heading), room) for heading, room in zip(short, least, strict=True)]
-    legend = [f"{a} = {b}" for a, b in zip(short, header, strict=True) if a != b]
-    parts = columns_beside([room + GAP for room in least], names, width + GAP)
-    blocks = [_spread(part, natural, least, names, width) for part in parts]
-    return FittedTable(tuple(blocks), tuple(short), tuple(["; ".join(legend)] if legend else []), tight=True)
-
-
-def _longest(text: str) -> int:
-    """The widest of what stays together: a word, or a number with what is after its ±."""
-    return max(int(cell_len(part)) for part in re.split(r"(?<!±) (?!±)", text))
-
-
-def _taken(*widths: Iterable[int]) -> int:
-    """What columns take that are as wide as the widest of these."""
-    found: list[int] = [max(each) for each in zip(*widths, strict=True)]
-    return sum(found) + GAP * (len(found) - 1)
-
-
-def _shorten(header: Sequence[str], room: Sequence[int]) -> list[str]:
-    """Headings as wide as what is below them: the first part of the name, or its beginning; each another."""
-    short: list[str] = []
-    for heading, most in zip(header, room, strict=True):
-        most = max(most, 3)
-        if _longest(heading) <= most:
-            short.append(heading)
-            continue
-        first = re.split(r"[_ -]", heading)[0]
-        tried = (first, heading[:most], *(f"{heading[: most - len(str(n))]}{n}" for n in range(1, len(header) + 1)))
-        short.append(next(text for text in tried if len(text) <= most and text not in (*short, *header)))
-    return short
-
-
-def _spread(
-    block: Sequence[int], natural: Sequence[int], least: Sequence[int], names: int, width: int
-) -> ColumnWidths:
-    """The widths of a block: what is left over lets columns be as wide as they want, those first that want little;
-    then of names the one that wants most.
-    """
-    found = {column: least[column] for column in block}
-    wanted = sorted(block, key=lambda column: natural[column] - least[column])
-    left = width - _taken(list(found.values()))
-    for column in wanted:
-        more = max(0, natural[column] - least[column])
-        if more <= left or (column == wanted[-1] and column < names):
-            found[column] += max(0, min(more, left))
-            left -= more
-    return found
-
+from parse_dg.cli.show.fitting import FRAME, ColumnWidths, FittedTable, fit
+from parse_dg.tables.text_table import TO_FILL, TextTable, html_page, spreadsheet_csv
 
 COMMANDS_SHOWN = 12
 """In the terminal; every other form has them all."""

@@ -3,6 +3,7 @@
 import logging
 import shlex
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,25 +13,27 @@ from rich.console import Console
 
 from parse_dg.cli.options import say
 from parse_dg.cli.show.compact import as_csv, table_row, view_tables as compact_tables
-from parse_dg.cli.show.curve import curve
 from parse_dg.cli.show.tables import show
 from parse_dg.data.public.catalogue import DATA_SETS, SUITE_DATA_SETS
 from parse_dg.errors import InputError, require_known
-from parse_dg.explain.figures.page import check_place
 from parse_dg.runs.afterwards.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
+from parse_dg.tables.curve import AccuracyPoint, Panel, check_picture, draw_curves
 from parse_dg.tables.domainbed import domainbed_tables, read_sweep
-from parse_dg.tables.estimate import Spread, find_spread
+from parse_dg.tables.estimate import SPREADS, Estimate, Spread, find_spread
 from parse_dg.tables.missing import fill_commands
-from parse_dg.tables.published import Published, find_name, published
+from parse_dg.tables.published import AVERAGE, Published, find_domain, find_name, published
 from parse_dg.tables.records import find_runs, read_comparable
-from parse_dg.tables.selection_tables import SelectionTables, only_targets, selection_tables
+from parse_dg.tables.selection_tables import DataSetTable, SelectionTables, only_targets, selection_tables
 from parse_dg.tables.text_table import TextTable
 from parse_dg.tables.views import VIEWS, TableRow, find_view, require_fields
 from parse_dg.wording import plural, some
 
 log = logging.getLogger(__name__)
+
+PAPERS_K = 16
+"""The number of primitives of the paper's published accuracies (its appendix A)."""
 
 
 def show_runs(
@@ -60,7 +63,7 @@ def show_runs(
     if plot and view != "k":
         raise InputError(f"--plot draws accuracy against K: it goes with --view k, found --view {view}")
     if plot:
-        check_place(plot)
+        check_picture(plot)
     seen = view_tables(folders, view, by, selection, find_spread(spread))
     if against is not None:
         require_known("row", against, seen.rows)
@@ -108,6 +111,7 @@ class ViewedRuns(NamedTuple):
 
     tables: SelectionTables
     rows: dict[str, TableRow]
+    """By name, in their order."""
 
 
 def view_tables(
@@ -135,6 +139,49 @@ def view_tables(
 def compared(view: str, known: Published) -> Published:
     """The published figures that belong beside a view."""
     return replace(known, rows=tuple(row for row in known.rows if VIEWS[view].published(row)))
+
+
+def curve(seen: ViewedRuns, path: Path) -> None:
+    """Accuracy against K: a panel for every data set and method, a line for every target, and their mean."""
+    counts = Counter(row.of for row in seen.rows.values() if row.at is not None)
+    methods = [of for of, count in counts.items() if count > 1] or list(counts)  # a point is no curve
+    panels = [panel for table in seen.tables.tables for of in methods if (panel := _panel(seen, table, of)).lines]
+    if not panels:
+        raise InputError(f"{path} would be empty: none of these runs has a number of primitives")
+    draw_curves(panels, path, label="K, number of primitives", spread=SPREADS[seen.tables.spread])
+
+
+def _panel(seen: ViewedRuns, table: DataSetTable, of: str) -> Panel:
+    rows = [row for row in seen.rows.values() if row.of == of and row.at is not None and row.name in table.cells]
+    lines: dict[str, list[AccuracyPoint]] = {}
+    for row in rows:
+        for name, estimate in (*table.cells[row.name].items(), ("Avg", table.average[row.name])):
+            if estimate.mean is not None and row.at is not None:
+                lines.setdefault(name, []).append(_point(row.at, estimate, seen.tables.spread))
+    own = of == "parse"  # the figures are of the method as published
+    kind = seen.tables.spread
+    papers = {n: point for n in lines if own and (point := _published(table.data_set, n, kind)) is not None}
+    count = plural(len(table.trials), "trial")
+    return Panel(f"{of} on {table.data_set}, {count}", lines, papers)
+
+
+def _point(at: float, estimate: Estimate, spread: Spread) -> AccuracyPoint:
+    found = estimate.spread(spread)
+    assert estimate.mean is not None
+    return AccuracyPoint(at, 100 * estimate.mean, None if found is None else 100 * found)
+
+
+def _published(data_set: str, line: str, spread: Spread) -> AccuracyPoint | None:
+    """What the paper has of PARSE on a target of a data set, or on their average; its error if it is alike."""
+    name = find_name(data_set)
+    target = AVERAGE if line == "Avg" else find_domain(name, line) if name else None
+    for row in published().rows:
+        column = row.column(name, target) if name and target and VIEWS["k"].published(row) else None
+        if column is not None:
+            value = row.cells[column]
+            alike = value.error is not None and SPREADS[spread].endswith(row.error)
+            return AccuracyPoint(PAPERS_K, float(value.value), float(value.error or 0) if alike else None)
+    return None
 
 
 def compaction_tables(folders: Sequence[Path], known: Published | None = None) -> tuple[tuple[TextTable, ...], str]:

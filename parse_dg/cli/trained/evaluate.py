@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, opened, print_json, say
+from parse_dg.cli.options import Commands, Console, add_command, opened, print_json, say
 from parse_dg.config import require
 from parse_dg.errors import InputError
 
@@ -14,28 +14,15 @@ if TYPE_CHECKING:
     from parse_dg.runs.afterwards.new_data import Evaluation
 
 
-@command("evaluate")
 def evaluate(options: Namespace, console: Console) -> None:
-    """Score a trained model on the domains of its benchmark, or on new labelled images.
-
-    On the target domain and the held-out images of the source domains, or with --data on labelled images
-    that it has never seen.
+    """Score a run's model: on the target domain and the held-out images of the source domains, or with
+    --data on labelled images that it has never seen.
 
     New images are a folder class/image or domain/class/image, a list, or a data set that was added. All is
     said of them: accuracy with Wilson's 95% interval, balanced accuracy, macro F1, confusions and calibration,
     for each class and each domain; as tables, as evaluation.json and as two pictures. --abstain 0.95 finds the
     confidence from which on 95% of the answers are right on the source validation images, never on the new
     ones, and says what it keeps of the new ones and how right it is there.
-
-    Takes:
-      run RUN  the run's folder; with --data a model file will do
-      --domain DOMAIN  all images of this domain only
-      --data DATA  new labelled images: a folder class/image or domain/class/image, a list, or a name
-      --abstain P  with --data: answer only where the model is so sure that this fraction is right on source
-        validation
-      --out FOLDER  of evaluation.json and the pictures (default: RUN/evaluated/DATA)
-      --format = text json  of what is printed
-      {MODEL}
 
     For example:
       parse-dg evaluate runs/blueprints/parse/sketch/seed0
@@ -99,3 +86,17 @@ def _draw(found: "Evaluation", folder: "Path") -> str:
     except InputError as error:
         return f"; no pictures: {error}"
     return ", confusion.png, reliability.png"
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "score a trained model on the domains of its benchmark, or on new labelled images"
+    command = add_command(commands, "evaluate", evaluate, words)
+    command.add_run("the run's folder; with --data a model file will do")
+    command.add("--domain DOMAIN", "all images of this domain only")
+    command.add("--data DATA", "new labelled images: a folder class/image or domain/class/image, a list, or a name")
+    words = "with --data: answer only where the model is so sure that this fraction is right on source validation"
+    command.add("--abstain P", words, type=float)
+    command.add("--out FOLDER", "of evaluation.json and the pictures (default: RUN/evaluated/DATA)")
+    command.add("--format", "of what is printed", choices=("text", "json"))
+    command.add_model()

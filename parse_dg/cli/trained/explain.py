@@ -1,22 +1,13 @@
-"""Why a model of PARSE says what it says: classes, images, primitives.
-
-A prediction of PARSE is a sum of relations between primitives: see what it is the sum of.
-Of other methods, `image` shows where in the image a score comes from.
-
-For example:
-  parse-dg explain classes RUN
-  parse-dg explain image RUN drawing.png
-  parse-dg explain contrast RUN sketch:12    (image 12 of the domain sketch of the run's benchmark)
-"""
+"""`parse-dg explain`: why a model says what it says, in words and numbers."""
 
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parse_dg.cli.options import SHARED, Console, command, opened, print_json, say
+from parse_dg.cli.options import Command, Commands, Console, add_command, add_group, opened, print_json, say
 from parse_dg.config import require
-from parse_dg.errors import InputError, require_known
+from parse_dg.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from parse_dg.data.listing import Progress
@@ -26,10 +17,9 @@ if TYPE_CHECKING:
     from parse_dg.runs.afterwards.opened import OpenedRun
 
 TOP = 10
+"""How many relations a table lists."""
 IMAGES = 3
-IMAGE = f"""{SHARED["RUN"]}
-  image IMAGE  an image file of any size; or DOMAIN:NUMBER, an image of the run's benchmark, from 0: sketch:12"""
-FORMAT = f"--format = table json\n  {SHARED['MODEL']}".format_map(SHARED)
+"""How many images of each domain are listed for a primitive."""
 
 
 class ExplainedImage(NamedTuple):
@@ -43,53 +33,39 @@ class ExplainedImage(NamedTuple):
 
     @property
     def reading(self) -> "Reading":
+        """As a model of PARSE reads it."""
         from parse_dg.explain.explanation import read_image
 
         return read_image(self.predictor, self.image)
 
 
-@command("explain classes")
 def classes(options: Namespace, console: Console) -> None:
-    """The relations that every class is composed of, in words, the strongest first, with their weights.
-
-    Takes:
-      {RUN}
-      --class NAME... -> classes  this one only; repeatable
-      --top N  how many relations of each (default: {TOP}; in JSON all)
-      {FORMAT}
-    """
+    """List the relations that a class is composed of, the strongest first, with their weights."""
     from parse_dg.cli.show.explanations import print_classes
     from parse_dg.explain.classes import describe_classes
 
-    run = _open(options)
+    run = open_parse_run(options)
     for name in options.classes:
-        require_known("class", name, run.classes)
-    every = describe_classes(run.predictor)
-    found = [each for each in every if not options.classes or each.name in options.classes]
+        if name not in run.classes:
+            raise unknown("class", name, run.classes)
+    found = [
+        each for each in describe_classes(run.predictor) if not options.classes or each.name in options.classes
+    ]
     if options.format == "json":
         print_json(console, {"classes": [each.to_dict(options.top) for each in found]})
     else:
         print_classes(console, found, options.top or TOP)
 
 
-@command("explain image")
 def image(options: Namespace, console: Console) -> None:
-    """An image's score as a sum of relations; of other methods, a map.
-
-    The relations whose contributions, weight × satisfaction, sum to a class's score, the largest first, and
-    the places of the primitives that they bind. Of a method without relations: where in the image the class's
-    logit comes from, as a class activation map.
-
-    Takes:
-      {IMAGE}
-      --class NAME -> of  explain its score (default: the predicted one's)
-      --top N  how many relations (default: {TOP}; in JSON all)
-      {FORMAT}
+    """List the relations whose contributions, weight × satisfaction, sum to a class's score, the largest
+    first, and the places of the primitives that they bind. Of a method without relations: where in the image the
+    class's logit comes from, as a class activation map.
     """
     from parse_dg.cli.show.explanations import print_explanation, print_logit
     from parse_dg.explain.logits import read_logits
 
-    shown = _find(options, any_method=True)
+    shown = find_shown(options, any_method=True)
     if shown.predictor.model.explains:
         found = shown.reading.explain(options.of)
         _print(options, console, shown, found, partial(print_explanation, truth=shown.truth))
@@ -101,52 +77,38 @@ def image(options: Namespace, console: Console) -> None:
         print_logit(console, shown.name, reading, options.of, options.top, shown.truth)
 
 
-@command("explain contrast")
 def contrast(options: Namespace, console: Console) -> None:
-    """Why this class and not that one: the relations by which one scores higher or lower on an image.
-
-    Takes:
-      {IMAGE}
-      --this NAME  the class to argue for (default: the predicted one)
-      --that NAME  the other one (default: the best of the others)
-      --top N  how many relations on each side (default: {TOP}; in JSON all)
-      {FORMAT}
-    """
+    """List the relations by which one class scores higher or lower on an image than another."""
     from parse_dg.cli.show.explanations import print_contrast
     from parse_dg.explain.contrast import contrast
 
-    shown = _find(options)
+    shown = find_shown(options)
     _print(options, console, shown, contrast(shown.reading, options.this, options.that), print_contrast)
 
 
-@command("explain counterfactual")
 def counterfactual(options: Namespace, console: Console) -> None:
-    """Which single relation would change the prediction.
-
-    Those each of which alone would change it if it held fully, or not at all; the smallest change first.
-
-    Takes:
-      {IMAGE}
-      --top N  how many relations (default: {TOP}; in JSON all)
-      {FORMAT}
+    """List the relations each of which alone would change the prediction if it held fully, or not at all;
+    the smallest change first.
     """
     from parse_dg.cli.show.explanations import print_counterfactual
     from parse_dg.explain.contrast import counterfactual
 
-    shown = _find(options)
+    shown = find_shown(options)
     _print(options, console, shown, counterfactual(shown.reading), print_counterfactual)
 
 
-@command("explain primitive")
-def primitive(options: Namespace, console: Console) -> None:
-    """The images of each domain, of all of the run's benchmark, where a primitive is strongest.
+def _print(
+    options: Namespace, console: Console, shown: ExplainedImage, found: Any, in_words: Callable[..., None]
+) -> None:
+    if options.format == "json":
+        print_json(console, {"image": shown.name, "truth": shown.truth, **found.to_dict(options.top)})
+    else:
+        in_words(console, shown.name, found, options.top or TOP)
 
-    Takes:
-      run RUN  the run's folder
-      --primitive K... -> primitives  this one only, such as 3 for p3; repeatable
-      --pictures FOLDER  draw these images with the heat map, a sheet a primitive
-      --top N  how many images of each domain (default: {IMAGES})
-      {FORMAT}
+
+def primitive(options: Namespace, console: Console) -> None:
+    """Look through all images of the run's benchmark, and list those of each domain where a primitive's
+    presence is largest.
     """
     from parse_dg.cli.show.display import progress_display
     from parse_dg.cli.show.explanations import print_primitives
@@ -155,7 +117,7 @@ def primitive(options: Namespace, console: Console) -> None:
     from parse_dg.explain.primitive_images import strongest_images
 
     with progress_display() as progress:
-        run = _open(options, progress)
+        run = open_parse_run(options, progress)
         count = run.model.parse_network().structure.vocabulary.primitives
         for k in options.primitives:
             if not 0 <= k < count:
@@ -176,7 +138,9 @@ def primitive(options: Namespace, console: Console) -> None:
         say(console, f"pictures: {options.pictures}")
 
 
-def _open(options: Namespace, progress: "Progress | None" = None, *, any_method: bool = False) -> "OpenedRun":
+def open_parse_run(
+    options: Namespace, progress: "Progress | None" = None, *, any_method: bool = False
+) -> "OpenedRun":
     """The run, or model file, that is asked about, of PARSE unless `any_method` will do."""
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     run = opened(options, progress)
@@ -185,18 +149,60 @@ def _open(options: Namespace, progress: "Progress | None" = None, *, any_method:
     return run
 
 
-def _find(options: Namespace, *, any_method: bool = False) -> ExplainedImage:
+def find_shown(options: Namespace, *, any_method: bool = False) -> ExplainedImage:
+    """The image and the model that are asked about; a model of PARSE unless `any_method` will do."""
     from parse_dg.cli.show.display import progress_display
 
     with progress_display() as progress:  # standard output has the explanation alone
-        run = _open(options, progress, any_method=any_method)
+        run = open_parse_run(options, progress, any_method=any_method)
         return ExplainedImage(run.predictor, *run.find_image(options.image))
 
 
-def _print(
-    options: Namespace, console: Console, shown: ExplainedImage, found: Any, in_words: Callable[..., None]
-) -> None:
-    if options.format == "json":
-        print_json(console, {"image": shown.name, "truth": shown.truth, **found.to_dict(options.top)})
-    else:
-        in_words(console, shown.name, found, options.top or TOP)
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this file."""
+    verbs = add_group(
+        commands,
+        "explain",
+        "why a model of PARSE says what it says: classes, images, primitives",
+        "A prediction of PARSE is a sum of relations between primitives: see what it is the sum of.\n"
+        "Of other methods, `image` shows where in the image a score comes from.",
+        "for example:\n  parse-dg explain classes RUN\n  parse-dg explain image RUN drawing.png\n"
+        "  parse-dg explain contrast RUN sketch:12    (image 12 of the domain sketch of the run's benchmark)",
+    )
+    relations = f"how many relations (default: {TOP}; in JSON all)"
+    command = add_command(verbs, "classes", classes, "what every class is composed of, in words")
+    command.add_run()
+    command.add("--class NAME", "this one only", dest="classes", many=True)
+    _add_common(command, f"how many relations of each (default: {TOP}; in JSON all)")
+    command = add_command(verbs, "image", image, "an image's score as a sum of relations; of other methods, a map")
+    _add_image(command)
+    command.add("--class NAME", "explain its score (default: the predicted one's)", dest="of")
+    _add_common(command, relations)
+    command = add_command(verbs, "contrast", contrast, "why this class and not that one")
+    _add_image(command)
+    command.add("--this NAME", "the class to argue for (default: the predicted one)")
+    command.add("--that NAME", "the other one (default: the best of the others)")
+    _add_common(command, f"how many relations on each side (default: {TOP}; in JSON all)")
+    words = "which single relation would change the prediction"
+    command = add_command(verbs, "counterfactual", counterfactual, words)
+    _add_image(command)
+    _add_common(command, relations)
+    words = "the images of each domain where a primitive is strongest"
+    command = add_command(verbs, "primitive", primitive, words)
+    command.add_run("the run's folder")
+    words = "this one only, such as 3 for p3"
+    command.add("--primitive K", words, dest="primitives", type=int, many=True)
+    command.add("--pictures FOLDER", "draw these images with the heat map, a sheet a primitive")
+    _add_common(command, f"how many images of each domain (default: {IMAGES})")
+
+
+def _add_image(command: Command) -> None:
+    command.add_run()
+    words = "an image file of any size; or DOMAIN:NUMBER, an image of the run's benchmark, from 0: sketch:12"
+    command.add("image IMAGE", words)
+
+
+def _add_common(command: Command, top: str) -> None:
+    command.add("--top N", top)
+    command.add("--format", choices=("table", "json"))
+    command.add_model()

@@ -4,20 +4,20 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, say
+from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.errors import InputError
 from parse_dg.wording import plural, printable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+FORMATS = ("onnx", "torch")
 IMAGES = 32
 """On how many the exported model is compared with the original."""
 
 
-@command("export")
 def export(options: Namespace, console: Console) -> None:
-    """Write a trained model as ONNX or as a program of torch.export; that of PARSE is compacted, without loss.
+    """Write a run's model for other programs; that of PARSE is compacted first, without loss.
 
     It takes any number of float32 RGB images in [0, 1] of the run's size, normalises them itself and
     gives logits. The classes and this convention are in the file. Before it is there, it is read back
@@ -26,12 +26,6 @@ def export(options: Namespace, console: Console) -> None:
 
     PyTorch may execute what is in a .pt2 file when it loads it: load those you trust. Of the run's own
     model.safetensors nothing is executed.
-
-    Takes:
-      run RUN  the run's folder, or a .safetensors file of a model
-      --format = onnx torch  onnx, or torch for torch.export
-      --heatmaps  of PARSE: give the primitives' heat maps and centres as well
-      --out FILE  default: RUN/model.onnx or RUN/model.pt2
 
     For example:
       parse-dg export runs/blueprints/parse/sketch/seed0 --heatmaps
@@ -85,3 +79,13 @@ def check_images(folder: Path, size: int, console: Console) -> "tuple[Tensor, st
             why = str(error)
     noise = torch.rand(IMAGES, 3, size, size, generator=torch.Generator().manual_seed(0))
     return noise, f"of noise ({printable(why)})"
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "write a trained model as ONNX or as a program of torch.export"
+    command = add_command(commands, "export", export, words)
+    command.add_run("the run's folder, or a .safetensors file of a model")
+    command.add("--format", "onnx, or torch for torch.export", choices=FORMATS)
+    command.add("--heatmaps", "of PARSE: give the primitives' heat maps and centres as well")
+    command.add("--out FILE", "default: RUN/model.onnx or RUN/model.pt2")

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, opened, print_json, say
+from parse_dg.cli.options import Commands, Console, add_command, opened, print_json, say
 from parse_dg.errors import InputError
 from parse_dg.wording import percent, plural, printable
 
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from parse_dg.runs.afterwards.opened import OpenedRun
 
 
-@command("name")
 def name(options: Namespace, console: Console) -> None:
-    """Give primitives names that sentences and pictures then use.
-
-    Without names: list them. A sentence says "beak above red crest"
+    """Give names to a model's primitives, or list them. A sentence then says "beak above red crest"
     instead of "p3 above p11": in every explanation, table, picture, report and on the page.
 
     Names are kept in names.json beside the model, and go with it into compacted and exported models.
@@ -26,15 +23,6 @@ def name(options: Namespace, console: Console) -> None:
     (`parse-dg figure faces RUN`), or have names proposed where it is known where parts are
     (Blueprints, or photographs of CUB-200-2011 with --parts): what is proposed is printed as a command
     and never given by itself.
-
-    Takes:
-      run RUN  the folder of a run of parse, or a model file
-      names pN=NAME*  a primitive and its name; without one, its name is taken away
-      --clear  take all names away first
-      --propose  propose names of the parts that primitives follow, where these are known
-      --parts FOLDER  with --propose, of a run on cub-dg: the folder of CUB-200-2011
-      --format = table json
-      {MODEL}
 
     For example:
       parse-dg name RUN
@@ -122,3 +110,15 @@ def _how(options: Namespace, found: "tuple[ProposedName, ...]") -> list[str]:
     if not named:
         return ["no primitive follows a part in at least half of the images: no name is proposed"]
     return [f"nothing is named yet; to give these names: parse-dg name {shlex.quote(str(options.run))} {named}"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    command = add_command(commands, "name", name, "give primitives names that sentences and pictures then use")
+    command.add_run("the folder of a run of parse, or a model file")
+    command.add("names pN=NAME", "a primitive and its name; without one, its name is taken away", nargs="*")
+    command.add("--clear", "take all names away first")
+    command.add("--propose", "propose names of the parts that primitives follow, where these are known")
+    command.add("--parts FOLDER", "with --propose, of a run on cub-dg: the folder of CUB-200-2011")
+    command.add("--format", choices=("table", "json"))
+    command.add_model()

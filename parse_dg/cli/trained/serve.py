@@ -5,25 +5,20 @@ import sys
 from argparse import Namespace
 from math import ceil
 
-from parse_dg.cli.options import Console, command, opened, say
+from parse_dg.cli.options import Commands, Console, add_command, opened, say
 from parse_dg.config import require
 from parse_dg.errors import InputError
 from parse_dg.serve.limits import MEBIBYTE, ServiceLimits
 from parse_dg.wording import printable
 
-LIMITS = ServiceLimits
-UPLOAD, WAIT = LIMITS.max_bytes / MEBIBYTE, 1000 * LIMITS.max_wait
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
 WARNING = "other machines can reach this service, and there is no authentication: whoever reaches it may ask"
 RATE = 20.0
 """Uploads a second and client, unless something else is asked for, where other machines can reach the service."""
 
 
-@command("serve")
 def serve(options: Namespace, console: Console) -> None:
-    """A page to drop an image on, and POST /predict, for a trained model.
-
-    Serve a trained model on this machine: a page where one drops an image and sees the
+    """Serve a trained model on this machine: a page where one drops an image and sees the
     prediction and, with a model of PARSE, the relations and heat maps behind it; and for programs
 
       POST /predict   an image file as the body, or as the form's field `image`; answers JSON
@@ -35,25 +30,6 @@ def serve(options: Namespace, console: Console) -> None:
     Images that are asked about at the same time are predicted together. Only this machine can reach it, unless
     --host says otherwise; there is no authentication, unless --token-file asks for it. Ctrl-C or SIGTERM: what
     was begun is finished.
-
-    Takes:
-      {RUN}
-      --host ADDRESS = 127.0.0.1
-      --port N = 8000  0: a free one
-      --token-file FILE  a file with a token that every request has to bring (Authorization: Bearer TOKEN, or as a
-        password)
-      {MODEL}
-      limits:
-      --max-upload MB = {UPLOAD:g}  of one upload, in MiB
-      --max-pixels N = {LIMITS.max_pixels}  of one image (default: {LIMITS.max_pixels:,})
-      --rate R  uploads a second from one address, 0 for any number (default: 0 where only this machine can reach
-        it, else {RATE:g})
-      --timeout S = {LIMITS.timeout:g}  seconds in which a request must have arrived, and in which an answer must be
-        read on
-      --per-address N = {LIMITS.per_address}  connections from one address at once; a proxy before the service is
-        one
-      --max-batch N = {LIMITS.max_batch}  images in one pass of the network
-      --max-wait MS = {WAIT:g}  milliseconds that an image waits for others that are being decoded
 
     For example:
       parse-dg serve runs/blueprints/parse/sketch/seed0
@@ -102,3 +78,31 @@ def _limits(options: Namespace, shared: bool) -> ServiceLimits:
         timeout=options.timeout,
         per_address=options.per_address,
     )
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "a page to drop an image on, and POST /predict, for a trained model"
+    command = add_command(commands, "serve", serve, words)
+    command.add_run()
+    command.add("--host ADDRESS", "", "127.0.0.1")
+    command.add("--port N", "0: a free one", 8000)
+    words = "a file with a token that every request has to bring (Authorization: Bearer TOKEN, or as a password)"
+    command.add("--token-file FILE", words)
+    command.add_model()
+    command.section = command.add_argument_group("limits")
+    limits = ServiceLimits
+    command.add("--max-upload MB", "of one upload, in MiB", limits.max_bytes / MEBIBYTE)
+    command.add("--max-pixels N", f"of one image (default: {limits.max_pixels:,})", limits.max_pixels)
+    here = f"0 where only this machine can reach it, else {RATE:g}"
+    command.add("--rate R", f"uploads a second from one address, 0 for any number (default: {here})", type=float)
+    command.add(
+        "--timeout S",
+        "seconds in which a request must have arrived, and in which an answer must be read on",
+        limits.timeout,
+    )
+    words = "connections from one address at once; a proxy before the service counts as one"
+    command.add("--per-address N", words, limits.per_address)
+    command.add("--max-batch N", "images in one pass of the network", limits.max_batch)
+    words = "milliseconds that an image waits for others that are being decoded"
+    command.add("--max-wait MS", words, 1000 * limits.max_wait)

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from parse_dg.cli.show.tables import fit, print_table
+from parse_dg.cli.show.fitting import fit
+from parse_dg.cli.show.tables import print_table
 from parse_dg.tables.text_table import TextTable
 
 DOMAINS = ("art_painting", "art_paintball", "cartoon", "photo", "sketch", "Avg")

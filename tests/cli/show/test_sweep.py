@@ -9,14 +9,14 @@ from rich.console import Console
 
 from parse_dg.cli.show import sweep as display
 from parse_dg.cli.show.sweep import SweepView, print_plan, print_report, sweep_display
+from parse_dg.config import to_dict
 from parse_dg.files import is_locked, write_json
 from parse_dg.runs.folder import LOCK, hold
 from parse_dg.runs.metrics import CheckLine
 from parse_dg.sweeps.jobs import Job, Outcome, read_state
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
 from tests.conftest import Tiny
-from tests.runs.helpers import check_of, environment_of
-from tests.sweeps.test_loop import finish as leave_result
+from tests.runs.helpers import check_of, environment_of, result_of
 
 
 @pytest.fixture
@@ -31,7 +31,9 @@ def jobs(tiny: Tiny, tmp_path: Path) -> list[Job]:
 
 
 def finish(job: Job, seconds: float) -> None:
-    leave_result(job)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_json(job.folder / "config.json", to_dict(job.config))
+    write_json(job.folder / "result.json", result_of().to_dict())
     write_json(job.folder / "environment.json", environment_of(seconds).to_dict())
 
 

@@ -22,8 +22,22 @@ __all__ = ["kept", "run"]
 def trained_run(run: Run, tmp_path: Path) -> Path:
     """ERM, trained for two steps on three classes of two domains."""
     own = plant(tmp_path / "own", classes=("cat", "dog", "owl"), images=10, side=(12, 9))
-    words = "train --algorithm erm --target fog --out erm --set data.fit=crop --data"
-    trained(run(*words.split(), own, *SMALL))
+    trained(
+        run(
+            "train",
+            "--algorithm",
+            "erm",
+            "--data",
+            own,
+            "--target",
+            "fog",
+            *SMALL,
+            "--out",
+            "erm",
+            "--set",
+            "data.fit=crop",
+        )
+    )
     return tmp_path / "erm"
 
 
@@ -57,9 +71,10 @@ def test_a_new_folder_is_scored_in_full(run: Run, trained_run: Path, tmp_path: P
     held_out = join([predict(opened.model.algorithm, s, torch.device("cpu")) for s in opened.split.validation])
     abstention = found["abstention"]
     assert abstention["threshold"] == threshold_for(0.4, held_out)  # of source validation alone
-    if (least := abstention["threshold"]) is not None:
-        answered = sum(answer.probability >= least for answer in answers)
-        assert abstention["new"][0]["kept"] == pytest.approx(answered, abs=1)  # of float32
+    answered = (
+        [] if abstention["threshold"] is None else [a for a in answers if a.probability >= abstention["threshold"]]
+    )
+    assert abstention["new"][0]["kept"] == pytest.approx(len(answered), abs=1)  # of float32
     assert "the source validation images of day, night, never trained on" in abstention["validation"]["of"]
 
 

@@ -62,7 +62,7 @@ def test_classes_are_what_python_says(run: Run, said: Any, parse_run: Path) -> N
     text = run("explain", "classes", parse_run, *CPU).out
     rows = [row for row in table(text) if row[0] != "weight"]
     assert len(rows) == 8 * 11  # ten relations of each class, and the rest
-    assert rows[0][1:] == [expected[0].terms[0].words, expected[0].terms[0].family]
+    assert rows[0][1:] == [expected[0].terms[0].words, "presence"]
     for row, composition in zip(range(0, len(rows), 11), expected, strict=True):
         assert sum(float(cells[0]) for cells in rows[row : row + 11]) == pytest.approx(1, abs=1e-3)
         count = f"{len(composition.terms):,} relations, whose weights sum to 1: "
@@ -92,6 +92,18 @@ def test_an_image_is_what_python_says(said: Any, parse_run: Path, photo: Path) -
     found = said("image", parse_run, photo, "--class", other, "--top", 2)
     assert (found["explained"], len(found["relations"])) == (other, 2)
     assert found["relations"] == as_json(explain(model, photo, other).to_dict(2)["relations"])
+
+
+def test_an_image_in_a_table(run: Run, parse_run: Path, photo: Path) -> None:
+    expected = explain(load_model(parse_run), photo)
+    found = run("explain", "image", parse_run, photo, "--top", 4, *CPU)
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith(f"{photo}: predicted “{expected.predicted}”, probability ")
+    rows = table(found.out)
+    start = rows.index(["contribution", "= weight", "× satisfaction", "relation"])
+    assert [row[-1] for row in rows[start + 1 : start + 5]] == [each.words for each in expected.relations[:4]]
+    score = f"{expected.scores[expected.predicted]:.4f}"
+    assert rows[start + 6] == [score, "1.0000", "", f"the sum: the score of “{expected.predicted}”"]
 
 
 def test_an_image_of_the_benchmark(run: Run, said: Any, parse_run: Path) -> None:
@@ -136,14 +148,14 @@ def test_primitives(run: Run, said: Any, parse_run: Path, tmp_path: Path) -> Non
     }
     before = snapshot(parse_run)
     found = run(
-        "explain", "primitive", parse_run, "--primitive", 3, "--primitive", 5, "--pictures", "new/drawn", *CPU
+        "explain", "primitive", parse_run, "--primitive", 3, "--primitive", 11, "--pictures", "new/drawn", *CPU
     )
     assert (found.code, found.err) == (0, "")
     rows = [row for row in table(found.out) if row[0] != "domain" and "mean" not in row]
     assert len(rows) == 2 * 4 * 3
-    best = next(each for each in expected if each.primitive == 5).images[0]
+    best = next(each for each in expected if each.primitive == 11).images[0]
     assert rows[12][-2:] == [f"photo:{best.index}", benchmark.classes[best.label]]
-    assert sorted(path.name for path in (tmp_path / "new/drawn").iterdir()) == ["p3.png", "p5.png"]
+    assert sorted(path.name for path in (tmp_path / "new/drawn").iterdir()) == ["p11.png", "p3.png"]
     with Image.open(tmp_path / "new/drawn/p3.png") as picture:
         assert min(picture.size) > 500
         assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 1000  # not blank
@@ -169,27 +181,27 @@ def test_other_methods_say_where_a_score_comes_from(run: Run, said: Any, erm_run
 
 
 def test_refusals_are_one_line(run: Run, parse_run: Path, erm_run: Path, photo: Path) -> None:
-    no_parse = "needs a model of parse, found one of erm"
-    for arguments, said in (
-        (("classes", erm_run), no_parse),
-        (("contrast", erm_run, photo), no_parse),
-        (("primitive", erm_run), no_parse),
-        (("classes", photo.parent), "no model at"),
-        (("classes", parse_run, "--class", "cat"), "unknown class 'cat': valid are strider, "),
-        (("classes", parse_run, "--top", 0), "--top must be at least 1, found 0"),
-        (("classes", parse_run, "--device", "tpu"), "device 'tpu' cannot be used"),
-        (("image", parse_run, "missing.png"), "missing.png: no such file or directory"),
-        (("image", parse_run, photo, "--class", "cat"), "unknown class 'cat'"),
-        (("image", parse_run, "sketch:40"), "sketch has no image 40: valid are 0 to 39"),
-        (("image", parse_run, "clay:1"), "unknown domain of blueprints 'clay': valid are photo"),
-        (("contrast", parse_run, photo, "--this", "diver", "--that", "diver"), "'diver' twice"),
-        (("primitive", parse_run, "--primitive", 8), "unknown primitive 8: valid are 0 to 7"),
-        (("primitive", parse_run, "--pictures", photo), "cannot make the folder"),
-        (("primitive", parse_run, "--pictures", "drawn", "--top", 25), "at most 24 with --pictures, found 25"),
-        (("primitive", parse_run / "model.safetensors"), "is not a run"),
-    ):
-        assert_refused(run("explain", *arguments), said)
+    def refused(*arguments: object) -> Any:
+        return run("explain", *arguments)
+
+    assert_refused(refused("classes", erm_run), "needs a model of parse, found one of erm")
+    assert_refused(refused("contrast", erm_run, photo), "needs a model of parse, found one of erm")
+    assert_refused(refused("primitive", erm_run), "needs a model of parse, found one of erm")
+    assert_refused(refused("classes", photo.parent), "no model at")
+    assert_refused(refused("classes", parse_run, "--class", "cat"), "unknown class 'cat': valid are strider, ")
+    assert_refused(refused("classes", parse_run, "--top", 0), "--top must be at least 1, found 0")
+    assert_refused(refused("classes", parse_run, "--device", "tpu"), "device 'tpu' cannot be used")
+    assert_refused(refused("image", parse_run, "missing.png"), "missing.png: no such file or directory")
+    assert_refused(refused("image", parse_run, photo, "--class", "cat"), "unknown class 'cat'")
+    assert_refused(refused("image", parse_run, "sketch:40"), "sketch has no image 40: valid are 0 to 39")
+    assert_refused(refused("image", parse_run, "clay:1"), "unknown domain of blueprints 'clay': valid are photo")
+    assert_refused(refused("contrast", parse_run, photo, "--this", "diver", "--that", "diver"), "'diver' twice")
+    assert_refused(refused("primitive", parse_run, "--primitive", 16), "unknown primitive 16: valid are 0 to 15")
+    assert_refused(refused("primitive", parse_run, "--pictures", photo), "cannot make the folder")
+    wide = refused("primitive", parse_run, "--pictures", "drawn", "--top", 25)
+    assert_refused(wide, "--top must be at most 24 with --pictures, found 25")
     assert not Path("drawn").exists()
+    assert_refused(refused("primitive", parse_run / "model.safetensors"), "is not a run")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +234,9 @@ def test_the_example_of_the_document_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    example = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    example = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[
+        0
+    ]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "parse").symlink_to(parse_run)

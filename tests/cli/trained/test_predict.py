@@ -114,6 +114,17 @@ def test_table(run: Run, erm_run: Path, photos: Path) -> None:
     assert "probability: softmax of the model's logits (erm, 8 classes; images squashed to 64 × 64)" in said.out
 
 
+def test_words_and_paths_are_whole_at_80_columns(
+    run: Run, parse_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    paths = ("photos/b.png", "photos/deep/er/c.jpg")
+    for more in ((), ("--explain", "--pictures", "why")):
+        said = run("predict", parse_run, *paths, *more, "--device", "cpu")
+        assert all(path in said.out for path in paths)
+    assert "picture: why/000001-b.png" in said.out
+
+
 def test_files_folders_and_a_list_in_the_order_given(
     run: Run, erm_run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

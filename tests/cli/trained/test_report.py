@@ -39,7 +39,6 @@ def test_somebodys_own_images_by_names_that_are_html(run: Run, tmp_path: Path) -
                 Image.fromarray(pixels).save(place)
     small = ("image_size=32", "steps=2", "check_every=1", "batch_per_domain=2", "device=cpu")
     settings = [f"{'data' if 'size' in each else 'training'}.{each}" for each in small]
-    settings.append("algorithm.primitives.count=4")
     options = [word for each in settings for word in ("--set", each)]
     trained = run(
         *("train", "--data", "own", "--target", "fog & rain", "--recipe", "blueprints", "--out", "made"), *options

@@ -1,10 +1,10 @@
-"""`parse-dg predict` and `parse-dg describe`: the classes of images, and by a trained GVRT images in words."""
+"""`parse-dg describe`: images in words, by a trained GVRT."""
 
 from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from parse_dg.cli.options import Console, command, print_json, say
+from parse_dg.cli.options import Commands, Console, add_command, print_json, say
 from parse_dg.errors import InputError
 from parse_dg.wording import printable
 
@@ -14,21 +14,11 @@ if TYPE_CHECKING:
 COUNT = 8
 
 
-@command("describe")
 def describe(options: Namespace, console: Console) -> None:
-    """The sentences that a trained GVRT writes about images, and the classes it predicts.
+    """Print the sentence that a trained GVRT writes about each image, and the class it predicts.
 
     Images are files, or some of the run's benchmark, spread over the classes; those come with their
     true class and the data set's own captions.
-
-    Takes:
-      run RUN  the folder of a run of gvrt
-      images FILE*  an image file, of any size
-      --domain DOMAIN  of the run's benchmark (default: the target)
-      --count N  how many images of it (default: {COUNT})
-      --as CLASS -> argued  argue for this class instead of the predicted one
-      {DEVICE}
-      --format = text json
 
     For example:
       parse-dg describe runs/blueprints/gvrt/sketch/seed0 --count 16
@@ -48,10 +38,11 @@ def describe(options: Namespace, console: Console) -> None:
     if options.format == "json":
         print_json(console, [asdict(each) for each in found])
     else:
-        say(console, "\n\n".join(map(_in_text, found)))
+        say(console, "\n\n".join(map(in_text, found)))
 
 
-def _in_text(each: "Description") -> str:
+def in_text(each: "Description") -> str:
+    """A description, a line for each thing that is known."""
     where = [] if each.domain is None else [f"{each.domain}, image {each.index}"]
     where += [] if each.file is None else [each.file]
     rows = [] if each.truth is None else [("true class", each.truth)]
@@ -63,30 +54,14 @@ def _in_text(each: "Description") -> str:
     return "\n".join([": ".join(map(printable, where)), *lines])
 
 
-@command("predict")
-def predict(options: Namespace, console: Console) -> None:
-    """The classes of images, by a trained model.
-
-    Each class with its probability. Images may be of any size; they are resized as in training and evaluation.
-
-    An image that cannot be read is named on standard error, the others are predicted, and the exit code is
-    1. Standard output has the answers alone, in the order of the images, as they come.
-
-    Takes:
-      {RUN}
-      images IMAGE+  an image file, a folder (with all below it, by name), or - for a path a line on standard input
-      --top K = 3  how many classes to name
-      --format = table jsonl csv csv-raw  {CSV}
-      --explain  add the strongest relations in words (models of PARSE)
-      --pictures FOLDER  draw an explanation of each image there (models of PARSE)
-      {MODEL}
-      --batch N = 128  images predicted at once
-
-    For example:
-      parse-dg predict runs/blueprints/parse/sketch/seed0 drawing.png --explain
-      parse-dg predict RUN photos --format csv > classes.csv
-      find photos -name '*.jpg' | parse-dg predict RUN - --format jsonl
-    """
-    from parse_dg.cli.show.predictions import predict_images
-
-    predict_images(options, console)
+def add_commands(commands: Commands) -> None:
+    """Add the command of this file."""
+    words = "the sentences that a trained GVRT writes about images"
+    command = add_command(commands, "describe", describe, words)
+    command.add_run("the folder of a run of gvrt")
+    command.add("images FILE", "an image file, of any size", nargs="*")
+    command.add("--domain DOMAIN", "of the run's benchmark (default: the target)")
+    command.add("--count N", f"how many images of it (default: {COUNT})")
+    command.add("--as CLASS", "argue for this class instead of the predicted one", dest="argued")
+    command.add_device()
+    command.add("--format", choices=("text", "json"))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from parse_dg.cli.show.curve import AccuracyPoint, Panel, draw_curves
 from parse_dg.errors import InputError
+from parse_dg.tables.curve import AccuracyPoint, Panel, draw_curves
 
 LINES = {
     "sketch": [AccuracyPoint(8, 50.0, 1.0), AccuracyPoint(16, 60.0, None)],
@@ -54,7 +54,6 @@ def test_a_file_that_cannot_be_is_refused(name: str, message: str, tmp_path: Pat
 
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("matplotlib", "matplotlib.figure"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(InputError, match=r"install parse-dg\[pictures\]"):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'parse-dg\[pictures\]'"):
         draw(tmp_path / "k.png")
