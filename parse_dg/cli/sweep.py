@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from parse_dg.cli.options import Commands, Console, add_command, say
 from parse_dg.cli.train import parse_settings
-from parse_dg.errors import InputError
+from parse_dg.errors import FailedError, InputError
 from parse_dg.wording import plural
 
 if TYPE_CHECKING:
     from parse_dg.sweeps.config import SweepConfig
     from parse_dg.sweeps.jobs import Job, Launcher
-    from parse_dg.sweeps.launchers.local import DeviceSlot
+    from parse_dg.sweeps.launchers.local import Place
 
 MEASURED_STEPS = 5
 """How many steps `--measure` times of each kind of run."""
@@ -51,7 +51,7 @@ def sweep(options: Namespace, console: Console) -> None:
     """
     from parse_dg.cli.show.sweep import print_report, sweep_display
     from parse_dg.sweeps.launchers.local import local_places
-    from parse_dg.sweeps.loop import SweepFailedError, run_sweep
+    from parse_dg.sweeps.loop import run_sweep
     from parse_dg.sweeps.plan import plan_jobs
 
     if options.list:
@@ -60,7 +60,7 @@ def sweep(options: Namespace, console: Console) -> None:
     check_options(options)
     chosen = configure(options)
     jobs = plan_jobs(chosen)
-    places: tuple[DeviceSlot, ...] = ()
+    places: tuple[Place, ...] = ()
     if options.launcher == "local":
         places = local_places(options.jobs, options.per_gpu, cpu=not needs_gpu(jobs), force=options.force)
     show_plan(options, console, jobs, len(places) or options.jobs or 1)
@@ -79,7 +79,7 @@ def sweep(options: Namespace, console: Console) -> None:
     if report.done:
         show_results(options, console, report.done, chosen)
     if report.exit_code:
-        raise SweepFailedError(f"{len(report.failed)} of {plural(len(jobs), 'run')} failed, the others are done")
+        raise FailedError(f"{len(report.failed)} of {plural(len(jobs), 'run')} failed, the others are done")
 
 
 def configure(options: Namespace) -> "SweepConfig":
@@ -147,9 +147,7 @@ def show_plan(options: Namespace, console: Console, jobs: Sequence["Job"], slots
         say(console, "--measure times a few steps of each kind of run of which nothing is known")
 
 
-def build_launcher(
-    options: Namespace, jobs: Sequence["Job"], places: "Sequence[DeviceSlot]", out: Path
-) -> "Launcher":
+def build_launcher(options: Namespace, jobs: Sequence["Job"], places: "Sequence[Place]", out: Path) -> "Launcher":
     """What the jobs are run by."""
     if options.launcher == "ray":
         from parse_dg.devices import visible_gpus

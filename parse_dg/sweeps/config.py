@@ -18,7 +18,6 @@ from parse_dg.sweeps.search import DomainBedSearch, RandomSearch
 from parse_dg.training.averaging import AveragingKind
 
 Settings = Mapping[str, Any]
-"""Values by dotted path of the field."""
 
 GIVEN_ELSEWHERE = {
     "data.benchmark": "data",
@@ -49,7 +48,6 @@ class SweptData(Config):
     targets: tuple[str, ...] | None = None
     """The domains that are held out, each in runs of its own; none: all."""
     settings: Settings = field(default_factory=dict)
-    """For its runs only."""
 
     def check(self) -> None:
         require(bool(self.name.strip()), "data", self.name, "a name or a path")
@@ -78,7 +76,6 @@ class SweepConfig(Config):
     """Everything that is needed to plan a sweep."""
 
     out: Path
-    """Where its runs are, or will be."""
     methods: tuple[str, ...]
     """Algorithms; with `+ema`, `+sma` or `+swad` their weights are averaged."""
     data: tuple[SweptData, ...] = (SweptData(name="blueprints"),)
@@ -89,7 +86,6 @@ class SweepConfig(Config):
     settings: Settings = field(default_factory=dict)
     """For every run; those of a data set come on top, and those of a variant on top of these."""
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """All combinations of these values are tried."""
     random: RandomSearch | None = None
     domainbed: DomainBedSearch | None = None
     variants: tuple[Variant, ...] = ()
@@ -157,7 +153,6 @@ class Method(NamedTuple):
 
     algorithm: str
     averaging: str | None
-    """What is averaged; none: what the recipe says."""
 
 
 def split_method(method: str) -> Method:

@@ -28,7 +28,6 @@ from parse_dg.wording import plural
 log = logging.getLogger(__name__)
 
 WARM_UP = 3
-"""Steps that are made before steps are timed."""
 UNKNOWN = "nothing is known yet: no run of the same method and data set is finished on this device"
 
 
@@ -60,15 +59,11 @@ class SweepCost:
     """What is left of a sweep to be run, and what that will take."""
 
     finished: int
-    """Jobs that need nothing any more."""
     estimates: tuple[JobCost, ...]
-    """Of every other job, in their order."""
     unit: str
-    """`GPU` or `CPU`."""
 
     @property
     def unknown(self) -> int:
-        """Of how many jobs nothing is known."""
         return sum(estimate.seconds is None for estimate in self.estimates)
 
     @property
@@ -87,7 +82,6 @@ class SweepCost:
         return max(ends)
 
     def lines(self, slots: int) -> list[str]:
-        """What a person wants to know, a line each."""
         left = len(self.estimates)
         said = [f"{plural(self.finished + left, 'run')}: {self.finished} finished, {left} to do"]
         known = left - self.unknown
@@ -196,7 +190,6 @@ def duration(seconds: float) -> str:
 
 
 def _keys(config: RunConfig, device: str) -> tuple[Key, Key]:
-    """What runs of one kind have in common, and what those of one method have."""
     kind = replace(
         config,
         seed=0,

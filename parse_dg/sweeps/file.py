@@ -77,7 +77,6 @@ def parse_sweep(content: Mapping[str, Any], out: Path) -> SweepConfig:
 
 
 def _data(found: Any, targets: tuple[str, ...] | None) -> tuple[SweptData, ...]:
-    """Names, or a table of each by its name."""
     if not isinstance(found, Mapping):
         return tuple(SweptData(name=name, targets=targets) for name in _names(found, "data"))
     chosen = []
@@ -148,7 +147,6 @@ def _flatten(found: Any, where: str, prefix: str = "") -> dict[str, Any]:
 
 
 def _only(found: Any, known: Sequence[str], kind: str) -> None:
-    """Raise unless it is a table of known keys."""
     require(isinstance(found, Mapping), kind.removeprefix("key of "), found, "a table")
     for key in found:
         require_known(kind, key, known)

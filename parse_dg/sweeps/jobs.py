@@ -46,14 +46,11 @@ class Outcome(NamedTuple):
     """`failed`: it would fail again, the same way. `crashed`: it may be tried again, and goes on where it was.
     `elsewhere`: another process is at it, or has finished it."""
     reason: str = ""
-    """One line, for a person."""
 
 
 @runtime_checkable
 class Launcher(Protocol):
     """Where jobs run: processes of this machine, or a cluster."""
-
-    name: str
 
     @property
     def slots(self) -> int:
@@ -85,10 +82,8 @@ class RunProgress(NamedTuple):
     accuracy: float | None
     """The mean over source domains of the accuracy on held-out images; None where none are held out."""
     stage: int | None = None
-    """Of a run that has several."""
 
     def text(self) -> str:
-        """On one line: `step 50 of 600, source validation 71.2%`."""
         stage = "" if self.stage is None else f"stage {self.stage}, "
         total = "" if self.steps is None else f" of {self.steps:,}"
         accuracy = "" if self.accuracy is None else f", source validation {percent(self.accuracy)}"

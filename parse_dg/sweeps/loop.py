@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from parse_dg.errors import FailedError, InputError
+from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, JobState, Launcher, Outcome, read_state
 
 TICK = 0.5
@@ -37,7 +37,6 @@ class SweepStatus(NamedTuple):
     waiting: tuple[Job, ...]
     running: tuple[Job, ...]
     elsewhere: tuple[Job, ...]
-    """Another process is at them."""
     done: tuple[Job, ...]
     failed: tuple[Job, ...]
 
@@ -53,15 +52,10 @@ class SweepReport(NamedTuple):
     """With a result in the folder, whoever made it."""
     failed: tuple[Outcome, ...]
     retried: tuple[Outcome, ...]
-    """The crashes after which a job was tried again."""
 
     @property
     def exit_code(self) -> int:
         return 1 if self.failed else 0
-
-
-class SweepFailedError(FailedError):
-    """Some runs of a sweep failed; all the others are done."""
 
 
 def run_sweep(jobs: Sequence[Job], launcher: Launcher, observe: SweepObserver, retries: int = 2) -> SweepReport:
@@ -102,12 +96,10 @@ class _Sweep:
     def __init__(self, jobs: Sequence[Job], observe: SweepObserver, retries: int) -> None:
         self.jobs = {job.folder: job for job in jobs}
         self.places = dict.fromkeys(self.jobs, "waiting")
-        """In the order in which they came there."""
         self.failed: list[Outcome] = []
         self.retried: list[Outcome] = []
         self.crashes: Counter[Path] = Counter()
         self.look_at: dict[Path, float] = {}
-        """When a job of another process is looked at again."""
         self.observe, self.retries = observe, retries
 
     def at(self, place: str) -> tuple[Job, ...]:
@@ -126,7 +118,6 @@ class _Sweep:
             self._sort(job, read_state(job))
 
     def fill(self, launcher: Launcher) -> None:
-        """Start what waits while there is room."""
         running = len(self.at("running"))
         for job in self.at("waiting"):
             if running >= launcher.slots:
@@ -145,7 +136,6 @@ class _Sweep:
                 self._may_start(job, told=True)
 
     def note(self, outcome: Outcome) -> None:
-        """What has ended in the launcher."""
         match outcome.kind:
             case "done":
                 self._move(outcome.job, "done", "done")
@@ -167,7 +157,6 @@ class _Sweep:
         return state == "unfinished"
 
     def _sort(self, job: Job, state: JobState, told: bool = False) -> None:
-        """Move a waiting job to where its state says it belongs."""
         if state == "finished":
             self._move(job, "done", "found")
         elif state == "busy":

@@ -7,7 +7,7 @@ where several are tried. Nothing of a data set is read but the names of its doma
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +20,10 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
 from parse_dg.sweeps.config import Settings, SweepConfig, SweptData, split_method
-from parse_dg.sweeps.draws import job_seed
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points
+from parse_dg.sweeps.search import SearchPoint, combine, domainbed_name, grid_points, job_seed
 
 UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]+")
-"""What the name of a folder is written without."""
 LONGEST = 240
 """Bytes in the name of a folder: file systems have 255."""
 
@@ -38,14 +36,6 @@ class MethodRow(NamedTuple):
     settings: Settings
 
 
-class HeldOut(NamedTuple):
-    """The domains that are held out."""
-
-    target: str
-    beside: str | None = None
-    """A second domain, which leave-one-domain-out selection validates on."""
-
-
 class ResolvedData(NamedTuple):
     """A data set of the sweep, looked up."""
 
@@ -53,8 +43,8 @@ class ResolvedData(NamedTuple):
     benchmark: str
     """Its name, or its path made absolute: a run is repeated from wherever one stands."""
     domains: tuple[str, ...]
-    held: tuple[HeldOut, ...]
-    """What is held out, in runs of its own each."""
+    held: tuple[tuple[str, ...], ...]
+    """What is held out, in runs of its own each: a target, or it and one that leave-one-domain-out validates on."""
 
 
 def plan_jobs(sweep: SweepConfig) -> tuple[Job, ...]:
@@ -67,15 +57,13 @@ def plan_jobs(sweep: SweepConfig) -> tuple[Job, ...]:
     found = [_look_up(sweep, data) for data in sweep.data]
     planned: dict[RunConfig, Job] = {}
     places: dict[Path, Job] = {}
-    for seed in sweep.seeds:
-        for data in found:
-            for row in rows:
-                for job in _jobs_of_row(sweep, data, row, seed):
-                    if job.config in planned:
-                        continue
-                    if job.folder in places:
-                        raise InputError(f"two runs of the sweep would be {job.folder}: give them other names")
-                    planned[job.config] = places[job.folder] = job
+    for seed, data, row in product(sweep.seeds, found, rows):
+        for job in _jobs_of_row(sweep, data, row, seed):
+            if job.config in planned:
+                continue
+            if job.folder in places:
+                raise InputError(f"two runs of the sweep would be {job.folder}: give them other names")
+            planned[job.config] = places[job.folder] = job
     return tuple(planned.values())
 
 
@@ -102,10 +90,10 @@ def _jobs_of_row(sweep: SweepConfig, found: ResolvedData, row: MethodRow, seed: 
                 _require_selectable(config)
             folder = sweep.out / (Path(found.benchmark).name or "data") / _folder_name(name)
             for held in found.held:
-                run = _hold_out(config, held)
+                run = hold_out(config, *held)
                 if sweep.domainbed and point.draw is not None:
                     run = _seed_as_domainbed(run, data.name, found.domains, point.draw, seed)
-                yield Job(run, folder / "+".join(filter(None, held)) / f"seed{seed}")
+                yield Job(run, folder / "+".join(held) / f"seed{seed}")
 
 
 def _points(sweep: SweepConfig, data: SweptData, row: MethodRow, seed: int) -> list[SearchPoint]:
@@ -133,13 +121,17 @@ def _configure(sweep: SweepConfig, found: ResolvedData, row: MethodRow, point: S
     return change(apply_protocol(sweep.protocol, config), settings)
 
 
-def _hold_out(config: RunConfig, held: HeldOut) -> RunConfig:
-    """The same run with certain domains held out."""
-    config = replace(config, data=replace(config.data, target=held.target))
-    if held.beside is None:
-        return config
-    split = replace(config.split, validation_domain=held.beside)
-    return replace(config, split=split, protocol=replace(config.protocol, selection="leave-one-domain-out"))
+def hold_out(config: RunConfig, target: str, beside: str | None = None) -> RunConfig:
+    """The same run with other domains held out: a target, and perhaps one for leave-one-domain-out selection."""
+    rule = config.protocol.selection
+    if (rule == "leave-one-domain-out") != (beside is not None):
+        rule = "training-domain" if beside is None else "leave-one-domain-out"
+    return replace(
+        config,
+        data=replace(config.data, target=target),
+        split=replace(config.split, validation_domain=beside),
+        protocol=replace(config.protocol, selection=rule),
+    )
 
 
 def _seed_as_domainbed(config: RunConfig, data: str, domains: Sequence[str], draw: int, trial: int) -> RunConfig:
@@ -160,10 +152,10 @@ def _look_up(sweep: SweepConfig, data: SweptData) -> ResolvedData:
     targets = domains if data.targets is None else data.targets
     for target in targets:
         require_known(f"target of {data.name}", target, domains)
-    held = [HeldOut(target) for target in targets]
+    held: list[tuple[str, ...]] = [(target,) for target in targets]
     if sweep.leave_one_domain_out:
         require(len(domains) > 2, f"leave_one_domain_out: the domains of {data.name}", len(domains), "3 or more")
-        held += [HeldOut(*pair) for pair in combinations(domains, 2) if set(pair) & set(targets)]
+        held += [pair for pair in combinations(domains, 2) if set(pair) & set(targets)]
     return ResolvedData(data, benchmark, domains, tuple(held))
 
 

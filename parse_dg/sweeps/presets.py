@@ -22,7 +22,6 @@ METHODS = (
 )
 """The rows of table 1, in its order; its SWAD is ERM with averaged weights."""
 CAPTIONED = ("cub-dg", "blueprints")
-"""Where images have captions of their own, for GVRT."""
 COUNTS = (4, 8, 12, 16, 20, 24)
 """K. The text names 16, the default, and 24; the other values of its figure are not given."""
 FAMILIES = "algorithm.vocabulary.families"
@@ -33,9 +32,7 @@ class Preset(NamedTuple):
 
     summary: str
     view: str
-    """How `parse-dg table` shows its runs."""
     data: tuple[str, ...]
-    """The paper's data sets."""
     methods: tuple[str, ...] = ("parse",)
     """GVRT is left out where images have no captions and classes no definitions."""
     seeds: tuple[int, ...] = (0,)

@@ -1,7 +1,11 @@
-"""Which hyper-parameters a sweep tries: all combinations of a grid, random draws, or DomainBed's own draws."""
+"""Which hyper-parameters a sweep tries: all combinations of a grid, random draws, or DomainBed's own draws.
+
+DomainBed's names, defaults and ranges are those of 2023, value for value: after the range of `mixup_alpha` was
+corrected from 10^U(-1, -1), which is always 0.1, and before the release of ERM++ changed the defaults of them all.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -11,7 +15,99 @@ import numpy as np
 from parse_dg.config import Config, Count, require
 from parse_dg.data.splits import seed_hash
 from parse_dg.errors import InputError, about, require_known
-from parse_dg.sweeps.draws import random_hparams
+
+Value = bool | int | float
+HyperParameters = Mapping[str, Value]
+
+
+class Choice(NamedTuple):
+    """A hyper-parameter: its default, and how the random search draws it."""
+
+    default: Value
+    draw: Callable[[np.random.RandomState], Value]
+
+
+def fixed(value: Value) -> Choice:
+    """Never varied."""
+    return Choice(value, lambda _: value)
+
+
+def decades(default: float, low: float, high: float) -> Choice:
+    """10^U(low, high)."""
+    return Choice(default, lambda random: float(10 ** random.uniform(low, high)))
+
+
+def octaves(default: int, low: float, high: float) -> Choice:
+    """2^U(low, high), rounded down."""
+    return Choice(default, lambda random: int(2 ** random.uniform(low, high)))
+
+
+def among(default: Value, values: Sequence[Value]) -> Choice:
+    """One of a few values, each as likely."""
+    return Choice(default, lambda random: values[int(random.choice(len(values)))])
+
+
+SMALL_IMAGES = ("Debug28", "RotatedMNIST", "ColoredMNIST")
+"""Data sets of 28 pixels, trained from scratch at higher rates."""
+
+COMMON: Mapping[str, Choice] = {
+    "data_augmentation": fixed(True),
+    "resnet18": fixed(False),
+    "resnet_dropout": among(0.0, (0.0, 0.1, 0.5)),
+    "class_balanced": fixed(False),
+    "nonlinear_classifier": fixed(False),
+}
+ADVERSARIAL: Mapping[str, Choice] = {
+    "lambda": decades(1.0, -2, 2),
+    "weight_decay_d": decades(0.0, -6, -2),
+    "d_steps_per_g_step": octaves(1, 0, 3),
+    "grad_penalty": decades(0.0, -2, 1),
+    "beta1": among(0.5, (0.0, 0.5)),
+    "mlp_width": octaves(256, 6, 10),
+    "mlp_depth": among(3, (3, 4, 5)),
+    "mlp_dropout": among(0.0, (0.0, 0.1, 0.5)),
+}
+ALGORITHMS: Mapping[str, Mapping[str, Choice]] = {
+    "ERM": {},
+    "GroupDRO": {"groupdro_eta": decades(1e-2, -3, -1)},
+    "Mixup": {"mixup_alpha": decades(0.2, -1, 1)},
+    "CORAL": {"mmd_gamma": decades(1.0, -1, 1)},
+    "DANN": ADVERSARIAL,
+    "CDANN": ADVERSARIAL,
+    "SagNet": {"sag_w_adv": decades(0.1, -2, 1)},
+}
+
+
+def random_hparams(algorithm: str, data_set: str, hparams_seed: int, trial_seed: int) -> HyperParameters:
+    """Draw number `hparams_seed` of a trial; number 0 is the defaults.
+
+    Every hyper-parameter has a generator of its own, seeded by its name, so that two algorithms share the draws
+    of what they have in common.
+    """
+    choices, seed = _choices(algorithm, data_set), seed_hash(hparams_seed, trial_seed)
+    if hparams_seed == 0:
+        return {name: choice.default for name, choice in choices.items()}
+    own = {name: np.random.RandomState(seed_hash(seed, name)) for name in choices}
+    return {name: choice.draw(own[name]) for name, choice in choices.items()}
+
+
+def job_seed(data_set: str, algorithm: str, test_envs: Sequence[int], hparams_seed: int, trial_seed: int) -> int:
+    """The seed of everything else in a run (start, order of images, dropout), as DomainBed's launcher sets it."""
+    return seed_hash(data_set, algorithm, list(test_envs), hparams_seed, trial_seed)
+
+
+def _choices(algorithm: str, data_set: str) -> dict[str, Choice]:
+    require_known("algorithm of DomainBed", algorithm, ALGORITHMS)
+    own = ALGORITHMS[algorithm]
+    small = data_set in SMALL_IMAGES
+    rate = decades(1e-3, -4.5, -2.5) if small else decades(5e-5, -5, -3.5)
+    decay = fixed(0.0) if small else decades(0.0, -6, -2)
+    batch = octaves(64, 3, 9) if small else octaves(32, 3, 5 if data_set == "DomainNet" else 5.5)
+    choices = {**COMMON, **own, "lr": rate, "weight_decay": decay, "batch_size": batch}
+    if own is ADVERSARIAL:
+        choices |= {"lr_g": rate, "lr_d": rate, "weight_decay_g": decay}
+    return choices
+
 
 SHORT = {"algorithm.primitives.count": "K"}
 """What fields are called in the names of folders, where it is not the last part of their path."""
@@ -24,7 +120,6 @@ class SearchPoint(NamedTuple):
     """What tells them apart in the name of a folder: `K=8`, `draw3`; empty where there is one point only."""
     settings: Mapping[str, Any]
     draw: int | None = None
-    """The number of the draw, where they are drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +161,6 @@ class RandomSearch(Config):
     draws: Count
     """How many; they are numbered from 1."""
     ranges: Mapping[str, Range]
-    """By dotted path of the field."""
 
     def check(self) -> None:
         require(bool(self.ranges), "ranges", "no field", "given a field, such as optimizer.head_rate")
@@ -83,19 +177,17 @@ class RandomSearch(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class DomainBedSearch(Config):
-    """DomainBed's random search (draws.py): number 0 is its defaults."""
+    """DomainBed's random search: number 0 is its defaults."""
 
     draws: Count
     """How many, the defaults among them."""
     ignore: tuple[str, ...] = ()
-    """Hyper-parameters that are left as they are here."""
 
     def check(self) -> None:
         for name in self.ignore:
             require_known("hyper-parameter of [domainbed] ignore", name, IGNORABLE)
 
     def points(self, algorithm: str, data_set: str, trial: int) -> Iterator[SearchPoint]:
-        """The draws of a trial, for a method of ours on a data set as DomainBed calls it."""
         for number in range(self.draws):
             drawn = random_hparams(domainbed_name(algorithm), data_set, number, trial)
             with about(f"draw {number} of {algorithm}, seed {trial}"):
@@ -108,36 +200,21 @@ DOMAINBED = {
 }
 """The methods whose draws are known, and what DomainBed calls them."""
 
+OF_ALGORITHM = {
+    **{"resnet_dropout": "dropout", "groupdro_eta": "eta", "mixup_alpha": "alpha", "mmd_gamma": "gamma"},
+    **{"sag_w_adv": "weight", "lambda": "weight", "d_steps_per_g_step": "discriminator_steps"},
+    **{"grad_penalty": "gradient_penalty", "beta1": "beta1", "mlp_width": "width", "mlp_depth": "depth"},
+    **{"mlp_dropout": "discriminator_dropout", "weight_decay_d": "discriminator_decay"},
+}
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    "lr": ("optimizer.backbone_rate", "optimizer.head_rate"),
-    "weight_decay": ("optimizer.weight_decay",),
+    **dict.fromkeys(("lr", "lr_g"), ("optimizer.backbone_rate", "optimizer.head_rate")),
+    **dict.fromkeys(("weight_decay", "weight_decay_g"), ("optimizer.weight_decay",)),
     "batch_size": ("training.batch_per_domain",),
-    "resnet_dropout": ("algorithm.dropout",),
-    "groupdro_eta": ("algorithm.eta",),
-    "mixup_alpha": ("algorithm.alpha",),
-    "mmd_gamma": ("algorithm.gamma",),
-    "sag_w_adv": ("algorithm.weight",),
-    "lambda": ("algorithm.weight",),
-    "d_steps_per_g_step": ("algorithm.discriminator_steps",),
-    "grad_penalty": ("algorithm.gradient_penalty",),
-    "beta1": ("algorithm.beta1",),
-    "mlp_width": ("algorithm.width",),
-    "mlp_depth": ("algorithm.depth",),
-    "mlp_dropout": ("algorithm.discriminator_dropout",),
-    "weight_decay_d": ("algorithm.discriminator_decay",),
-    "lr_g": ("optimizer.backbone_rate", "optimizer.head_rate"),
-    "weight_decay_g": ("optimizer.weight_decay",),
+    **{name: (f"algorithm.{field}",) for name, field in OF_ALGORITHM.items()},
 }
 """The fields that DomainBed's hyper-parameters are here. `lr_d`, which is a factor here, is apart."""
-
-OURS_ARE: Mapping[str, object] = {
-    "data_augmentation": True,
-    "resnet18": False,
-    "class_balanced": False,
-    "nonlinear_classifier": False,
-}
+OURS_ARE = {"data_augmentation": True, "resnet18": False, "class_balanced": False, "nonlinear_classifier": False}
 """Hyper-parameters without a field, and the one value that our networks have."""
-
 IGNORABLE = (*OURS_ARE, "mlp_dropout")
 """What a sweep may leave as it is here; discriminators had no dropout once."""
 

@@ -22,14 +22,12 @@ from parse_dg.tables.text_table import TextTable, csv_table
 
 OURS = "ours"
 MORE_HEADER = ("source", "measured_by", "table", "printed", "error", "error_is", "protocol", "notes")
-"""What the lines of a comparison have beside those of CSV_HEADER."""
 
 
 class Column(NamedTuple):
     """A column of a table, and the published figures that belong into it."""
 
     data: str
-    """How the table calls its data set."""
     target: str
     """How the table calls the target; `average` for the mean over them."""
     data_set: str | None
@@ -73,13 +71,11 @@ def published_tables(known: Published, data: str = "all") -> tuple[TextTable, ..
     tables = []
     for name in _chosen(data):
         columns = _columns(name)
-        lines = _lines(columns, known)
-        if lines:
+        if lines := _lines(columns, known):
             headings = [column.data if name == SUITE else column.target for column in columns[:-1]]
             title = "DomainBed, averages" if name == SUITE else DATA_SETS[name].title
-            rows = _text_rows(lines, len(columns))
             caption = f"Published accuracy (%) on {title}. Every row is as its source prints it."
-            header = ("method", "source", *headings, "Avg")
+            header, rows = ("method", "source", *headings, "Avg"), _text_rows(lines, len(columns))
             tables.append(TextTable(title, header, rows, _notes(lines), names=2, caption=caption))
     return tuple(tables)
 
@@ -103,7 +99,6 @@ def _chosen(data: str) -> tuple[str, ...]:
 
 
 def _columns(name: str) -> list[Column]:
-    """The columns of a published table by itself."""
     if name == SUITE:
         each = [Column(DATA_SETS[one].title, AVERAGE, one, AVERAGE) for one in SUITE_DATA_SETS]
         return [*each, Column(AVERAGE, AVERAGE, SUITE, AVERAGE)]
@@ -112,7 +107,6 @@ def _columns(name: str) -> list[Column]:
 
 
 def _columns_of(tables: SelectionTables) -> list[list[Column]]:
-    """The columns of each table of `tables.text()`."""
     views, averages = [], []
     for table in tables.tables:
         name = find_name(table.data_set)
@@ -154,11 +148,10 @@ def _extend(text: TextTable, columns: Sequence[Column], known: Published) -> Tex
 
 
 def _text_rows(lines: Lines, count: int) -> tuple[tuple[str, ...], ...]:
-    rows = []
-    for (source, method), cells in lines.items():
-        printed = (str(cells[number].value) if number in cells else "–" for number in range(count))
-        rows.append((method, source.name, *printed))
-    return tuple(rows)
+    return tuple(
+        (method, source.name, *(str(cells[n].value) if n in cells else "–" for n in range(count)))
+        for (source, method), cells in lines.items()
+    )
 
 
 def _notes(lines: Lines) -> tuple[str, ...]:

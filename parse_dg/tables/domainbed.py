@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from parse_dg.config import require
 from parse_dg.errors import InputError, about
@@ -30,7 +30,6 @@ ALGORITHMS = (
     *("ERM", "IRM", "GroupDRO", "Mixup", "MLDG", "CORAL", "MMD"),
     *("DANN", "CDANN", "MTL", "SagNet", "ARM", "VREx", "RSC"),
 )
-"""In the order of its published tables."""
 ACCURACY = re.compile(r"env(0|[1-9][0-9]{0,3})_(in|out)_acc")
 
 
@@ -65,35 +64,23 @@ class DomainBedCheck(Jsonable):
     step: int
 
 
-class DomainBedRun(NamedTuple):
-    """A run of a sweep."""
+def read_sweep(folder: Path) -> tuple[Record, ...]:
+    """Every check of every run, in the order of the draws of hyper-parameters, which decides between equals.
 
-    name: str
-    results: Path
-    finished: bool | None
-    """Whether DomainBed has marked it done; unknown for a file outside a folder of its own."""
-
-
-def find_runs(folder: Path) -> tuple[DomainBedRun, ...]:
-    """The runs of a sweep that have results; an unfinished one counts, as it does for DomainBed's own collector."""
+    An unfinished run counts, as it does for DomainBed's own collector.
+    """
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing there"
         raise InputError(f"{folder} must be a folder of DomainBed's results, found {found}")
     with attempting(f"read {folder}"):
-        own = [path for path in sorted(folder.glob("*/results.jsonl")) if path.is_file()]
-        flat = [path for path in sorted(folder.glob("*.jsonl")) if path.is_file()]
-    if not own and not flat:
+        nested = (sorted(folder.glob(pattern)) for pattern in ("*/results.jsonl", "*.jsonl"))
+        paths = [path for some in nested for path in some if path.is_file()]
+    if not paths:
         raise InputError(f"{folder} has no results of DomainBed: expected RUN/results.jsonl or RUN.jsonl in it")
-    runs = [DomainBedRun(path.parent.name, path, (path.parent / "done").exists()) for path in own]
-    return (*runs, *(DomainBedRun(path.stem, path, None) for path in flat))
-
-
-def read_sweep(folder: Path) -> tuple[Record, ...]:
-    """Every check of every run, in the order of the draws of hyper-parameters, which decides between equals."""
-    found = [read for run in find_runs(folder) for read in _read_run(run.results)]
-    if not found:
+    records = [read for path in paths for read in _read_run(path)]
+    if not records:
         raise InputError(f"{folder} has no results of DomainBed: every .jsonl file in it is empty")
-    return tuple(record for _, record in sorted(found, key=lambda read: read[0]))
+    return tuple(record for _, record in sorted(records, key=lambda read: read[0]))
 
 
 def domainbed_tables(records: Sequence[Record], selection: str) -> SelectionTables:
@@ -140,7 +127,6 @@ def _record(data: Any) -> tuple[int, Record]:
 
 
 def _accuracies(data: Mapping[str, Any]) -> list[list[float]]:
-    """By environment, on the in and on the out part."""
     numbers = {int(found[1]) for key in data if (found := ACCURACY.fullmatch(key))}
     count = max(len(numbers), 1)
     if numbers - set(range(count)):

@@ -15,7 +15,6 @@ Spread = Literal["se", "std"]
 """What stands after a ±: the standard error of the mean, or the standard deviation of the trials."""
 
 SPREADS: Mapping[Spread, str] = {"se": "standard error", "std": "sample standard deviation"}
-"""In words."""
 EXACT = 16
 """Up to so many pairs every choice of signs is counted; above, 2 to this power are drawn."""
 
@@ -26,7 +25,17 @@ class Estimate:
 
     values: Mapping[int, float]
     missing: tuple[int, ...] = ()
-    """Trials of the data set that have no value."""
+
+    @classmethod
+    def over(cls, trials: Sequence[int], values: Mapping[int, float]) -> "Estimate":
+        """The values there are of these trials."""
+        return cls(values, tuple(trial for trial in trials if trial not in values))
+
+    @property
+    def lacks(self) -> str:
+        """`trial 1`, `trials 1, 2` or `all trials`."""
+        some = ("trial " if len(self.missing) == 1 else "trials ") + ", ".join(map(str, self.missing))
+        return some if self.values else "all trials"
 
     @property
     def mean(self) -> float | None:

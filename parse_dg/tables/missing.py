@@ -18,6 +18,7 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.protocols import PROTOCOLS, apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config, default_recipe
+from parse_dg.sweeps.plan import hold_out
 from parse_dg.tables.records import FinishedRun, flatten
 from parse_dg.tables.selection import Case
 from parse_dg.tables.selection_tables import CellKey, SelectionTables
@@ -82,7 +83,7 @@ def train_command(config: RunConfig, folder: Path) -> str:
 
 def find_origin(config: RunConfig) -> Origin:
     """The recipe and the protocol that come closest, and what has to be set besides."""
-    like = config if config.data.target is None else _repeated(config, (config.data.target,), 0)  # for all trials
+    like = config if config.data.target is None else _repeated(config, ("any",), 0)  # for all targets and trials
     found = [
         Origin(recipe, protocol, seed, settings)
         for recipe, protocol in _nearest(like)
@@ -118,7 +119,6 @@ def _differences(recipe: str, protocol: str, seed: int, config: RunConfig) -> di
 
 
 def _base(recipe: str, protocol: str, seed: int, algorithm: str, data: DataConfig) -> RunConfig:
-    """What `parse-dg train` begins with, before every `--set`."""
     named = {"data.benchmark": data.benchmark, "data.target": data.target, "seed": seed}
     return apply_protocol(protocol, change(build_config(recipe, algorithm, data.benchmark), named))
 
@@ -149,20 +149,10 @@ def _draws(kin: Sequence[FinishedRun], trial: int) -> Iterable[tuple[str, Finish
 
 
 def _repeated(config: RunConfig, held_out: Sequence[str], trial: int) -> RunConfig:
-    """The same in another trial, with other domains held out."""
-    target, other = (*held_out, None)[:2]
-    assert target is not None
-    rule = config.protocol.selection
-    if (rule == "leave-one-domain-out") != (other is not None):
-        rule = "training-domain" if other is None else "leave-one-domain-out"
-    own_seed = config.split.seed is None
-    return replace(
-        config,
-        data=replace(config.data, target=target),
-        split=replace(config.split, validation_domain=other, seed=None if own_seed else trial),
-        protocol=replace(config.protocol, selection=rule),
-        seed=trial if own_seed else config.seed,
-    )
+    config = hold_out(config, *held_out)
+    if config.split.seed is None:
+        return replace(config, seed=trial)
+    return replace(config, split=replace(config.split, seed=trial))
 
 
 def _moved(config: RunConfig, data: DataConfig) -> RunConfig:

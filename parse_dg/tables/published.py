@@ -21,7 +21,6 @@ AVERAGE = "average"
 SUITE = "domainbed"
 """Stands for the five data sets of DomainBed, where a table has them as columns."""
 ERRORS = ("standard error", "standard deviation", "not stated", "none")
-"""What is printed after a ±."""
 
 
 class Publication(NamedTuple):
@@ -46,9 +45,7 @@ class PublishedRow:
     """A method's line in a table."""
 
     source: Publication
-    """Where it was read."""
     origin: Publication
-    """Who measured it."""
     table: str
     method: str
     data_set: str
@@ -85,9 +82,7 @@ class PublishedCompaction(NamedTuple):
     table: str
     data_set: str
     target: str | None
-    """None: of all of them."""
     figures: Mapping[str, str]
-    """By what they are, as they are printed."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,6 @@ class FinishedRun(NamedTuple):
 
     @property
     def is_second(self) -> bool:
-        """Whether it is what a run with averaging would have been without."""
         return self.config != self.trained
 
     @property
@@ -70,7 +69,6 @@ class FinishedRun(NamedTuple):
         return f"{self.folder} without its averaging" if self.is_second else str(self.folder)
 
     def with_records(self, **changes: Any) -> "FinishedRun":
-        """The same with something changed in every record."""
         return self._replace(records=tuple(replace(record, **changes) for record in self.records))
 
 
@@ -195,7 +193,6 @@ def _require_selectable(run: FinishedRun, selection: str) -> None:
 
 
 def _records(config: RunConfig, result: RunResult, checks: Sequence[ScoredStep]) -> Iterator[Record]:
-    """A record of every check."""
     target, unseen = result.on_target.domain, config.split.validation_domain
     share = 1.0 if config.split.target_images == "all" else 1 - config.split.holdout
     if config.split.listed:

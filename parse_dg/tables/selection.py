@@ -27,7 +27,6 @@ class Record:
     data_set: str
     algorithm: str
     domains: tuple[str, ...]
-    """Every domain of the data set, in its order."""
     held_out: tuple[str, ...]
     """The domains that were not trained on: the target, or the target and one to validate on."""
     trial: int
@@ -39,7 +38,6 @@ class Record:
     """By domain, accuracy as a fraction on its `in` part. Domains that no selection asks for may be left out."""
     out_part: Mapping[str, float]
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The values of the hyper-parameters, to be shown."""
     loss: float = 0.0
     """The mean over the sources' `out` parts, which decides between checks of one accuracy; 0 if not recorded."""
     share: float = 0.8
@@ -84,7 +82,6 @@ class Selection(NamedTuple):
 
     name: str
     summary: str
-    """What is maximised, over what."""
     needs: str
     """The runs without which nothing can be selected."""
     choose: Callable[[Sequence[Record], str], SelectedModel | None]

@@ -1,26 +1,107 @@
 """Tables of selected models: rows are algorithms, columns targets; what is missing is named, not averaged over."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from parse_dg.data.public.catalogue import DATA_SETS
 from parse_dg.errors import InputError
-from parse_dg.tables.data_set_table import DataSetTable, count_runs, data_set_table, missing_cells
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, compared_with, explain_spread, shown
 from parse_dg.tables.selection import Case, Record, SelectedModel, Selection, average, find_selection, select
 from parse_dg.tables.text_table import TextTable, best_cells, csv_table
 from parse_dg.wording import plural
 
+
+@dataclass(frozen=True)
+class DataSetTable:
+    """Target accuracy on one data set."""
+
+    data_set: str
+    domains: tuple[str, ...]
+    trials: tuple[int, ...]
+    cells: Mapping[str, Mapping[str, Estimate]]
+    average: Mapping[str, Estimate]
+    """By algorithm: the mean over all targets inside a trial, for every trial that has them all."""
+    runs: int = 0
+    runs_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    """Domains that are no columns, as no run has them as its target. There is no average then."""
+
+
+def data_set_table(
+    name: str,
+    records: Sequence[Record],
+    algorithms: Sequence[str],
+    selected: Mapping[Case, SelectedModel],
+    *,
+    pairs: bool,
+) -> DataSetTable:
+    """The table of a data set: every algorithm that has runs on it, in the order given.
+
+    `pairs` says whether runs with two domains held out took part in the selection.
+    """
+    domains = records[0].domains
+    for record in records:
+        if record.domains != domains:
+            found = f"{', '.join(domains)} and {', '.join(record.domains)}"
+            raise InputError(f"the runs on {name} must have the same domains, found {found}")
+    trials = tuple(sorted({record.trial for record in records}))
+    present = {record.algorithm for record in records}
+    cells, averages = {}, {}
+    for algorithm in (algorithm for algorithm in algorithms if algorithm in present):
+        of_target: dict[str, dict[int, float]] = {target: {} for target in domains}
+        for target, trial in product(domains, trials):
+            if (case := Case(name, algorithm, target, trial)) in selected:
+                of_target[target][trial] = selected[case].accuracy
+        cells[algorithm] = {target: Estimate.over(trials, values) for target, values in of_target.items()}
+        complete = [trial for trial in trials if all(trial in values for values in of_target.values())]
+        means = {trial: average([values[trial] for values in of_target.values()]) for trial in complete}
+        averages[algorithm] = Estimate.over(trials, means)
+    used = [record for record in records if pairs or len(record.held_out) == 1]
+    runs = dict.fromkeys((r.algorithm, r.held_out, r.trial, r.hyperparameters) for r in used)
+    runs_in = Counter((algorithm, target) for algorithm, held_out, *_ in runs for target in held_out)
+    return DataSetTable(name, domains, trials, cells, averages, len(runs), runs_in)
+
+
+def only_targets(table: DataSetTable) -> DataSetTable:
+    """The table without the columns of domains that no run has as its target."""
+    used = {target for (_, target), count in table.runs_in.items() if count}
+    kept = tuple(target for target in table.domains if target in used or not used)
+    left_out = tuple(target for target in table.domains if target not in kept)
+    cells = {name: {target: row[target] for target in kept} for name, row in table.cells.items()}
+    return replace(table, domains=kept, cells=cells, left_out=left_out)
+
+
+def count_runs(table: DataSetTable) -> str:
+    """`12 runs, 3 a cell`, and the cells that have another number of them: `2 for ERM on art, photo`."""
+    ((usual, _),) = Counter(table.runs_in.values()).most_common(1) or [(0, 0)]
+    others: dict[tuple[str, int], list[str]] = {}
+    for name, cells in table.cells.items():
+        for target in cells:
+            count = table.runs_in.get((name, target), 0)
+            if count not in (0, usual):
+                others.setdefault((name, count), []).append(target)
+    rare = [f"; {count} for {name} on {', '.join(targets)}" for (name, count), targets in others.items()]
+    return f"{plural(table.runs, 'run')}, {usual} a cell{''.join(rare)}."
+
+
+def missing_cells(table: DataSetTable) -> list[str]:
+    """`ERM: C (trial 1), L (all trials)`, an entry for every algorithm that lacks something."""
+    entries = []
+    for algorithm, cells in table.cells.items():
+        lacking = [f"{target} ({cell.lacks})" for target, cell in cells.items() if cell.missing]
+        entries += [f"{algorithm}: {', '.join(lacking)}"] if lacking else []
+    return entries
+
+
 CSV_HEADER = (
     *("selection", "data", "algorithm", "target", "accuracy", "standard_error", "standard_deviation"),
     *("trials", "missing_trials", "runs", "share_of_target", "to_fill"),
 )
-CHOSEN_HEADER = ("data", "algorithm", "target", "values", "trial", "hyper-parameters", "step", "score", "accuracy")
 BEST = "bold: the best mean of each column"
 
 CellKey = tuple[str, str, str]
-"""A cell: data set, algorithm, target."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +110,13 @@ class SelectionTables:
 
     selection: Selection
     share: float
-    """Of the target's images, the fraction that is scored."""
     tables: tuple[DataSetTable, ...]
     algorithms: tuple[str, ...]
-    selected: Mapping[Case, SelectedModel]
     spread: Spread = "se"
     averaged: tuple[str, ...] = ()
     """The data sets that enter the table of averages; none: all."""
     fill: Mapping[CellKey, tuple[str, ...]] = field(default_factory=dict)
-    """The commands that would fill a cell in which something is missing."""
     against: str | None = None
-    """The row that the others are compared with, pair by pair."""
 
     @property
     def averaged_tables(self) -> tuple[DataSetTable, ...]:
@@ -57,22 +134,8 @@ class SelectionTables:
         return average(known) if len(known) == len(means) else None
 
     def text(self) -> tuple[TextTable, ...]:
-        """Each table as headings, rows of text and notes, the averages last."""
         tables = tuple(self._data_set(table) for table in self.tables)
         return (*tables, self._averages()) if self.averaged_tables else tables
-
-    def chosen(self) -> TextTable:
-        """Which step and which hyper-parameters were selected, a row for every target and trial."""
-        rows = []
-        for table in self.tables:
-            for algorithm, target, trial in product(table.cells, table.domains, table.trials):
-                if found := self.selected.get(Case(table.data_set, algorithm, target, trial)):
-                    values = ", ".join(f"{name} {_say(value)}" for name, value in found.settings.items())
-                    numbers = (str(trial), found.hyperparameters, str(found.step))
-                    scores = (shown(found.score), shown(found.accuracy))
-                    rows.append((table.data_set, algorithm, target, values, *numbers, *scores))
-        note = f"Model selection: {self.selection.summary}; that accuracy, in %, is the score. {self._scored()}."
-        return TextTable("selected models", CHOSEN_HEADER, tuple(rows), (note,), names=4)
 
     def csv(self) -> str:
         """One line for every cell of every table, unrounded; fractions instead of percentages."""
@@ -109,13 +172,10 @@ class SelectionTables:
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
         paired = (compared_with(table.cells, self.against),) if self.against in table.cells and self.against else ()
         notes = (f"{self._scored()}: {how}. {count_runs(table)}", *paired)
-        caption = self._caption(
-            f"each target of {_title(table.data_set)}", explain_spread(self.spread, len(table.trials))
-        )
+        title = DATA_SETS[table.data_set].title if table.data_set in DATA_SETS else table.data_set
+        caption = self._caption(f"each target of {title}", explain_spread(self.spread, len(table.trials)))
         text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold, caption=caption)
-        places = [
-            (table.data_set, name, target) for name in table.cells for target in (*table.domains, *table.left_out)
-        ]
+        places = product([table.data_set], table.cells, (*table.domains, *table.left_out))
         return self._finish(text, missing_cells(table), places)
 
     def _averages(self) -> TextTable:
@@ -134,13 +194,10 @@ class SelectionTables:
         pairs = product(self.algorithms, tables)
         missing = [f"{name} on {table.data_set}" for name, table in pairs if self.average(table, name).missing]
         # what an algorithm lacks on a data set that it has some runs of is said above, in the table of that one
-        places = [
-            (table.data_set, algorithm, target)
-            for table in tables
-            for algorithm in self.algorithms
-            if algorithm not in table.cells
-            for target in table.domains
-        ]
+        places: list[CellKey] = []
+        for table in tables:
+            lacking = [name for name in self.algorithms if name not in table.cells]
+            places += product([table.data_set], lacking, table.domains)
         runs = plural(sum(table.runs for table in tables), "run")
         first = f"{self._scored()}: {how}{f'; {BEST}' if bold else ''}. {runs}."
         header = ("algorithm", *(table.data_set for table in tables), "Avg")
@@ -149,7 +206,6 @@ class SelectionTables:
         return self._finish(text, missing, places)
 
     def _caption(self, where: str, spread: str) -> str:
-        """Two sentences, for a paper."""
         return f"Accuracy (%) on {where} ({spread}). Models are chosen by {self.selection.name} selection."
 
     def _scored(self) -> str:
@@ -157,7 +213,7 @@ class SelectionTables:
             return "Accuracy in % on all images of the target"
         return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
 
-    def _finish(self, table: TextTable, missing: Sequence[str], places: Sequence[CellKey]) -> TextTable:
+    def _finish(self, table: TextTable, missing: Sequence[str], places: Iterable[CellKey]) -> TextTable:
         """The table with its selection named, and what is missing, with the commands that would fill it."""
         notes = [*table.notes, f"Model selection: {self.selection.summary}."]
         if missing:
@@ -188,18 +244,9 @@ def selection_tables(
         data_set_table(name, [r for r in records if r.data_set == name], methods, selected, pairs=pairs)
         for name in names
     )
-    return SelectionTables(method, shares[0], tables, methods, selected)
+    return SelectionTables(method, shares[0], tables, methods)
 
 
 def _ordered(found: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
     names = set(found)
     return (*(name for name in first if name in names), *sorted(names - set(first)))
-
-
-def _title(data_set: str) -> str:
-    """A public data set as papers call it."""
-    return DATA_SETS[data_set].title if data_set in DATA_SETS else data_set
-
-
-def _say(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -21,7 +21,6 @@ DISPLAY_NAMES = {
     **{"group_dro": "GroupDRO", "mixup": "MixUp", "sagnet": "SagNet"},
     **{"erm_plus_plus": "ERM++", "no_relations": "No Relations"},
 }
-"""Methods as the published rows call them."""
 FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+(\.\d+)?(e[+-]?\d+)?$)")
 """What a cell begins with that a spreadsheet computes, and may do more than that; a number does not."""
 TO_FILL = "To fill what is missing:"
@@ -41,12 +40,10 @@ class TextTable(NamedTuple):
     bold: frozenset[tuple[int, int]] = frozenset()
     """The cells that stand out, each by the numbers of its row and of its column."""
     commands: tuple[str, ...] = ()
-    """What to type for what is missing, a line each."""
     caption: str = ""
     """In a paper: two sentences; the title where there are none."""
 
     def markdown(self) -> str:
-        """The table in Markdown, its notes below it, and the commands as a block to copy."""
         rows = self._cells(lambda cell: cell.replace("|", r"\|"), "**{}**")  # else Markdown takes one for two
         header = [heading.replace("|", r"\|") for heading in self.header]
         block = [TO_FILL, "\n".join(["```sh", *self.commands, "```"])] if self.commands else []
@@ -64,6 +61,8 @@ class TextTable(NamedTuple):
         methods = "|".join(re.escape(row[0]) for row in sorted(self.rows, reverse=True))  # erm+ema before erm
         called = rf"(?<![\w-])({methods})(?![\w-])"
         notes = [_tex(re.sub(called, lambda found: display_name(found[0]), note)) for note in self.notes]
+        widths = [2 + max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        parts = columns_beside(widths, self.names, PAGE)
         label = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         return "\n".join(
             [
@@ -71,7 +70,7 @@ class TextTable(NamedTuple):
                 r"\centering",
                 rf"\caption{{{_tex(self.caption or f'{self.title}.')}}}",
                 rf"\label{{tab:{label}}}",
-                "\n\\par\\medskip\n".join(_tabular([header, *rows], part, self.names) for part in self._parts()),
+                "\n\\par\\medskip\n".join(_tabular([header, *rows], part, self.names) for part in parts),
                 *([r"\par\medskip", r"\begin{minipage}{\linewidth}\footnotesize"] if notes else []),
                 *([" \\par\n".join(notes), r"\end{minipage}"] if notes else []),
                 r"\end{table}",
@@ -79,23 +78,22 @@ class TextTable(NamedTuple):
             ]
         )
 
-    def _parts(self) -> list[list[int]]:
-        """Which columns find room beside each other on a page; every part begins with the names."""
-        widths = [2 + max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        names = list(range(self.names))
-        parts = [names.copy()]
-        for column in range(self.names, len(widths)):
-            if len(parts[-1]) > self.names and sum(widths[c] for c in (*parts[-1], column)) > PAGE:
-                parts.append(names.copy())
-            parts[-1].append(column)
-        return parts
-
     def _cells(self, write: Callable[[str], str], bold: str) -> list[list[str]]:
         """Every cell as it is written in some language; `bold` is how one stands out there."""
         return [
             [bold.format(write(cell)) if (r, c) in self.bold else write(cell) for c, cell in enumerate(row)]
             for r, row in enumerate(self.rows)
         ]
+
+
+def columns_beside(widths: Sequence[int], names: int, room: int) -> list[list[int]]:
+    """Which columns find room beside each other; every part begins with the names."""
+    parts = [list(range(names))]
+    for column in range(names, len(widths)):
+        if len(parts[-1]) > names and sum(widths[c] for c in (*parts[-1], column)) > room:
+            parts.append(list(range(names)))
+        parts[-1].append(column)
+    return parts
 
 
 def best_cells(means: Sequence[Sequence[float | None]]) -> frozenset[tuple[int, int]]:
@@ -121,12 +119,10 @@ def display_name(cell: str) -> str:
 
 
 def _tex(text: str) -> str:
-    """Text with the characters that LaTeX would read as commands written out."""
     return "".join(TEX.get(character, character) for character in text)
 
 
 def _tabular(rows: Sequence[Sequence[str]], columns: Sequence[int], names: int) -> str:
-    """Some columns of a heading and rows in LaTeX."""
     head, *lines = (" & ".join(row[c] for c in columns) + r" \\" for row in rows)
     begin = rf"\begin{{tabular}}{{{'l' * names}{'c' * (len(columns) - names)}}}"
     return "\n".join([begin, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])

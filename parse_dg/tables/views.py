@@ -41,9 +41,7 @@ class TableRow(NamedTuple):
     rank: Rank
     name: str
     of: str = ""
-    """What a curve through several rows is called."""
     at: float | None = None
-    """Where on that curve the row lies."""
 
 
 class View(NamedTuple):
@@ -52,7 +50,6 @@ class View(NamedTuple):
     summary: str
     row: Callable[[RunConfig], TableRow]
     published: Callable[[PublishedRow], bool]
-    """Which published figures belong beside it."""
     all_targets: bool = True
     """Whether runs of every target are wanted, or of those alone that some run has."""
 
@@ -117,7 +114,6 @@ def require_fields(by: Sequence[str], configs: Sequence[RunConfig]) -> None:
 
 
 def _divided(row: TableRow, config: RunConfig, by: Sequence[str]) -> TableRow:
-    """The row of the same name, and the values of the fields that the run has."""
     fields = flatten(config)
     mine = {field: fields[field] for field in by if field in fields}
     names = short_names(by, {})

@@ -114,12 +114,6 @@ def test_runs_of_another_kind_say_nothing(other: dict[str, Any], finish: Finish,
     assert (cost.unknown, cost.hours) == (1, 0)
 
 
-def test_a_folder_with_another_run_is_refused(finish: Finish, tiny: Tiny) -> None:
-    done = finish(tiny("erm"), 40)
-    with pytest.raises(InputError, match="holds a run of another configuration"):
-        estimate_cost([Job(tiny("erm", seed=1), done.folder)])
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "erm_plus_plus"])
 def test_a_job_can_be_measured_and_leaves_nothing(algorithm: str, job: NewJob, tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(algorithm, training__steps=1000, training__check_every=100)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg.errors import InputError
 from parse_dg.sweeps.config import SweepConfig, SweptData, Variant
 from parse_dg.sweeps.file import parse_sweep, read_sweep_file
 from parse_dg.sweeps.plan import plan_jobs
@@ -119,9 +118,8 @@ def test_the_example_is_a_sweep_that_can_be_planned() -> None:
 
 def test_what_the_example_has_commented_out_is_right_too(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
-    lines = [
-        line for line in text.splitlines() if line.startswith(("# recipe", "# protocol", "# draws", "# ignore"))
-    ]
+    known = ("# recipe", "# protocol", "# draws", "# ignore")
+    lines = [line for line in text.splitlines() if line.startswith(known)]
     recipe, protocol, *domainbed = (line.removeprefix("# ") for line in lines)
     assert len(domainbed) == 2
     path = tmp_path / "other.toml"
@@ -142,10 +140,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         '[grid]\naveraging.kind = ["ema", "swad"]',
         r'averaging.kind cannot be in \[grid\]: it is given by methods, as in "erm\+swad"',
     ),
-    "a setting twice": (
-        '[set]\ntraining.steps = 1\n"training.steps" = 2',
-        r"training.steps is twice in \[set\]: give it once",
-    ),
+    "a setting twice": ('[set]\ntraining.steps = 1\n"training.steps" = 2', r"training.steps is twice in \[set\]"),
     "a field in the grid and in the settings": (
         "[set]\ntraining.steps = 1\n[grid]\ntraining.steps = [3, 4]",
         r"training.steps is in \[grid\] and in \[set\]: give it once",
@@ -158,10 +153,6 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "[random]\ndraws = 3\ntraining.steps = 5",
         r"\[random\] training.steps: expected {log = \[low, high\]}.*found 5",
     ),
-    "a range that descends": (
-        "[random]\ndraws = 3\ntraining.steps = {uniform = [2, 1]}",
-        r"\[random\] training.steps: uniform must be two numbers that ascend, found \[2, 1\]",
-    ),
     "two ways to draw": (
         "[domainbed]\ndraws = 1\n[random]\ndraws = 1\ntraining.steps = {choice = [1]}",
         r"\[random\] and \[domainbed\] are two ways to draw",
@@ -171,10 +162,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         '[[variants]]\nname = "a"\n[[variants]]\nname = "a"',
         "names of variants must be different from each other, found 'a' twice",
     ),
-    "a variant of another method": (
-        '[[variants]]\nname = "a"\nmethods = ["parse"]',
-        "unknown method of the variant a 'parse': valid are erm",
-    ),
+    "a variant of no method": ('[[variants]]\nname = "a"\nmethods = ["parse"]', "variant a 'parse': valid are erm"),
 }
 """Beside a method."""
 OF_METHODS = {
@@ -200,10 +188,3 @@ def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_bytes(content)
     assert "is not valid TOML" in refusal(read_sweep_file, path)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read .*none.toml: No such file"):
-        read_sweep_file(tmp_path / "none.toml")
-    with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
-        read_sweep_file(tmp_path)

@@ -96,8 +96,3 @@ def test_only_data_sets_that_were_added_are_run(monkeypatch: pytest.MonkeyPatch)
         InputError, match=r"paper-ablation is for cub-dg, and none of them has been added.*blueprints"
     ):
         preset_sweep("paper-ablation")
-
-
-def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(InputError, match="unknown preset 'paper': valid are paper-main-a, paper-main-b"):
-        preset_sweep("paper", "blueprints")

@@ -9,7 +9,6 @@ import pytest
 from parse_dg.config import change
 from parse_dg.errors import InputError
 from parse_dg.runs.recipes import build_config
-from parse_dg.sweeps.draws import default_hparams, random_hparams
 from parse_dg.sweeps.search import (
     DOMAINBED,
     FIELDS,
@@ -18,9 +17,9 @@ from parse_dg.sweeps.search import (
     RandomSearch,
     Range,
     SearchPoint,
-    combine,
     grid_points,
     map_hyperparameters,
+    random_hparams,
 )
 
 RATE = "optimizer.head_rate"
@@ -48,12 +47,6 @@ def test_a_grid_has_every_combination_and_the_last_field_varies_fastest() -> Non
 )
 def test_the_mark_of_a_value(field: str, value: Any, mark: str) -> None:
     assert grid_points({field: (value,)})[0].mark == mark
-
-
-def test_a_point_of_a_grid_and_a_draw_make_one() -> None:
-    both = combine(SearchPoint("K=8", {"a": 1}), SearchPoint("draw2", {"b": 2}, 2))
-    assert both == SearchPoint("K=8,draw2", {"a": 1, "b": 2}, 2)
-    assert combine(SearchPoint("", {}), SearchPoint("", {})) == SearchPoint("", {})
 
 
 def draws(range_: Range, count: int = 400) -> list[Any]:
@@ -135,7 +128,7 @@ def test_every_hyper_parameter_has_a_place(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", DOMAINBED)
 def test_domainbeds_defaults_are_those_of_its_recipe(algorithm: str) -> None:
     config = build_config("domainbed", algorithm)
-    assert change(config, map_hyperparameters(default_hparams(DOMAINBED[algorithm], "PACS"))) == config
+    assert change(config, map_hyperparameters(random_hparams(DOMAINBED[algorithm], "PACS", 0, 0))) == config
 
 
 def test_the_two_players_of_dann_keep_their_rates() -> None:
@@ -165,10 +158,3 @@ def test_what_our_networks_lack_is_said_and_can_be_ignored() -> None:
 def test_a_search_of_domainbed_that_cannot_be(given: tuple[int, Sequence[str]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         DomainBedSearch(draws=given[0], ignore=tuple(given[1]))
-
-
-def test_methods_that_domainbed_does_not_draw_for_are_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"DomainBed's draws for parse are not known: \[domainbed\] takes erm, dann"
-    ):
-        list(DomainBedSearch(draws=1).points("parse", "PACS", 0))

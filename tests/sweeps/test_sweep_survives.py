@@ -62,12 +62,12 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.files import is_locked
 from parse_dg.runs.folder import LOCK
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
+from parse_dg.sweeps.launchers.local import LocalLauncher
 sweep.LOOK_AGAIN = 0.2
 folder = Path(sys.argv[1])
 planned = json.loads((folder / "jobs").read_text())
 jobs = [Job(from_dict(RunConfig, config), Path(place)) for config, place in planned]
-launcher = LocalLauncher([DeviceSlot("a", {}), DeviceSlot("b", {})], folder / ".sweep", module="fake_train")
+launcher = LocalLauncher([{}, {}], folder / ".sweep", module="fake_train")
 try:
     report = sweep.run_sweep(jobs, launcher, lambda standing, event: None)
 except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from parse_dg.runs.recipes import RECIPES, build_config
 from parse_dg.tables.missing import find_origin, train_command
 from tests.tables.test_records import DOMAINS, configured, scored, write
 
-SLOWER = [name for name in RECIPES if name != "blueprints"]
+SLOWER = [("erm_plus_plus", "blueprints"), *(("parse", name) for name in RECIPES if name != "blueprints")]
 
 
 def typed(command: str) -> tuple[RunConfig, Path]:
@@ -28,8 +28,10 @@ def typed(command: str) -> tuple[RunConfig, Path]:
     return configure(options), options.out
 
 
-@pytest.mark.parametrize("algorithm", ["parse", pytest.param("erm_plus_plus", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("recipe", ["blueprints", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)])
+@pytest.mark.parametrize(
+    ("algorithm", "recipe"),
+    [("parse", "blueprints"), *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOWER)],
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_recipe_under_every_protocol_is_found_again(algorithm: str, recipe: str, protocol: str) -> None:
     for data in ("blueprints", "pacs"):

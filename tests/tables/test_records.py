@@ -110,7 +110,7 @@ def test_a_table_chooses_the_check_that_the_run_itself_keeps(tmp_path: Path) -> 
     """Few images and rounded losses: many checks are alike in one or both."""
     random = np.random.default_rng(0)
     config = configured()
-    for number in range(30):
+    for number in range(12):
         lines, kept = [], None
         for step in range(1, 9):
             right, losses = random.integers(2, 4, 3), random.integers(1, 4, 3) / 4
@@ -201,20 +201,12 @@ def draws(tmp_path: Path, *configs: RunConfig) -> list[str]:
 
 
 def test_repetitions_and_machines_are_not_told_apart(tmp_path: Path) -> None:
-    same = draws(
-        tmp_path,
-        configured(),
-        configured(seed=5),
-        configured(split__seed=3),
-        configured(data__target="photo"),
-        configured(validation_domain="photo"),
-        configured(training__device="cpu"),
-        configured(training__cuda_graph=False),
-        configured(data__store="never"),
-        configured(data__benchmark="/elsewhere/blueprints"),
-        configured(protocol__checks="target"),
-    )
-    assert len(set(same)) == 1
+    settings: list[dict[str, Any]] = [
+        *({}, {"seed": 5}, {"split__seed": 3}, {"data__target": "photo"}, {"validation_domain": "photo"}),
+        *({"training__device": "cpu"}, {"training__cuda_graph": False}, {"data__store": "never"}),
+        *({"data__benchmark": "/elsewhere/blueprints"}, {"protocol__checks": "target"}),
+    ]
+    assert len(set(draws(tmp_path, *(configured(**each) for each in settings)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -248,13 +240,10 @@ def test_leave_one_domain_out_from_runs_with_pairs_held_out(tmp_path: Path) -> N
     worth = {"photo": (0.1, 0.5, 0.2), "cartoon": (0.3, 0.4, 0.2), "paint": (0.9, 0.3, 0.2)}
     for other, values in worth.items():
         first = other != "photo"  # as if photo were the target, and sketch the second
-        config = configured(
-            data__target="sketch" if first else other, validation_domain=other if first else "sketch"
-        )
-        lines = [
-            scored(config, step, source=value if first else 0.0, target=0.0 if first else value)
-            for step, value in enumerate(values, 1)
-        ]
+        target, second = ("sketch", other) if first else (other, "sketch")
+        config = configured(data__target=target, validation_domain=second)
+        parts = [(0.0, value) if first else (value, 0.0) for value in values]
+        lines = [scored(config, step, *part) for step, part in enumerate(parts, 1)]
         folders.append(write(tmp_path / other, config, lines))
     means = [sum(values[n] for values in worth.values()) / 3 for n in range(3)]
     name = "leave-one-domain-out"
@@ -327,35 +316,19 @@ def test_a_damaged_run_is_refused_in_one_line(case: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "message"),
+    ("protocol", "name", "one", "other"),
     [
-        (
-            configured(protocol="parse"),
-            configured(protocol="parse", split__scheme="gvrt-split"),
-            "{0} has split.scheme=holdout20, {1} split.scheme=gvrt-split",
-        ),
-        (
-            configured(protocol="parse"),
-            configured(protocol="parse", split__target_images="in"),
-            "{0} has split.target_images=all, {1} split.target_images=in",
-        ),
-        (
-            configured(protocol="parse"),
-            configured(protocol="parse", split__holdout=0.5),
-            "{0} has split.holdout=0.2, {1} split.holdout=0.5",
-        ),
-        (
-            configured(),
-            configured(protocol="swad"),
-            "{0} has protocol.augment_validation=True, {1} protocol.augment_validation=False",
-        ),
+        ("parse", "split.scheme", "holdout20", "gvrt-split"),
+        ("parse", "split.target_images", "all", "in"),
+        ("parse", "split.holdout", 0.2, 0.5),
+        ("domainbed", "protocol.augment_validation", True, False),
     ],
 )
-def test_figures_of_two_kinds_are_refused(one: RunConfig, other: RunConfig, message: str, tmp_path: Path) -> None:
-    other = replace(other, data=replace(other.data, target="photo"))  # nothing else is the same run
-    folders = [write(tmp_path / name, config, [scored(config)]) for name, config in (("a", one), ("b", other))]
-    expected = message.format(*folders) + ": their figures do not belong into one table"
-    assert refusal(read_runs, folders, "training-domain") == expected
+def test_figures_of_two_kinds_are_refused(protocol: str, name: str, one: Any, other: Any, tmp_path: Path) -> None:
+    both = (configured(protocol=protocol), configured(protocol=protocol, data__target="photo", **{name: other}))
+    first, second = (write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(both))
+    expected = f"{first} has {name}={one}, {second} {name}={other}: their figures do not belong into one table"
+    assert refusal(read_runs, [first, second], "training-domain") == expected
 
 
 def test_two_versions_of_a_data_set_are_refused(tmp_path: Path) -> None:

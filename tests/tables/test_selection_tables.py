@@ -175,30 +175,6 @@ def test_csv_is_unrounded_and_a_line_a_cell() -> None:
     assert {(row["selection"], row["share_of_target"]) for row in rows} == {("oracle", "0.8")}
 
 
-def test_the_selected_models_are_listed_with_their_hyper_parameters() -> None:
-    settings = {"lr": 2.7028930742148706e-05, "batch_size": 39, "resnet18": False}
-    records = [result("photo", 1, 0.25, settings=settings, hyperparameters="7"), result("art", 0, 0.5)]
-    table = selection_tables(records, "training-domain").chosen()
-    assert [dict(zip(table.header, row, strict=True)) for row in table.rows] == [
-        {
-            "data": "PACS",
-            "algorithm": "ERM",
-            "target": target,
-            "values": values,
-            "trial": trial,
-            "hyper-parameters": draw,
-            "step": "300",
-            "score": "50.0",
-            "accuracy": accuracy,
-        }
-        for target, values, trial, draw, accuracy in (
-            ("art", "", "0", "0", "50.0"),
-            ("photo", "lr 2.703e-05, batch_size 39, resnet18 False", "1", "7", "25.0"),
-        )
-    ]
-    assert table.markdown().splitlines()[3] == "|---|---|---|---|---:|---:|---:|---:|---:|"
-
-
 def test_the_spread_is_said_and_shown() -> None:
     records = full([(0.1, 0.5, 0.6), (0.3, 0.9, 0.9)]) + full([(0.1, 0.2, 0.3)], data_set="VLCS")
     tables = replace(selection_tables(records, "oracle"), spread="std")

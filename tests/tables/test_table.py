@@ -1,11 +1,7 @@
 """The table of the Blueprints benchmark, and tables as Markdown and comma-separated values."""
 
-import csv
-import io
-
 from benchmarks.blueprints import accuracy_table
 from parse_dg.runs.result import RunResult
-from parse_dg.tables.text_table import csv_table, markdown_table
 from tests.runs.helpers import result_of
 
 
@@ -33,20 +29,3 @@ def test_runs_are_averaged_over_seeds_and_domains_and_the_best_are_bold() -> Non
             "| parse | 70.0 ± 10.0 | **60.0 ± 14.1** | **65.0 ± 0.0** | 60.0 ± 0.0 |",
             "| coral | 50.0 | missing | missing | missing |",
         ]
-
-
-def test_a_table_in_markdown_has_names_to_the_left_and_numbers_to_the_right() -> None:
-    rows = [["photo", "0", "1.5"], ["sketch", "1", "2.0"]]
-    assert markdown_table(["target", "seed", "x"], rows, names=2).splitlines() == [
-        "| target | seed | x |",
-        "|---|---|---:|",
-        "| photo | 0 | 1.5 |",
-        "| sketch | 1 | 2.0 |",
-    ]
-    assert markdown_table(["method", "x"], [], names=1).splitlines() == ["| method | x |", "|---|---:|"]
-
-
-def test_a_table_in_csv_is_read_back() -> None:
-    text = csv_table(["name", "x"], [["a, b", 0.1], ['"c"', 3]])
-    assert text.splitlines() == ["name,x", '"a, b",0.1', '"""c""",3']
-    assert list(csv.reader(io.StringIO(text))) == [["name", "x"], ["a, b", "0.1"], ['"c"', "3"]]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from parse_dg.cli.show.views import compared, curve, view_tables
+from parse_dg.cli.show.curve import curve
+from parse_dg.cli.show.views import compared, view_tables
 from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.config import RunConfig
@@ -59,14 +60,6 @@ def test_ablation_has_the_rows_of_the_paper_in_its_order() -> None:
     printed = [row.method for row in published().rows if VIEWS["ablation"].published(row)]
     assert names("ablation", ours("erm"), *configs, ours("no_relations")) == [*printed, "erm"]
     assert set(ABLATION) == {*SWITCHES, "no_relations"}
-
-
-def test_views_and_fields_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--by seed would tell nothing"):
-        find_view("main", ("seed",))
-    runs(tmp_path, ours("erm"))
-    with pytest.raises(InputError, match=r"unknown configuration field .*'optimizer.rate': valid are optimizer\.b"):
-        look(tmp_path, by=("optimizer.rate",))
 
 
 def test_what_a_view_tells_apart_is_not_selected_over(tmp_path: Path) -> None:

@@ -20,13 +20,12 @@ from parse_dg.runs.afterwards.compact import read_compaction
 from parse_dg.runs.folder import read_config, read_result, training_time
 from parse_dg.tables.comparison import compare as compare_tables, compare_csv, published_csv, published_tables
 from parse_dg.tables.curve import AccuracyPoint, Panel, check_picture, draw_curves
-from parse_dg.tables.data_set_table import DataSetTable, only_targets
 from parse_dg.tables.domainbed import domainbed_tables, read_sweep
 from parse_dg.tables.estimate import SPREADS, Estimate, Spread, find_spread
 from parse_dg.tables.missing import fill_commands
 from parse_dg.tables.published import AVERAGE, Published, find_domain, find_name, published
 from parse_dg.tables.records import find_runs, read_comparable
-from parse_dg.tables.selection_tables import SelectionTables, selection_tables
+from parse_dg.tables.selection_tables import DataSetTable, SelectionTables, only_targets, selection_tables
 from parse_dg.tables.text_table import TextTable
 from parse_dg.tables.views import VIEWS, TableRow, find_view, require_fields
 from parse_dg.wording import plural, some

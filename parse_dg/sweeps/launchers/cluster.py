@@ -48,13 +48,10 @@ DEATHS = {
 LOST = ("NodeDiedError", "LocalRayletDiedError", "OwnerDiedError")
 """Deaths that no run is the cause of: what is started next may meet the same."""
 LONGEST_PAUSE = 60.0
-"""Seconds between two starts while nodes die."""
 
 
 class RayLauncher:
     """Runs jobs on a Ray cluster."""
-
-    name = "ray"
 
     def __init__(
         self,
@@ -164,7 +161,6 @@ class RayLauncher:
             raise FailedError(f"the Ray node of this machine is gone (its raylet has died): {again}")
 
     def _keep(self, job: Job, traceback: str) -> str:
-        """Add a traceback to the log of a job; says where that is."""
         if self._logs is None:
             return ""
         path = log_path(self._logs, job)
@@ -178,7 +174,6 @@ class RayLauncher:
         return f", see {path}"
 
     def _room(self) -> int:
-        """How many runs the nodes that are there have room for, were they empty."""
         nodes = (node["Resources"] for node in self._ray.nodes() if node["Alive"])
         return sum(room_on(node, self._gpus, self._cpus) for node in nodes)
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,20 +25,15 @@ from parse_dg.wording import plural
 log = logging.getLogger(__name__)
 
 POLL = 0.05
-"""Seconds between two looks at the processes."""
 
 
-class DeviceSlot(NamedTuple):
-    """A GPU, or a share of the CPU, on which one job runs at a time."""
-
-    name: str
-    environment: dict[str, str]
-    """Variables of the process, besides those of this one."""
+Place = Mapping[str, str]
+"""A GPU, or a share of the CPU, on which one job runs at a time: the variables of its process beside ours."""
 
 
 def local_places(
     jobs: int | None = None, per_gpu: int | None = None, cpu: bool = False, *, force: bool = False
-) -> tuple[DeviceSlot, ...]:
+) -> tuple[Place, ...]:
     """Places for jobs on this machine: on its GPUs, or on the CPU if it has none or `cpu` is set.
 
     `jobs`: how many at a time; `per_gpu`: how many on each GPU. By default one a GPU, or one for
@@ -56,13 +51,13 @@ def local_places(
         if per_gpu is not None:
             raise InputError("--per-gpu needs a GPU, and there is none to be used here: give --jobs N for the CPU")
         count = jobs or max(1, default_workers() // 2)
-        return tuple(DeviceSlot(f"cpu {number}", _threads(count)) for number in range(count))
+        return (_threads(count),) * count
     room = len(gpus) * (per_gpu or 1)
     if jobs is not None and jobs > room:
         raise InputError(f"--jobs must be at most {room} on {len(gpus)} GPUs, found {jobs}: give --per-gpu N too")
     count = jobs or room
     chosen = [gpus[number % len(gpus)] for number in range(count)]
-    return tuple(DeviceSlot(f"gpu {gpu}", {"CUDA_VISIBLE_DEVICES": gpu} | _threads(count)) for gpu in chosen)
+    return tuple({"CUDA_VISIBLE_DEVICES": gpu} | _threads(count) for gpu in chosen)
 
 
 def _threads(count: int) -> dict[str, str]:
@@ -74,11 +69,10 @@ class Child(NamedTuple):
     """A process at work on a job."""
 
     job: Job
-    place: DeviceSlot
+    place: Place
     process: subprocess.Popen[bytes]
     log: Path
     start: int
-    """Where in the log this attempt begins."""
 
 
 class LocalLauncher:
@@ -87,18 +81,15 @@ class LocalLauncher:
     The processes end with this one: after `stop`, or when this process is killed, they save where they are.
     """
 
-    name = "local"
-
     def __init__(
         self,
-        places: Sequence[DeviceSlot],
+        places: Sequence[Place],
         logs: Path,
         *,
         track: Sequence[str] = (),
         module: str = "parse_dg",
         grace: float = child.GRACE,
     ) -> None:
-        """`track`: trackers of every run. `module`: what has the command. `grace`: how long `stop` waits."""
         self.slots, self._free = len(places), list(reversed(places))
         self._logs, self._module, self._grace = logs, module, grace
         self._track = as_options(track, "--track")
@@ -120,7 +111,7 @@ class LocalLauncher:
                     stdin=configuration,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env=os.environ | place.environment,
+                    env=os.environ | dict(place),
                     pass_fds=(self._pipe,),
                     start_new_session=True,  # Ctrl-C is for this process, which then ends the others in order
                 )

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -69,15 +69,12 @@ def test_a_node_does_a_run_as_anybody_would(tiny: Tiny, erm_run: Path, tmp_path:
 
 
 def test_what_would_fail_again_is_failed(tiny: Tiny, erm_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, reason = perform(to_dict(tiny("erm", seed=1)), str(erm_run), module.__version__)
-    assert kind == "failed"
-    assert "another configuration" in reason
     losses = Erm.losses
     monkeypatch.setattr(Erm, "losses", lambda *given: {k: v * float("nan") for k, v in losses(*given).items()})
-    kind, reason = perform(to_dict(tiny("erm")), str(erm_run.with_name("diverges")), module.__version__)
-    assert kind == "failed"
-    assert "\n" not in reason
-    assert "not finite" in reason
+    other, diverges = tiny("erm", seed=1), erm_run.with_name("diverges")
+    for config, folder, why in ((other, erm_run, "another configuration"), (tiny("erm"), diverges, "not finite")):
+        kind, reason = perform(to_dict(config), str(folder), module.__version__)
+        assert (kind, why in reason, "\n" in reason) == ("failed", True, False)
 
 
 def test_a_run_of_another_process_is_elsewhere(tiny: Tiny, tmp_path: Path) -> None:
@@ -167,73 +164,66 @@ def outcomes(launcher: RayLauncher, count: int) -> list[Outcome]:
     return found
 
 
+Ends = Callable[..., list[Outcome]]
+
+
+@pytest.fixture
+def ends(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Ends:
+    """ends(look, job): how jobs end on the cluster if a node does this instead of training."""
+
+    def run(perform: Callable[..., tuple[str, str]], *jobs: Job, gpus: float = 0.0, **more: Any) -> list[Outcome]:
+        monkeypatch.setattr(module, "perform", perform)
+        launcher = RayLauncher(cluster.address, gpus, 1, **more)
+        assert launcher.slots == 2
+        for job in jobs:
+            launcher.start(job)
+        found = outcomes(launcher, len(jobs))
+        launcher.stop()
+        return found
+
+    return run
+
+
 @pytest.mark.slow
-def test_a_run_has_the_environment_it_would_have_here(
-    cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
+def test_a_run_has_the_environment_it_would_have_here(ends: Ends, tiny: Tiny, tmp_path: Path) -> None:
+    def look(*given: object) -> tuple[str, str]:
         names = ("PARSE_DG_CACHE", "PARSE_DG_DATA", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
         return "failed", "|".join(os.environ.get(name, "unset") for name in names)
 
-    monkeypatch.setattr(module, "perform", look)
-    launcher = RayLauncher(cluster.address, 0, 1)
-    assert launcher.slots == 2
-    launcher.start(Job(tiny("erm"), tmp_path / "run"))
-    (found,) = outcomes(launcher, 1)
-    launcher.stop()
+    (found,) = ends(look, Job(tiny("erm"), tmp_path / "run"))
     expected = (os.environ["PARSE_DG_CACHE"], os.environ["PARSE_DG_DATA"], "1", "")
     assert found.reason == "|".join(expected)
 
 
 @pytest.mark.slow
-def test_runs_share_a_gpu_but_no_process(
-    cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
+def test_runs_share_a_gpu_but_no_process(cluster: Any, ends: Ends, tiny: Tiny, tmp_path: Path) -> None:
+    def look(*given: object) -> tuple[str, str]:
         return "failed", f"{os.environ['CUDA_VISIBLE_DEVICES']} {os.getpid()}"
 
-    monkeypatch.setattr(module, "perform", look)
     node = cluster.add_node(num_cpus=4, num_gpus=1, object_store_memory=80_000_000)
     cluster.wait_for_nodes()
-    launcher = RayLauncher(cluster.address, 0.5, 1)
-    slots = launcher.slots
-    for number in range(4):
-        launcher.start(Job(tiny("erm"), tmp_path / str(number)))
-    found = [outcome.reason.split() for outcome in outcomes(launcher, 4)]
-    launcher.stop()
+    found = ends(look, *(Job(tiny("erm"), tmp_path / str(number)) for number in range(4)), gpus=0.5)
     cluster.remove_node(node)
-    assert slots == 2
-    assert [gpu for gpu, _ in found] == ["0"] * 4
-    assert len({process for _, process in found}) == 4
+    seen = [outcome.reason.split() for outcome in found]
+    assert [gpu for gpu, _ in seen] == ["0"] * 4
+    assert len({process for _, process in seen}) == 4
 
 
 @pytest.mark.slow
-def test_an_error_nobody_foresaw_is_a_crash_with_its_traceback_kept(
-    cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stumble(config: dict[str, Any], folder: str, *others: object) -> tuple[str, str]:
+def test_an_error_nobody_foresaw_is_a_crash_with_its_traceback_kept(ends: Ends, tiny: Tiny, tmp_path: Path) -> None:
+    def stumble(*given: object) -> tuple[str, str]:
         raise LookupError("over a stone\nand a half")
 
-    monkeypatch.setattr(module, "perform", stumble)
-    launcher = RayLauncher(cluster.address, 0, 1, logs=tmp_path / "logs")
     job = Job(tiny("erm"), tmp_path / "erm" / "run")
-    launcher.start(job)
-    found = outcomes(launcher, 1)
-    launcher.stop()
     kept = tmp_path / "logs" / "erm" / "run.log"
+    found = ends(stumble, job, logs=tmp_path / "logs")
     assert found == [Outcome(job, "crashed", f"LookupError: over a stone, see {kept}")]
     assert "in stumble" in kept.read_text()
 
 
 @pytest.mark.slow
-def test_a_result_that_is_not_seen_here_does_not_count(
-    cluster: Any, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "perform", lambda *given: ("done", ""))
-    launcher = RayLauncher(cluster.address, 0, 1)
-    launcher.start(Job(tiny("erm"), tmp_path / "run"))
-    (found,) = outcomes(launcher, 1)
-    launcher.stop()
+def test_a_result_that_is_not_seen_here_does_not_count(ends: Ends, tiny: Tiny, tmp_path: Path) -> None:
+    (found,) = ends(lambda *given: ("done", ""), Job(tiny("erm"), tmp_path / "run"))
     assert found.kind == "crashed"
     assert "no result is seen" in found.reason
 

@@ -15,26 +15,17 @@ from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
 from parse_dg.sweeps.jobs import Job, Outcome
-from parse_dg.sweeps.launchers.local import DeviceSlot, LocalLauncher, local_places
+from parse_dg.sweeps.launchers.local import LocalLauncher, Place, local_places
 from tests.conftest import Tiny
 from tests.parts import wait_until
 
 SECONDS = 120.0
 """Longer than any process takes to start, on however busy a machine."""
-HERE = DeviceSlot("here", {})
+HERE: Place = {}
 
 Fake = Callable[..., LocalLauncher]
 
-ENDINGS = {
-    "done": "folder.mkdir(); (folder / 'result.json').write_text('{}')",
-    "no result": "pass",
-    "failed": "sys.exit(print('parse-dg: the loss is not finite at step 3', file=sys.stderr) or 1)",
-    "bad input": "print('parse-dg: cannot write to it', file=sys.stderr); sys.exit(2)",
-    "busy": "print('parse-dg: another process is at it', file=sys.stderr); sys.exit(3)",
-    "traceback": "print('parse-dg: a warning', file=sys.stderr, flush=True); raise RuntimeError('a bug of ours')",
-    "killed": "os.kill(os.getpid(), 9)",
-    "interrupted": "sys.exit(130)",
-}
+SAYS = "print('parse-dg: {}', file=sys.stderr, flush=True)"
 
 
 @pytest.fixture
@@ -43,7 +34,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     made: list[LocalLauncher] = []
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    def build(does: str, *places: DeviceSlot, **options: object) -> LocalLauncher:
+    def build(does: str, *places: Place, **options: object) -> LocalLauncher:
         head = "import os, sys, time, json\nfrom pathlib import Path\nfolder = Path(sys.argv[5])\n"
         (tmp_path / "fake_train.py").write_text(head + does + "\n")
         made.append(LocalLauncher(places or (HERE,), tmp_path / "out" / ".sweep", module="fake_train", **options))
@@ -75,20 +66,20 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind", "reason"),
+    ("does", "kind", "reason"),
     [
-        ("done", "done", ""),
-        ("no result", "crashed", "it ended without a result, see "),
-        ("failed", "failed", "the loss is not finite at step 3"),
-        ("bad input", "failed", "cannot write to it"),
-        ("busy", "elsewhere", "another process is at it"),
-        ("traceback", "crashed", "RuntimeError: a bug of ours (exit code 1), see "),
-        ("killed", "crashed", "killed by SIGKILL, see "),
-        ("interrupted", "crashed", "interrupted by somebody else"),
+        ("folder.mkdir(); (folder / 'result.json').write_text('{}')", "done", ""),
+        ("pass", "crashed", "it ended without a result, see "),
+        (f"{SAYS.format('the loss')}; sys.exit(1)", "failed", "the loss"),
+        (f"{SAYS.format('cannot write')}; sys.exit(2)", "failed", "cannot write"),
+        (f"{SAYS.format('another is at it')}; sys.exit(3)", "elsewhere", "another is at it"),
+        (f"{SAYS.format('it')}; raise RuntimeError('a bug')", "crashed", "RuntimeError: a bug (exit code 1), see "),
+        ("os.kill(os.getpid(), 9)", "crashed", "killed by SIGKILL, see "),
+        ("sys.exit(130)", "crashed", "interrupted by somebody else"),
     ],
 )
-def test_how_a_process_ended_is_told(ending: str, kind: str, reason: str, fake: Fake, job: Job) -> None:
-    outcome = run(fake(ENDINGS[ending]), job)
+def test_how_a_process_ended_is_told(does: str, kind: str, reason: str, fake: Fake, job: Job) -> None:
+    outcome = run(fake(does), job)
     assert (outcome.job, outcome.kind) == (job, kind)
     assert outcome.reason.startswith(reason)
     assert "\n" not in outcome.reason
@@ -100,7 +91,7 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
     monkeypatch.chdir(job.folder.parent)
     Path("json.py").write_text("raise ImportError('not a module: a file of the user')")
     says = "print(json.dumps([sys.argv[1:], json.load(sys.stdin), os.environ['WHERE']]))"
-    launcher = fake(says, DeviceSlot("there", {"WHERE": "there"}), track=["tensorboard", "wandb"])
+    launcher = fake(says, {"WHERE": "there"}, track=["tensorboard", "wandb"])
     run(launcher, job)
     arguments, config, where = json.loads(launcher.log_of(job).read_text())
     tracked = ["--track", "tensorboard", "--track", "wandb"]
@@ -112,7 +103,7 @@ def test_a_process_gets_its_configuration_its_place_and_a_log(
 
 
 def test_a_place_is_free_again_when_its_job_has_ended(fake: Fake, job: Job) -> None:
-    places = [DeviceSlot(name, {"WHERE": name}) for name in ("a", "b")]
+    places = [{"WHERE": name} for name in ("a", "b")]
     wait = "print(os.environ['WHERE'])\nwhile not (folder.parent / f'{folder.name}.go').exists(): time.sleep(0.02)"
     launcher = fake(wait, *places)
     assert launcher.slots == 2
@@ -150,23 +141,18 @@ def read_pid(folder: Path) -> int:
     return int((folder / "pid").read_text())
 
 
-def test_what_runs_is_interrupted_and_can_save(fake: Fake, job: Job, caplog: pytest.LogCaptureFixture) -> None:
-    launcher = fake(SAVES)
+@pytest.mark.parametrize(("does", "grace"), [(SAVES, 60.0), (STUBBORN, 0.2)])
+def test_what_runs_is_interrupted_and_can_save_or_is_killed(
+    does: str, grace: float, fake: Fake, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher = fake(does, grace=grace)
     launcher.start(job)
     pid = read_pid(job.folder.parent)
     launcher.stop()
     assert is_gone(pid)
-    assert (job.folder.parent / "saved").exists()
+    assert (job.folder.parent / "saved").exists() == (does == SAVES)
     launcher.stop()  # once more does no harm
     assert caplog.messages == ["1 run told to save and end"]
-
-
-def test_what_does_not_end_is_killed(fake: Fake, job: Job) -> None:
-    launcher = fake(STUBBORN, grace=0.2)
-    launcher.start(job)
-    pid = read_pid(job.folder.parent)
-    launcher.stop()
-    assert is_gone(pid)
 
 
 @pytest.mark.slow
@@ -180,9 +166,9 @@ from parse_dg.config import from_dict
 from parse_dg.files import read_json
 from parse_dg.runs.config import RunConfig
 from parse_dg.sweeps.jobs import Job
-from parse_dg.sweeps.launchers.local import LocalLauncher, DeviceSlot
+from parse_dg.sweeps.launchers.local import LocalLauncher
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs in the background
-launcher = LocalLauncher([DeviceSlot("here", {{}})], Path({str(tmp_path)!r}) / "logs", module="fake_train")
+launcher = LocalLauncher([{{}}], Path({str(tmp_path)!r}) / "logs", module="fake_train")
 config = from_dict(RunConfig, read_json(Path({str(tmp_path)!r}) / "config.json"))
 launcher.start(Job(config, Path({str(job.folder)!r})))
 time.sleep(600)
@@ -209,14 +195,14 @@ def test_the_cpu_has_a_place_for_every_two_cores(gpus: Callable[[int], None]) ->
     gpus(0)
     cores = default_workers()
     assert len(local_places()) == max(1, cores // 2)
-    assert [place.environment for place in local_places(jobs=1)] == [{"OMP_NUM_THREADS": str(cores)}]
+    assert list(local_places(jobs=1)) == [{"OMP_NUM_THREADS": str(cores)}]
     many = local_places(jobs=2 * cores, force=True)
-    assert [place.environment for place in many] == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
+    assert list(many) == [{"OMP_NUM_THREADS": "1"}] * 2 * cores
 
 
 def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
     def seen(*arguments: int | None) -> list[str]:
-        return [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments, force=True)]
+        return [place["CUDA_VISIBLE_DEVICES"] for place in local_places(*arguments, force=True)]
 
     gpus(2)
     assert seen() == ["0", "1"]
@@ -228,7 +214,7 @@ def test_each_gpu_has_a_place_or_several(gpus: Callable[[int], None]) -> None:
 def test_gpus_are_those_that_the_user_allows(gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5")
-    assert [place.environment["CUDA_VISIBLE_DEVICES"] for place in local_places()] == ["3", "GPU-5"]
+    assert [place["CUDA_VISIBLE_DEVICES"] for place in local_places()] == ["3", "GPU-5"]
 
 
 @pytest.mark.parametrize(
