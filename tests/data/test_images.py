@@ -149,9 +149,9 @@ def test_as_many_pixels_as_are_allowed_are_decoded(file: Any, monkeypatch: pytes
 
 def test_a_comment_that_unfolds_to_100_megabytes_is_refused(file: Any) -> None:
     path = file(text_bomb())
-    start = time.perf_counter()
+    start = time.process_time()
     refused(path, "damaged")
-    assert time.perf_counter() - start < 3  # decoded it would take longer
+    assert time.process_time() - start < 3  # decoded it would take longer
 
 
 def test_scans_are_counted_where_they_are(file: Any) -> None:

@@ -107,6 +107,24 @@ def test_the_words_and_numbers_are_those_of_the_explanation(
     assert f"and {others} weaker relations: {rest:.3f}" in written
 
 
+KINDS = {
+    "has": (1, 0),
+    **dict.fromkeys(("above", "left", "h_align", "v_align", "near", "contains"), (2, 1)),
+    **{"tri": (3, 2), "turn": (3, 2), "orient": (4, 2), "eqdist": (4, 2)},
+}
+"""Of every predicate of the paper, how many primitives and how many arrows are drawn."""
+
+
+@pytest.mark.parametrize("predicate", KINDS)
+def test_every_kind_of_relation_can_be_drawn(predicate: str, tmp_path: Path, drawn: list[Any]) -> None:
+    arity, arrows = KINDS[predicate]
+    kind = relation(predicate, *range(arity))
+    explanation_figure(whole(noise(3, 64, 64)), explanation_of(kind), tmp_path / "why.png")
+    labels = [text.get_text() for text in drawn[0].axes[0].texts]
+    assert [label for label in labels if label] == [str(i) for i in range(arity)]
+    assert labels.count("") == arrows
+
+
 @pytest.mark.parametrize("shape", [(64, 64), (32, 96)], ids=["square", "wide"])
 def test_a_centre_is_drawn_on_its_pixel(shape: tuple[int, int], tmp_path: Path, drawn: list[Any]) -> None:
     relations = [relation("has", i) for i in CORNERS]
