@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from parse_dg.cli.show.curve import curve
-from parse_dg.cli.show.views import compared, view_tables
+from parse_dg.cli.show.views import compared, curve, view_tables
 from parse_dg.errors import InputError
 from parse_dg.model.vocabulary import SWITCHES
 from parse_dg.runs.config import RunConfig
