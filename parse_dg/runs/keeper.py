@@ -18,7 +18,6 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
-from parse_dg.runs.tracking import Tracking
 from parse_dg.runs.two_stage import Steering
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import fitting, require_fit, restore_trainer, save_trainer
@@ -50,16 +49,14 @@ class Keeper:
         config: RunConfig,
         every: float = EVERY,
         team: Team = ALONE,
-        following: Tracking | None = None,
         trainer: Trainer | None = None,
     ):
         """`every` so many seconds, or less often if that would slow training; 0: after every step. The first ones
         come earlier, so that a run that is killed again and again moves forward.
 
-        Of a team the first process writes; the others are where it is. `following` is told of every check.
-        What does not fit `trainer` is not resumed from.
+        Of a team the first process writes; the others are where it is. What does not fit `trainer` is not resumed
+        from.
         """
-        self.following = following or Tracking()
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
         self.saved = _read(folder, self.config, trainer)
@@ -97,12 +94,12 @@ class Keeper:
         wait = max(min(self.every, first), SHARE * self.cost) if self.every else 0.0
         return self.team.first and now - self.written >= wait
 
-    def save(self, trainer: Trainer, metrics: FileIO, steering: dict[str, Any] | None) -> None:
+    def save(self, trainer: Trainer, metrics: FileIO, steering: Steering | None) -> None:
         started = time.monotonic()
         with writing_to(self.folder):
             os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
             kept = (self.folder / METRICS).read_bytes()
-        run = {"config": self.config, "seconds": self.seconds, "steering": steering}
+        run = {"config": self.config, "seconds": self.seconds, "steering": steering and steering.state()}
         run |= {"metrics": len(kept), "metrics_sha256": sha256(kept).hexdigest()}
         write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": save_trainer(trainer)}))
         self.written = time.monotonic()

@@ -6,21 +6,19 @@ import logging
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.jsonable import flat
 from parse_dg.runs import tracking
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.runs.tracking import TrackedRun, Tracking, open_trackers, require_trackers, run_id, scalars
-from parse_dg.training.check import Check
+from parse_dg.runs.tracking import Tracking, require_trackers, run_id, scalars
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, check_of, result_of
 
@@ -69,12 +67,21 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
 
 
+def followed(name: str, folder: Path, *lines: CheckLine, earlier: Sequence[CheckLine] = (), **end: Any) -> None:
+    """A run that a tracker is told of; it is killed, or ends with a `result`, which is None if it is broken off."""
+    following = Tracking()
+    following.open([name], folder, CONFIG, earlier)
+    for each in lines:
+        following.record(each)
+    if end:
+        with following:
+            following.result = end["result"]
+
+
 def test_tensorboard_draws_every_check_and_the_result(tmp_path: Path) -> None:
-    (tracker,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-    tracker.record(line(2, 1.5))
-    tracker.record(line(4, 0.5))
-    assert events(tmp_path)["training loss/total"] == [(2, 1.5), (4, 0.5)]  # also if the run is killed now
-    tracker.finish(RESULT)
+    followed("tensorboard", tmp_path, line(2, 1.5), line(4, 0.5))
+    assert events(tmp_path)["training loss/total"] == [(2, 1.5), (4, 0.5)]  # killed now
+    followed("tensorboard", tmp_path, line(2, 1.5), line(4, 0.5), result=RESULT)
     found = events(tmp_path)
     assert found["validation accuracy/photo"] == [(2, 0.5), (4, 0.5)]
     assert found["rate/backbone"] == [(2, pytest.approx(1e-3)), (4, pytest.approx(1e-3))]
@@ -82,13 +89,9 @@ def test_tensorboard_draws_every_check_and_the_result(tmp_path: Path) -> None:
 
 
 def test_tensorboard_draws_no_step_of_a_resumed_run_twice(tmp_path: Path) -> None:
-    (killed,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-    for step in (2, 4, 6, 8):
-        killed.record(line(step, 1.0))
-    (resumed,) = open_trackers(["tensorboard"], tmp_path, CONFIG, [line(2), line(4)])
-    for step in (6, 8, 10):
-        resumed.record(line(step, 2.0))
-    resumed.finish(None)
+    followed("tensorboard", tmp_path, *(line(step, 1.0) for step in (2, 4, 6, 8)))
+    again = (line(step, 2.0) for step in (6, 8, 10))
+    followed("tensorboard", tmp_path, *again, earlier=[line(2), line(4)], result=None)
     expected = [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0), (10, 2.0)]
     assert events(tmp_path)["training loss/total"] == expected
 
@@ -159,10 +162,7 @@ def values(records: list[Any], kind: str) -> dict[str, Any]:
 
 
 def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
-    (tracker,) = open_trackers(["wandb"], offline, CONFIG)
-    tracker.record(line(2, 1.5))
-    tracker.record(line(4, 0.5))
-    tracker.finish(RESULT)
+    followed("wandb", offline, line(2, 1.5), line(4, 0.5), result=RESULT)
     (records,) = wandb_records(offline)
     assert history(records, "training loss/total") == [(2, 1.5), (4, 0.5)]
     assert history(records, "validation accuracy/photo") == [(2, 0.5), (4, 0.5)]
@@ -177,16 +177,12 @@ def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
 
 def test_a_resumed_run_goes_on_in_wandb(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    (broken_off,) = open_trackers(["wandb"], offline, CONFIG)
-    broken_off.record(line(2))
-    broken_off.finish(None)
-    (resumed,) = open_trackers(["wandb"], offline, CONFIG, [line(2)])  # which may not have got away: told again
-    resumed.record(line(4))
-    resumed.record(line(2, 3.0))  # as the server does with what it has
-    resumed.finish(RESULT)
+    followed("wandb", offline, line(2), result=None)
+    # the first check may not have got away: told again; W&B passes over what it has
+    followed("wandb", offline, line(4), line(2, 3.0), earlier=[line(2)], result=RESULT)
     first, second = wandb_records(offline)
     runs = [record.run for records in (first, second) for record in records if record.HasField("run")]
-    assert [run.run_id for run in runs] == [run_id(TrackedRun(offline, CONFIG, ()))] * 2
+    assert [run.run_id for run in runs] == [run_id(offline, CONFIG)] * 2
     assert [run.project for run in runs] == ["mine", "mine"]
     assert history(second, "training loss/total") == [(2, 1.0), (4, 1.0)]
     assert [record.exit.exit_code for record in first if record.HasField("exit")] == [1]
@@ -197,7 +193,7 @@ def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    for refused in (require_trackers, lambda names: open_trackers(names, tmp_path, CONFIG)):
+    for refused in (require_trackers, lambda names: Tracking().open(names, tmp_path, CONFIG)):
         with pytest.raises(InputError, match=rf"{name} needs .* pip install 'parse-dg\[{name}\]'"):
             refused([name])
     assert list(tmp_path.iterdir()) == []
@@ -205,14 +201,14 @@ def test_a_missing_package_is_named(
 
 def test_an_unknown_tracker_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown tracker 'tensorbord': valid are tensorboard, wandb"):
-        open_trackers(["tensorbord"], tmp_path, CONFIG)
+        Tracking().open(["tensorbord"], tmp_path, CONFIG)
     assert require_trackers(["tensorboard", "tensorboard"]) == ["tensorboard"]
 
 
 class Failing:
     """A tracker whose network is gone from a certain call on."""
 
-    def __init__(self, followed: TrackedRun, good: int) -> None:
+    def __init__(self, good: int) -> None:
         self.calls, self.good = 0, good
         self._next()
 
@@ -232,13 +228,11 @@ class Failing:
 def test_a_tracker_that_fails_is_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda followed: Failing(followed, good), "json"))
-    with caplog.at_level(logging.WARNING):
-        trackers = open_trackers(["wandb", "tensorboard"], tmp_path, CONFIG)
-        for tracker in trackers:
-            tracker.record(line(2))
-            tracker.record(line(4))
-            tracker.finish(RESULT)
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda *run: Failing(good), "json"))
+    with caplog.at_level(logging.WARNING), Tracking() as following:
+        following.open(["wandb", "tensorboard"], tmp_path, CONFIG)
+        following.record(line(2))
+        following.record(line(4))
     expected = "wandb no longer follows the run, which goes on; metrics.jsonl has it all: no route to host"
     assert [record.getMessage() for record in caplog.records] == [expected]
     assert [step for step, _ in events(tmp_path)["training loss/total"]] == [2, 4]
@@ -247,7 +241,7 @@ def test_a_tracker_that_fails_is_a_warning_once(
 class Noting:
     """A tracker that only remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *run: Any) -> None:
         self.told: list[object] = []
 
     def record(self, line: CheckLine) -> None:
@@ -258,31 +252,20 @@ class Noting:
 
 
 def test_trackers_are_told_how_a_run_ended() -> None:
-    finished, broken_off = (Noting(), Noting()), (Noting(), Noting())
-    with Tracking(finished) as following:
+    finished, broken_off = Noting(), Noting()
+    with Tracking() as following:
+        following.trackers = {"one": finished}
         following.record(line(2))
         following.result = RESULT
-    with contextlib.suppress(KeyboardInterrupt), Tracking(broken_off) as following:
-        following.record(line(2))
+    with contextlib.suppress(KeyboardInterrupt), Tracking() as following:
+        following.trackers = {"one": broken_off}
         raise KeyboardInterrupt
-    assert [tracker.told for tracker in finished] == [[2, RESULT]] * 2
-    assert [tracker.told for tracker in broken_off] == [[2, None]] * 2
+    assert (finished.told, broken_off.told) == ([2, RESULT], [None])
 
 
 def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path, offline: Path) -> None:
     config, folder = tiny("erm"), offline / "followed"
-    trackers: list[tracking.Tracker] = []
-
-    def follow(step: int, check: Check | None) -> None:
-        if not trackers:
-            trackers.extend(open_trackers(["tensorboard", "wandb"], folder, to_dict(config)))
-        for tracker in trackers:
-            if check:
-                tracker.record(read_checks(folder)[-1])
-
-    result = execute(config, folder, follow)
-    for tracker in trackers:
-        tracker.finish(result)
+    result = execute(config, folder, track=["tensorboard", "wandb"])
     for name in REPEATED:
         assert (folder / name).read_bytes() == (erm_run / name).read_bytes(), name
     found = events(folder)
