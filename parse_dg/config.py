@@ -96,18 +96,13 @@ def fault(kind: Any, value: object) -> str | None:
 
 
 def _scalar_fault(kind: type, value: Any) -> str | None:
-    if not _is_scalar(kind, value):
+    fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    if not fits or (isinstance(value, float) and not math.isfinite(value)):
         return SCALARS[kind]
     if kind is int and abs(value) > WHOLE_LIMIT:
         return f"from {-WHOLE_LIMIT} to {WHOLE_LIMIT}"
     outside = kind is float and value and not SMALLEST <= abs(value) <= LARGEST
     return f"0, or {SMALLEST:g} to {LARGEST:g} in size" if outside else None
-
-
-def _is_scalar(kind: type, value: Any) -> bool:
-    if kind in (int, float) and not isinstance(value, bool):
-        return isinstance(value, int) or (isinstance(value, kind) and math.isfinite(value))
-    return isinstance(value, kind) and kind in (bool, str)
 
 
 def require(condition: bool, name: str, found: object, expected: str) -> None:
@@ -122,6 +117,13 @@ def within(where: str, build: Callable[[], C]) -> C:
         return build()
     except FieldError as error:
         raise FieldError(where + error.path, error.found, error.expected) from None
+
+
+@cache
+def field_types(kind: Any, rules: bool = False) -> dict[str, Any]:
+    """The types of the fields of a configuration's type, with their rules or without."""
+    hints = typing.get_type_hints(kind, include_extras=rules)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -257,15 +259,6 @@ def _is_named(kind: type) -> bool:
 def _family(kind: Any) -> Mapping[str, type] | None:
     """The members by name, of the common base of a family."""
     return vars(kind).get("family") if isinstance(kind, type) else None
-
-
-def _find_types(kind: type, rules: bool = False) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=rules)
-    return {field.name: hints[field.name] for field in fields(kind)}
-
-
-field_types: Callable[..., dict[str, Any]] = cache(_find_types)
-"""The types of the fields of a configuration's type, with their rules or without."""
 
 
 def _convert(kind: Any, value: Any, where: str, root: Any) -> Any:

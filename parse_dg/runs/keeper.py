@@ -60,20 +60,15 @@ class Keeper:
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
         self.saved = _read(folder, self.config, trainer)
-        self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
+        known = self.saved.data["run"] if self.saved else {"seconds": 0.0, "metrics": 0, "steering": None}
+        self.spent: float = known["seconds"]
         """Seconds of earlier attempts that are not lost."""
+        self.metrics_length: int = known["metrics"]
+        """How many bytes of metrics.jsonl are of steps that need not be made again."""
+        self.steering: dict[str, Any] | None = known["steering"]
+        """Where a run of two stages stood."""
         self.began = self.written = time.monotonic()
         self.cost = 0.0
-
-    @property
-    def metrics_length(self) -> int:
-        """How many bytes of metrics.jsonl are of steps that need not be made again."""
-        return int(self.saved.data["run"]["metrics"]) if self.saved else 0
-
-    @property
-    def steering(self) -> dict[str, Any] | None:
-        """Where a run of two stages stood."""
-        return self.saved.data["run"]["steering"] if self.saved else None
 
     @property
     def seconds(self) -> float:
@@ -144,10 +139,8 @@ def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Chec
                     steering.restore(run["steering"])
                 require_fit(trainer, saved.part("trainer"), same_images=steering.stage == 1)
         if other:
-            advice = "delete the checkpoint to start the run again"
-            raise InputError(
-                f"the checkpoint in {folder} is of another configuration than its config.json: {advice}"
-            )
+            found = f"the checkpoint in {folder} is of another configuration than its config.json"
+            raise InputError(f"{found}: delete the checkpoint to start the run again")
 
     saved = read_checkpoint(folder, check)
     if saved is None:
@@ -155,11 +148,11 @@ def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Chec
     metrics, expected = folder / METRICS, saved.data["run"]["metrics"]
     with attempting(f"read {metrics}"):
         found = metrics.read_bytes()[:expected] if metrics.exists() else b""
+    digest, wrong = sha256(found).hexdigest(), None
     if len(found) < expected:
-        log.warning("%s has lost lines (%d of %d bytes): the run starts again", metrics, len(found), expected)
-        return None
-    digest = sha256(found).hexdigest()
-    if saved.data["run"].get("metrics_sha256", digest) != digest:
-        log.warning("%s is not what was written: the run starts again", metrics)
-        return None
-    return saved
+        wrong = f"has lost lines ({len(found)} of {expected} bytes)"
+    elif saved.data["run"].get("metrics_sha256", digest) != digest:
+        wrong = "is not what was written"
+    if wrong:
+        log.warning("%s %s: the run starts again", metrics, wrong)
+    return None if wrong else saved

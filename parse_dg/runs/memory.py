@@ -28,11 +28,8 @@ def within_memory(
     images = config.training.batch_size(domains) // processes
     bytes_per_value = AHEAD + (4 if device.type == "cpu" else 0)  # some read ahead, one as float32
     needed = {batch: (images * 3 * benchmark.image_size**2 * bytes_per_value, memory_of(torch.device("cpu")))}
-    for name, least in config.algorithm.least_parameters(len(benchmark.classes)).items():
-        needed[f"algorithm.{name}"] = (
-            12 * least,
-            memory_of(device),
-        )  # them, their gradient, what the optimiser keeps
+    for name, count in config.algorithm.least_parameters(len(benchmark.classes)).items():
+        needed[f"algorithm.{name}"] = (12 * count, memory_of(device))  # with gradient and what the optimiser keeps
     for name, (least, there) in needed.items():
         if least > there:
             found = f"{least / GIGABYTE:,.1f} GB of memory, and there are {there / GIGABYTE:,.1f} GB"
@@ -40,19 +37,10 @@ def within_memory(
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)  # PyTorch has no type for the CPU's
+        if not known and not any(words in str(error) for words in ("can't allocate memory", "out of memory")):
             raise
         raise FailedError(f"out of memory on {device}: lower {' or '.join(needed)}") from error
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether there was no memory to be had, on any device; PyTorch has no type of its own for the CPU's."""
-    said = str(error)
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "can't allocate memory" in said
-        or "out of memory" in said
-    )
 
 
 def memory_of(device: torch.device) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
+from parse_dg.data.domain import Benchmark
 from parse_dg.errors import InputError
 from parse_dg.jsonable import Jsonable
 from parse_dg.training.accuracy import Accuracy
@@ -16,6 +17,10 @@ class BenchmarkVersion(Jsonable):
 
     name: str
     fingerprint: str
+
+    @classmethod
+    def of(cls, benchmark: Benchmark) -> "BenchmarkVersion":
+        return cls(name=benchmark.name, fingerprint=benchmark.fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ What can be asked of it: its accuracy on named images, and the class weights tha
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -181,6 +181,17 @@ class OpenedRun:
         if number >= len(domain.labels):
             raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
         return GivenImage(given, domain.images[number], self.benchmark.classes[domain.labels[number]])
+
+    def counter(self, what: str, total: int) -> Callable[[int], None]:
+        """Tells `progress` how many of so many images have been seen, batch by batch."""
+        done = 0
+
+        def seen(images: int) -> None:
+            nonlocal done
+            done += images
+            self.progress(what, done, total)
+
+        return seen
 
     def _require_whole(self) -> None:
         """Raise if the run is finished and a file of it is not what was written."""

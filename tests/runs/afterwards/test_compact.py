@@ -17,7 +17,7 @@ from parse_dg.deploy.compaction import Compaction, compact
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.errors import InputError
 from parse_dg.runs.afterwards import compact as module
-from parse_dg.runs.afterwards.compact import NotLosslessError, compact_run, compact_runs, compare
+from parse_dg.runs.afterwards.compact import NotLosslessError, compact_run, compact_runs, compare, is_lossless
 from parse_dg.runs.afterwards.opened import applications_at_start, open_run
 from parse_dg.runs.folder import read_config
 from parse_dg.runs.run import execute
@@ -67,12 +67,10 @@ def test_two_predictions_compared_by_hand() -> None:
     labels = torch.tensor([0, 1, 2])
     before = Predictions(torch.tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 0.5], [1.0, 3.0, 0.0]]), labels)
     after = Predictions(torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.25, 0.5], [1.0, 3.0, 0.5]]), labels)
-    found = compare("photo", before, after)
-    assert (found.before.correct, found.after.correct, found.before.images) == (2, 1, 3)
-    assert found.same_prediction == 2
-    assert found.largest_difference == 0.75
-    assert not found.within_tolerance
-    assert not found.lossless
+    found = compare("source", before, after)
+    assert (found.correct.before, found.correct.after, found.images) == (2, 1, 3)
+    assert (found.same_prediction, found.largest_logit_difference) == (2, 0.75)
+    assert not is_lossless(before, after)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def test_a_logit_may_move_by_a_millionth(logit: float, moved: float, lossless: b
         row = torch.tensor([[20.0, value]])
         return Predictions(row, torch.tensor([0]))
 
-    assert compare("photo", predictions(logit), predictions(logit + moved)).lossless is lossless
+    assert is_lossless(predictions(logit), predictions(logit + moved)) is lossless
 
 
 def test_a_run_is_compared_on_every_image(folder: Path, benchmark: Benchmark) -> None:
