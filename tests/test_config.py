@@ -168,8 +168,7 @@ def test_several_changes_leave_the_rest_and_the_original_alone() -> None:
 
 
 def test_changes_are_checked_like_a_new_configuration() -> None:
-    with pytest.raises(InputError, match=r"^limit must be at least 1, or none, found -1"):
-        change(Outer(), {"limit": "-1"})
+    assert refusal(change, Outer(), {"limit": "-1"}).startswith("limit must be at least 1, or none, found -1")
     with pytest.raises(InputError, match=r"^middle\.inner\.rate must be below 9, as circles are slow, found 10\.0"):
         from_dict(Outer, {"middle": {"inner": {"rate": 10}}})
     with pytest.raises(InputError, match=r"^composition\.start_entries must be at least 1, found 0"):
@@ -216,8 +215,7 @@ def test_a_section_where_a_field_is_meant_lists_its_fields() -> None:
 
 
 def test_a_field_where_a_section_is_meant_says_it_has_no_fields() -> None:
-    with pytest.raises(InputError, match=r"limit\.low is not a field: limit is a single value"):
-        change(Outer(), {"limit.low": "3"})
+    assert "limit.low is not a field: limit is a single value" in refusal(change, Outer(), {"limit.low": "3"})
 
 
 @pytest.mark.parametrize("data", [3, "text", None, [1]])
@@ -225,8 +223,7 @@ def test_data_that_is_not_a_section_is_refused(data: object) -> None:
     message = refusal(from_dict, Outer, {"middle": data})
     assert "middle must be a section" in message
     assert repr(data) in message
-    with pytest.raises(InputError, match="the configuration must be a section"):
-        from_dict(Outer, data)
+    assert "the configuration must be a section" in refusal(from_dict, Outer, data)
 
 
 @pytest.mark.parametrize(

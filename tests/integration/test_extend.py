@@ -20,6 +20,7 @@ from parse_dg.sweeps.jobs import Job
 from parse_dg.sweeps.launchers.cluster import perform
 from parse_dg.sweeps.launchers.slurm import write_slurm
 from tests.cli.conftest import SMALL, Run, run, snapshot
+from tests.parts import refusal
 
 __all__ = ["run"]
 PAGE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text()
@@ -100,8 +101,7 @@ def test_a_method(run: Run, forget: Forget, tmp_path: Path) -> None:
     forget()
     for command in (["evaluate", "run"], ["predict", "run", image], ["serve", "run"], ["table", "run"]):
         assert "needs the plug-in my_methods: pass --plugin my_methods" in run(*command).err
-    with pytest.raises(InputError, match="needs the plug-in my_methods"):
-        parse_dg.load("run")
+    assert "needs the plug-in my_methods" in refusal(parse_dg.load, "run")
     assert parse_dg.load("run", plugins=["my_methods"]).predict(image)[0].probability > 0
 
 

@@ -3,11 +3,14 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.files import write_json
 from parse_dg.runs.folder import LOCK
 from parse_dg.runs.metrics import CheckLine
@@ -67,6 +70,13 @@ def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
 
 def checks(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def noisy_target(benchmark: Benchmark) -> Benchmark:
+    """24 images of noise, all of one class, in the place of sketch."""
+    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
+    other = Domain("sketch", noise, np.full(24, 3))
+    return replace(benchmark, domains=tuple(other if d.name == "sketch" else d for d in benchmark.domains))
 
 
 def accuracy_of(fraction: float, images: int = 1000) -> Accuracy:

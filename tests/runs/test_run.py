@@ -4,7 +4,6 @@ import json
 import random
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from safetensors.torch import load_file
 
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
@@ -27,7 +25,7 @@ from parse_dg.training.averaging import ValleyReport
 from parse_dg.training.trainer import Trainer
 from tests.conftest import FinishedRun, Tiny, slow_but
 from tests.parts import refusal
-from tests.runs.helpers import CPU, REPEATED, checks, hashes, quiet, read, repeated
+from tests.runs.helpers import CPU, REPEATED, checks, hashes, noisy_target, quiet, read, repeated
 
 FOR_ALL = slow_but("parse", "erm", "gvrt", "erm_plus_plus")
 
@@ -262,21 +260,13 @@ def test_a_seed_changes_the_start_the_order_and_the_draws(tiny: Tiny, tmp_path: 
     assert not torch.equal(states[0][running], states[1][running])
 
 
-def with_target(benchmark: Benchmark, images: np.ndarray, labels: np.ndarray) -> Benchmark:
-    domains = tuple(Domain(d.name, images, labels) if d.name == "sketch" else d for d in benchmark.domains)
-    return replace(benchmark, domains=domains)
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "parse"])
 def test_the_target_has_no_part_in_training_or_selection(
     algorithm: str, finished_run: FinishedRun, tiny: Tiny, tmp_path: Path
 ) -> None:
     """With noise of other classes in its place, everything but its own score stays the same to the byte."""
     config = tiny(algorithm)
-    benchmark = open_benchmark(config.data)
-    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
-    other = with_target(benchmark, noise, np.full(24, 3))
-    execute(config, tmp_path / "noise", quiet, other)
+    execute(config, tmp_path / "noise", quiet, noisy_target(open_benchmark(config.data)))
     one, found = repeated(finished_run(algorithm)), repeated(tmp_path / "noise")
     assert found["metrics.jsonl"] == one["metrics.jsonl"]
     assert found["model.safetensors"] == one["model.safetensors"]
