@@ -24,8 +24,8 @@ from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import claim, finish, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
-from parse_dg.runs.memory import within_memory
 from parse_dg.runs.metrics import check_line, read_checks
+from parse_dg.runs.requirements import cautions, require_trainable, within_memory
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.scoring import (
     WeightSelection,
@@ -37,7 +37,6 @@ from parse_dg.runs.scoring import (
     summarise,
 )
 from parse_dg.runs.tracking import Tracking
-from parse_dg.runs.trainable import cautions, require_trainable
 from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, name_whole
 from parse_dg.training.check import Best, Check, CheckInterruptedError, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints

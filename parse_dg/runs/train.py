@@ -18,9 +18,9 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import OtherRunError, read_finished, remove_other
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
+from parse_dg.runs.requirements import cautions
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.runs.scoring import target_part, validation_part
-from parse_dg.runs.trainable import cautions
 from parse_dg.training.check import Observer
 from parse_dg.training.protocol import protocol_sentences
 
