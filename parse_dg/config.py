@@ -119,13 +119,6 @@ def within(where: str, build: Callable[[], C]) -> C:
         raise FieldError(where + error.path, error.found, error.expected) from None
 
 
-@cache
-def field_types(kind: Any, rules: bool = False) -> dict[str, Any]:
-    """The types of the fields of a configuration's type, with their rules or without."""
-    hints = typing.get_type_hints(kind, include_extras=rules)
-    return {field.name: hints[field.name] for field in fields(kind)}
-
-
 def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as plain JSON data; a member of a family carries its `name`."""
     data: dict[str, Any] = {"name": config.name} if _is_named(type(config)) else {}
@@ -259,6 +252,15 @@ def _is_named(kind: type) -> bool:
 def _family(kind: Any) -> Mapping[str, type] | None:
     """The members by name, of the common base of a family."""
     return vars(kind).get("family") if isinstance(kind, type) else None
+
+
+def _find_types(kind: type, rules: bool = False) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=rules)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+field_types: Callable[..., dict[str, Any]] = cache(_find_types)
+"""The types of the fields of a configuration's type, with their rules or without."""
 
 
 def _convert(kind: Any, value: Any, where: str, root: Any) -> Any:

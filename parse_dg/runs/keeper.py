@@ -60,7 +60,8 @@ class Keeper:
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
         self.saved = _read(folder, self.config, trainer)
-        known = self.saved.data["run"] if self.saved else {"seconds": 0.0, "metrics": 0, "steering": None}
+        nothing: dict[str, Any] = {"seconds": 0.0, "metrics": 0, "steering": None}
+        known = self.saved.data["run"] if self.saved else nothing
         self.spent: float = known["seconds"]
         """Seconds of earlier attempts that are not lost."""
         self.metrics_length: int = known["metrics"]

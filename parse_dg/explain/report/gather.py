@@ -20,7 +20,7 @@ from parse_dg.explain.report.curve import training_curve
 from parse_dg.explain.report.data import DomainScore, Gallery, Report, Role
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.plugins import as_options, find_needs
-from parse_dg.runs.afterwards.compact import Comparison, compare
+from parse_dg.runs.afterwards.compact import DomainComparison, compare
 from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, scored_parts
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_environment, read_split
@@ -44,7 +44,7 @@ class ImageFindings(NamedTuple):
 
     scores: tuple[DomainScore, ...] = ()
     galleries: tuple[Gallery, ...] = ()
-    compared: tuple[Comparison, ...] = ()
+    compared: tuple[DomainComparison, ...] = ()
     """The full and the compact model on the same images."""
     cards: tuple[ClassCard, ...] = ()
     faces: PrimitiveFaces | None = None
@@ -124,7 +124,7 @@ def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
     for subset, words in parts:
         first, *second = (predict(model, subset, predictor.device, count) for model in models)
         found = looked[id(subset)] = SubsetPredictions.of(subset, first)
-        compared += [compare(subset.domain.name, first, each) for each in second]
+        compared += [compare(words.partition(": ")[0], first, each) for each in second]
         confusion = found.confusion(len(predictor.classes))
         role, _, which = words.partition(": ")
         scores.append(
@@ -195,7 +195,7 @@ def _recorded(result: RunResult) -> Iterator[DomainScore]:
 
 
 def _compaction(
-    found: Compaction, model: Model, at_start: int | None, compared: tuple[Comparison, ...]
+    found: Compaction, model: Model, at_start: int | None, compared: tuple[DomainComparison, ...]
 ) -> TextTable:
     """What dropping the relations that no class uses gives, and whether it changes anything."""
     counts = {
@@ -213,9 +213,9 @@ def _compaction(
     if compared:
         images, same = (
             sum(numbers)
-            for numbers in zip(*((each.before.images, each.same_prediction) for each in compared), strict=True)
+            for numbers in zip(*((each.images, each.same_prediction) for each in compared), strict=True)
         )
-        largest = max(each.largest_difference for each in compared)
+        largest = max(each.largest_logit_difference for each in compared)
         notes.append(
             f"On the {images:,} images scored above, both models predict the same class on {same:,}; the largest "
             f"difference of a logit is {largest:.2g}."

@@ -84,9 +84,10 @@ def evaluate_new(
         require(0 < abstain < 1, "--abstain", abstain, "a precision between 0 and 1, such as 0.95")
     spec = run.model.spec
     name = benchmark_name(str(data))
-    as_seen = DataConfig(image_size=spec.image_size, fit=spec.fit, crop_from=spec.resize_to, store="never")
-    evaluation = "centre" if spec.resize_to else "resize"
-    benchmark = open_benchmark(replace(as_seen, benchmark=name, evaluation=evaluation), run.progress)
+    seen_as = DataConfig(benchmark=name, image_size=spec.image_size, fit=spec.fit, store="never")
+    if spec.resize_to:
+        seen_as = replace(seen_as, crop_from=spec.resize_to, evaluation="centre")
+    benchmark = open_benchmark(seen_as, run.progress)
     require(benchmark.image_size == spec.image_size, name, benchmark.image_size, f"{spec.image_size} pixels wide")
     asked = benchmark.domains if domain is None else (benchmark.domain(domain),)
     labels = _match(benchmark, spec.classes)
