@@ -70,7 +70,6 @@ def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
-    """The type and the default of every field."""
     hints, found = typing.get_type_hints(kind), {}
     for field in fields(kind):
         default = field.default if field.default_factory is MISSING else field.default_factory()
@@ -79,7 +78,6 @@ def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of JSON as what a field is declared to be."""
     origin, options = get_origin(kind), get_args(kind)
     if kind is Any:
         return value

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from parse_dg.config import Config, Count, change, from_dict, require, to_dict
-from parse_dg.errors import FieldError, InputError, unknown
+from parse_dg.errors import FieldError, InputError
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.structure import StructureConfig
 from tests.parts import refusal
@@ -81,11 +81,6 @@ def test_a_configuration_survives_json(config: Outer) -> None:
     assert restored == config
     assert type(restored.shape) is type(config.shape)
     assert isinstance(restored.sizes, tuple)
-
-
-def test_a_configuration_of_the_model_survives_json() -> None:
-    config = StructureConfig(composition=CompositionConfig(start_mass=(0.1, 0.2, 0.3, 0.4), start="zeros"))
-    assert from_dict(StructureConfig, json.loads(json.dumps(to_dict(config)))) == config
 
 
 def test_plain_data_is_nested_and_names_the_member_of_a_family() -> None:
@@ -273,9 +268,3 @@ def test_require_names_field_expectation_and_finding() -> None:
 def test_an_error_with_a_field_comes_back_whole_from_another_process() -> None:
     error = pickle.loads(pickle.dumps(FieldError("a.b", "x", "a colour")))
     assert str(error) == "a.b must be a colour, found 'x'"
-
-
-def test_an_input_error_is_a_value_error_and_unknown_lists_what_is_valid() -> None:
-    error = unknown("method", "emr", ["erm", "parse"])
-    assert isinstance(error, ValueError)
-    assert str(error) == "unknown method 'emr': valid are erm, parse"

@@ -73,7 +73,6 @@ class Keeper:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken, in all attempts."""
         return self.spent + time.monotonic() - self.began
 
     def restore(self, trainer: Trainer) -> None:

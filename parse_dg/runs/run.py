@@ -158,7 +158,6 @@ class _Attempt:
 
     @property
     def spec(self) -> ModelSpec:
-        """What the model's file says of the model."""
         return ModelSpec(
             backbone=replace(self.config.backbone, weights=None),
             algorithm=self.config.algorithm,

@@ -63,7 +63,6 @@ class Tracking:
                 self.trackers[name] = TRACKERS[name][0](folder, config, earlier)
 
     def record(self, line: CheckLine) -> None:
-        """A check was made."""
         for name, tracker in [*self.trackers.items()]:
             with self._guarded(name):
                 tracker.record(line)

@@ -100,13 +100,11 @@ class Steering:
         return {"stage": self.stage, "falls": list(self.falls), "plateau": plateau, "last": last}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.stage, self.falls = state["stage"], list(state["falls"])
         self.lowest, self.worse = state["plateau"]
         self.last = check_from_data(state["last"]) if state["last"] else None
 
     def reports(self) -> tuple[StageReport, ...]:
-        """What each stage was."""
         falls, length = tuple(self.falls), self.first.step
         ended, steps, until = "the limit of steps", length, "as long as stage 1"
         if len(falls) == FALLS:

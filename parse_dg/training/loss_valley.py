@@ -99,7 +99,6 @@ class LossValley:
         return entering if self.entered else self._enter([self.lowest])
 
     def state(self) -> dict[str, Any]:
-        """All it takes to go on, as plain data."""
         return {
             **{name: getattr(self, name) for name in PLAIN},
             "latest": list(self.latest),

@@ -40,7 +40,6 @@ class PublishedWeights(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The start of the file's SHA-256."""
         return self.address.rpartition("-")[2].removesuffix(".pth")
 
 
@@ -76,13 +75,8 @@ def load_pretrained(backbone: Backbone, config: BackboneConfig) -> None:
         state = download_weights(find_weights(config))
     else:
         state = read_weights(Path(config.weights).expanduser())
-    load_weights(
-        backbone.network if isinstance(backbone, FeatureAdapter) else backbone,
-        state,
-        name=config.name,
-        source=config.weights,
-        ignored=HEADS if isinstance(backbone, FeatureAdapter) else ("fc.",),
-    )
+    network, ignored = (backbone.network, HEADS) if isinstance(backbone, FeatureAdapter) else (backbone, ("fc.",))
+    load_weights(network, state, name=config.name, source=config.weights, ignored=ignored)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -88,7 +88,6 @@ class _ReachedError(Exception):
 
 @torch.no_grad()
 def _moments(backbone: Backbone, norm: nn.Module, batches: Iterator[Tensor]) -> Float[Tensor, "2 C"]:
-    """Mean and variance of every channel that reaches `norm`."""
     sums: list[Tensor] = []
     count = 0
 

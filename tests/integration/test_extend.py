@@ -138,9 +138,13 @@ def test_a_backbone_an_augmentation_and_a_generated_data_set(run: Run, forget: F
     image = photo(tmp_path)
     missing = "needs the plug-ins my_augmentations, my_backbones, my_data: pass --plugin my_augmentations --plugin"
     assert missing in run("evaluate", "one").err
-    for command in (["evaluate"], ["measure"], ["report"], ["compact"], ["explain", "image"]):
-        more = [image] if command == ["explain", "image"] else []
-        assert run(*command, "one", *more, *mine).code == 0
+    for command in (
+        ["evaluate", "one"],
+        ["measure", "one"],
+        ["compact", "one"],
+        ["explain", "image", "one", image],
+    ):
+        assert run(*command, *mine).code == 0
 
 
 def test_a_predicate(run: Run, forget: Forget, tmp_path: Path) -> None:

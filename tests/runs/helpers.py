@@ -33,6 +33,20 @@ PLAIN = "model_plain.safetensors"
 """Another, of runs with averaging.also_plain."""
 CPU = torch.device("cpu")
 
+MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
+"""Settings with BatchNorm statistics that move,"""
+SWAD = {
+    **{"averaging__kind": "swad", "averaging__n_converge": 2, "averaging__n_tolerance": 2},
+    **{"averaging__statistics_batches": 2, "training__check_every": 1},
+}
+"""weights that are averaged over a valley of a few steps,"""
+SELECTING = {
+    **{"algorithm__composition__start": "presence", "algorithm__composition__select_every": 2},
+    **{"algorithm__composition__relations_per_class": 3, "algorithm__probe": 1.0},
+    **{"optimizer__composition_rate": 0.5},
+}
+"""and classes that select."""
+
 
 def quiet(step: int, check: Check | None) -> None:
     pass

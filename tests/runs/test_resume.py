@@ -31,7 +31,7 @@ from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny, slow_but
 from tests.parts import refusal
-from tests.runs.helpers import CPU, PLAIN, REPEATED, hashes, quiet, read, repeated
+from tests.runs.helpers import CPU, MOVING, PLAIN, REPEATED, SELECTING, SWAD, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
 
@@ -68,26 +68,12 @@ def break_off(config: RunConfig, folder: Path, at: int) -> bool:
     return False
 
 
-SWAD = {
-    "averaging__kind": "swad",
-    "training__check_every": 1,
-    "averaging__n_converge": 2,
-    "averaging__n_tolerance": 2,
-    "averaging__statistics_batches": 2,
-}
-MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
 LONGER: dict[str, dict[str, Any]] = {
     "parse": {"training__steps": 5, "optimizer__composition_warmup_steps": 2},
     "parse+selection": {
-        "training__steps": 6,
-        "algorithm__composition__start": "presence",
-        "algorithm__composition__select_every": 2,
-        "algorithm__composition__relations_per_class": 3,
-        "algorithm__probe": 1.0,
-        "algorithm__guidance": 1.0,
-        "algorithm__distillation": 1.0,
-        "optimizer__composition_until": 0.8,
-        "optimizer__composition_rate": 0.5,
+        **SELECTING,
+        **{"training__steps": 6, "algorithm__guidance": 1.0, "algorithm__distillation": 1.0},
+        **{"optimizer__composition_until": 0.8},
     },
     "parse+swad": {**SWAD, "training__steps": 6},
     "parse+equivariance": {
@@ -153,9 +139,20 @@ def crafted(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], obj
 
 
 def flip_format(folder: Path) -> None:
-    content = (folder / CURRENT).read_bytes()
-    assert content.count(b'"format\\": 1,') == 1
-    (folder / CURRENT).write_bytes(content.replace(b'"format\\": 1,', b'"format\\": 3,'))
+    assert (folder / CURRENT).read_bytes().count(b'"format\\": 1,') == 1
+    replaced(folder, lambda content: content.replace(b'"format\\": 1,', b'"format\\": 3,'))
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda content: content[:-100],
+    "flipped": lambda content: content[:-5] + bytes([content[-5] ^ 1]) + content[-4:],
+    "empty": lambda content: b"",
+    "something else": lambda content: b"something else entirely",
+}
+
+
+def replaced(folder: Path, change: Callable[[bytes], bytes]) -> None:
+    (folder / CURRENT).write_bytes(change((folder / CURRENT).read_bytes()))
 
 
 def put_fifo(folder: Path) -> None:
@@ -191,8 +188,8 @@ def test_a_checkpoint_that_is_damaged_or_does_not_fit_is_named_and_the_one_befor
     config, folder = tiny("erm"), tmp_path / "run"
     break_off(config, tmp_path / "whole", 4)
     trainer = build_trainer(config, *prepare(config), CPU)
-    cut = {"cut": lambda folder: (folder / CURRENT).write_bytes((folder / CURRENT).read_bytes()[:-100])}
-    files: dict[str, Callable[[Path], object]] = {**cut, "format": flip_format, "a FIFO": put_fifo}
+    files: dict[str, Callable[[Path], object]] = {"format": flip_format, "a FIFO": put_fifo}
+    files |= {name: partial(replaced, change=change) for name, change in DAMAGE.items()}
     for name, damage in (files | {name: partial(crafted, change=change) for name, change in WRONG.items()}).items():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(tmp_path / "whole", folder)
@@ -203,6 +200,7 @@ def test_a_checkpoint_that_is_damaged_or_does_not_fit_is_named_and_the_one_befor
         assert saved.data["trainer"]["trainer"]["step"] == 2, name
         (message,) = caplog.messages
         assert str(folder / CURRENT) in message, name
+        assert message.endswith("the one before it is used") or name in WRONG, name
     steps: list[int] = []
     execute(config, folder, lambda step, check: steps.append(step))
     assert steps == [3, 4]

@@ -1,6 +1,5 @@
 """Trackers: what TensorBoard and Weights & Biases are told is what metrics.jsonl says, and a run never notices."""
 
-import contextlib
 import json
 import logging
 import os
@@ -236,31 +235,6 @@ def test_a_tracker_that_fails_is_a_warning_once(
     expected = "wandb no longer follows the run, which goes on; metrics.jsonl has it all: no route to host"
     assert [record.getMessage() for record in caplog.records] == [expected]
     assert [step for step, _ in events(tmp_path)["training loss/total"]] == [2, 4]
-
-
-class Noting:
-    """A tracker that only remembers."""
-
-    def __init__(self, *run: Any) -> None:
-        self.told: list[object] = []
-
-    def record(self, line: CheckLine) -> None:
-        self.told.append(line.step)
-
-    def finish(self, result: RunResult | None) -> None:
-        self.told.append(result)
-
-
-def test_trackers_are_told_how_a_run_ended() -> None:
-    finished, broken_off = Noting(), Noting()
-    with Tracking() as following:
-        following.trackers = {"one": finished}
-        following.record(line(2))
-        following.result = RESULT
-    with contextlib.suppress(KeyboardInterrupt), Tracking() as following:
-        following.trackers = {"one": broken_off}
-        raise KeyboardInterrupt
-    assert (finished.told, broken_off.told) == ([2, RESULT], [None])
 
 
 def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path, offline: Path) -> None:

@@ -289,18 +289,6 @@ def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_i
 # the trainer's part
 
 
-def test_checks_score_and_keep_the_average() -> None:
-    checks: list[Check] = []
-    algorithm = Valley(iter([0.5] * 10))
-    run = trainer(algorithm, 4, 4, averaging=AveragingConfig(kind="sma", start=3))
-    best = run.fit(lambda step, check: checks.append(check) if check else None)
-    assert best.state["place"].item() / RATE == pytest.approx(3)  # of steps 2, 3 and 4
-    assert algorithm.place.item() / RATE == pytest.approx(4)
-    assert algorithm.seen == []
-    assert isinstance(run.averaging.scored, Valley)
-    assert run.averaging.scored.seen == [pytest.approx(3)]
-
-
 class Passing(Valley):
     """Loses least where its parameter is that of step 2."""
 

@@ -89,17 +89,14 @@ class OpenedRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """What was trained."""
         return read_config(self.path)
 
     @property
     def finished(self) -> bool:
-        """Whether there is a result."""
         return (self.path / "result.json").exists()
 
     @cached_property
     def result(self) -> RunResult:
-        """What was found."""
         result = read_whole(self.path)
         if result is None:
             raise InputError(f"{self.path} is not finished: `parse-dg train` with the same options goes on")
@@ -112,7 +109,6 @@ class OpenedRun:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the model is."""
         return pick_device(self._device)
 
     @cached_property
@@ -271,7 +267,6 @@ def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, st
 
 
 def _seen(split: LeaveOneOut, subset: Subset) -> str:
-    """How much of a subset was trained on."""
     trained = sum(len(source.indices) for source in split.training if source.domain is subset.domain)
     if trained:
         return f"{'most' if 2 * trained > len(subset.indices) else 'some'} of them trained on"

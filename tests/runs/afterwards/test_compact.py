@@ -203,8 +203,6 @@ def test_what_is_not_lossless_is_not_written(
     assert str(failed.value).startswith(f"{folder}: compaction at threshold 0 must change nothing")
     assert str(failed.value).endswith("nothing is written")
     assert hashes(folder) == before
-    compact_run(open_run(folder, device="cpu"), None, LOSSY)  # above 0 it is measured, not promised
-    assert read(folder / "compact.json")["largest_logit_difference"] > 0
 
 
 @pytest.mark.parametrize("threshold", [0.0, LOSSY])
