@@ -238,15 +238,17 @@ def build_trainer(
     order, augment, draws = (_generator(config, purpose) for purpose in ("order", "augment", "draws"))
     vocabulary = config.algorithm.learn_vocabulary(split.training)
     algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
+    sources, captions, joined = split.training, vocabulary is not None, config.training.batch is not None
+    count = config.training.batch or config.training.batch_per_domain
     sampler = Sampler(
-        split.training,
-        config.training.batch or config.training.batch_per_domain,
+        sources,
+        count,
         config.sampling,
         config.augment,
         order=order,
         draws=augment,
-        captions=vocabulary is not None,
-        joined=config.training.batch is not None,
+        captions=captions,
+        joined=joined,
     )
     return Trainer(
         algorithm,
