@@ -117,7 +117,7 @@ class RunResult(ScoredWeights):
     def plain(self) -> "RunResult | None":
         """The result of the same run without averaging, where it is known."""
         scored = self.without_averaging
-        return scored and replace(self, **vars(scored), without_averaging=None)
+        return None if scored is None else replace(self, **vars(scored), without_averaging=None)
 
 
 @dataclass(frozen=True, kw_only=True)
