@@ -137,9 +137,3 @@ def test_weights_and_split_may_be_removed_and_are_made_again(tiny: Tiny, tmp_pat
     assert repeated(folder) == repeated(erm_run)
     (folder / "metrics.jsonl").unlink()
     assert "metrics.jsonl is missing: the run is not whole" in refusal(read_run, folder)
-
-
-def test_every_file_has_a_digest_and_the_same_permissions(erm_run: Path) -> None:
-    result = read(erm_run / "result.json")
-    assert sorted([*result["files"], "result.json"]) == sorted(REPEATED)
-    assert {(erm_run / name).stat().st_mode for name in REPEATED} == {(erm_run / "environment.json").stat().st_mode}

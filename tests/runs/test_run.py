@@ -37,6 +37,9 @@ def test_a_finished_run_is_five_files(algorithm: str, finished_run: FinishedRun,
     assert found == {*REPEATED, "environment.json"}
     commit = re.fullmatch(r"[0-9a-f]{40}(\+changes)?", read(folder / "environment.json").get("commit", ""))
     assert (commit is not None) == (Path(__file__).parents[2] / ".git").exists()
+    result = read(folder / "result.json")
+    assert sorted([*result["files"], "result.json"]) == sorted(REPEATED)  # every other has a digest
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
     assert read_config(folder) == tiny(algorithm)
     assert read(folder / "config.json") == json.loads(json.dumps(to_dict(tiny(algorithm))))
 
