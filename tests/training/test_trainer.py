@@ -25,6 +25,7 @@ from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.parts import trainer_of
+from tests.runs.helpers import quiet
 
 RATE = 0.125
 PLAIN = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
@@ -82,10 +83,6 @@ def trainer(
     given = {"batches": batches(), "validation": validation, "augment": PLAIN} | settings
     rates = optimizer or OptimizerConfig(head_rate=RATE)
     return trainer_of(algorithm, rates, training=TrainingConfig(check_every=check_every), **given)
-
-
-def quiet(step: int, check: Check | None) -> None:
-    pass
 
 
 def step_of(best: Best) -> int:
@@ -314,14 +311,7 @@ def test_a_batch_is_augmented_by_its_own_draws() -> None:
 
 @pytest.mark.parametrize(
     ("epochs", "images", "domains", "expected"),
-    [
-        (None, 1000, 3, 600),
-        (1.0, 96, 3, 8),
-        (1.0, 97, 3, 9),
-        (2.5, 96, 3, 20),
-        (50.0, 96, 2, 600),
-        (0.01, 12, 3, 1),
-    ],
+    [(None, 1000, 3, 600), (1.0, 97, 3, 9), (2.5, 96, 3, 20), (50.0, 96, 2, 600), (0.01, 12, 3, 1)],
 )
 def test_epochs_become_steps(epochs: float | None, images: int, domains: int, expected: int) -> None:
     config = TrainingConfig(steps=600, epochs=epochs, batch_per_domain=4)
