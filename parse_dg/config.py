@@ -96,18 +96,13 @@ def fault(kind: Any, value: object) -> str | None:
 
 
 def _scalar_fault(kind: type, value: Any) -> str | None:
-    if not _is_scalar(kind, value):
+    fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    if not fits or (isinstance(value, float) and not math.isfinite(value)):
         return SCALARS[kind]
     if kind is int and abs(value) > WHOLE_LIMIT:
         return f"from {-WHOLE_LIMIT} to {WHOLE_LIMIT}"
     outside = kind is float and value and not SMALLEST <= abs(value) <= LARGEST
     return f"0, or {SMALLEST:g} to {LARGEST:g} in size" if outside else None
-
-
-def _is_scalar(kind: type, value: Any) -> bool:
-    if kind in (int, float) and not isinstance(value, bool):
-        return isinstance(value, int) or (isinstance(value, kind) and math.isfinite(value))
-    return isinstance(value, kind) and kind in (bool, str)
 
 
 def require(condition: bool, name: str, found: object, expected: str) -> None:

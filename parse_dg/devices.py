@@ -85,7 +85,6 @@ class HostCopy:
             self._arrived.record(torch.cuda.current_stream(value.device))
 
     def read(self) -> Tensor:
-        """The tensor, on the CPU."""
         if self._arrived is not None:
             self._arrived.synchronize()
         return self._value.cpu()

@@ -1,6 +1,5 @@
 """Results as frozen dataclasses that are kept as JSON: the keys of a file are the fields of its class."""
 
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -44,7 +43,7 @@ class Jsonable:
             if name in data:
                 values[name] = _read(kind, data[name], where + name)
             elif default is MISSING:
-                if not _may_be_none(kind):
+                if type(None) not in get_args(kind):
                     raise InputError(f"{where}{name} is missing")
                 values[name] = None
         return cls(**values)
@@ -71,7 +70,6 @@ def flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
-    """The type and the default of every field."""
     hints, found = typing.get_type_hints(kind), {}
     for field in fields(kind):
         default = field.default if field.default_factory is MISSING else field.default_factory()
@@ -80,11 +78,10 @@ def _fields(kind: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of JSON as what a field is declared to be."""
     origin, options = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
-    if _may_be_none(kind):
+    if type(None) in options:
         return None if value is None else _read(next(o for o in options if o is not type(None)), value, where)
     if isinstance(kind, type) and issubclass(kind, Jsonable):
         return kind.from_dict(value, f"{where}.")
@@ -99,7 +96,3 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return value
     expected = SCALARS.get(kind, "an object" if origin is Mapping else "a list")
     raise InputError(f"{where} must be {expected}, found {short(value)}")
-
-
-def _may_be_none(kind: Any) -> bool:
-    return get_origin(kind) in (typing.Union, types.UnionType) and type(None) in get_args(kind)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -24,12 +25,14 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
+@cache
 def imports(name: str) -> set[str]:
     """The modules of the package that a module imports when it is imported or run, not those for types alone."""
     found = set()
-    for node in running(ast.parse(MODULES[name].read_text())):
+    for node in running(TREES[name]):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "parse_dg":
             room = (node.module or "").partition(".")[2]
             inside = {f"{room}.{each.name}".lstrip(".") for each in node.names} & MODULES.keys()
@@ -88,9 +91,9 @@ def test_no_modules_import_each_other() -> None:
 def test_the_command_line_alone_prints() -> None:
     printing = [
         f"{name}:{node.lineno}"
-        for name, path in MODULES.items()
+        for name, tree in TREES.items()
         if room(name) not in ("cli", "__main__")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert not printing
@@ -99,7 +102,7 @@ def test_the_command_line_alone_prints() -> None:
 def test_every_room_says_its_sentence() -> None:
     for name, path in MODULES.items():
         if path.name == "__init__.py":
-            text = ast.get_docstring(ast.parse(path.read_text())) or ""
+            text = ast.get_docstring(TREES[name]) or ""
             assert text.partition("\n")[0].endswith((".", "`")), name
 
 

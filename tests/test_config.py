@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from parse_dg.config import Config, Count, change, from_dict, require, to_dict
-from parse_dg.errors import FieldError, InputError, unknown
+from parse_dg.errors import FieldError, InputError
 from parse_dg.model.composition import CompositionConfig
 from parse_dg.model.structure import StructureConfig
 from tests.parts import refusal
@@ -83,11 +83,6 @@ def test_a_configuration_survives_json(config: Outer) -> None:
     assert isinstance(restored.sizes, tuple)
 
 
-def test_a_configuration_of_the_model_survives_json() -> None:
-    config = StructureConfig(composition=CompositionConfig(start_mass=(0.1, 0.2, 0.3, 0.4), start="zeros"))
-    assert from_dict(StructureConfig, json.loads(json.dumps(to_dict(config)))) == config
-
-
 def test_plain_data_is_nested_and_names_the_member_of_a_family() -> None:
     assert to_dict(OTHER) == {
         "middle": {
@@ -131,11 +126,9 @@ def test_configurations_cannot_be_changed_in_place() -> None:
         ("middle.inner.rate", "3", 3.0),
         ("middle.inner.exact", "true", True),
         ("middle.inner.exact", "False", False),
-        ("middle.inner.exact", True, True),
         ("middle.inner.note", "500", "500"),
         ("middle.kind", "fast", "fast"),
         ("middle.level", "3", 3),
-        ("middle.level", 1, 1),
         ("shape.radius", "0.5", 0.5),
         ("sizes", "4,5,6", (4, 5, 6)),
         ("sizes", "(4, 5)", (4, 5)),
@@ -148,7 +141,6 @@ def test_configurations_cannot_be_changed_in_place() -> None:
         ("limit", "none", None),
         ("limit", None, None),
         ("label", "None", None),
-        ("label", "b", "b"),
     ],
 )
 def test_a_field_is_changed_by_its_path(path: str, value: object, expected: object) -> None:
@@ -168,8 +160,7 @@ def test_several_changes_leave_the_rest_and_the_original_alone() -> None:
 
 
 def test_changes_are_checked_like_a_new_configuration() -> None:
-    with pytest.raises(InputError, match=r"^limit must be at least 1, or none, found -1"):
-        change(Outer(), {"limit": "-1"})
+    assert refusal(change, Outer(), {"limit": "-1"}).startswith("limit must be at least 1, or none, found -1")
     with pytest.raises(InputError, match=r"^middle\.inner\.rate must be below 9, as circles are slow, found 10\.0"):
         from_dict(Outer, {"middle": {"inner": {"rate": 10}}})
     with pytest.raises(InputError, match=r"^composition\.start_entries must be at least 1, found 0"):
@@ -216,8 +207,7 @@ def test_a_section_where_a_field_is_meant_lists_its_fields() -> None:
 
 
 def test_a_field_where_a_section_is_meant_says_it_has_no_fields() -> None:
-    with pytest.raises(InputError, match=r"limit\.low is not a field: limit is a single value"):
-        change(Outer(), {"limit.low": "3"})
+    assert "limit.low is not a field: limit is a single value" in refusal(change, Outer(), {"limit.low": "3"})
 
 
 @pytest.mark.parametrize("data", [3, "text", None, [1]])
@@ -225,8 +215,7 @@ def test_data_that_is_not_a_section_is_refused(data: object) -> None:
     message = refusal(from_dict, Outer, {"middle": data})
     assert "middle must be a section" in message
     assert repr(data) in message
-    with pytest.raises(InputError, match="the configuration must be a section"):
-        from_dict(Outer, data)
+    assert "the configuration must be a section" in refusal(from_dict, Outer, data)
 
 
 @pytest.mark.parametrize(
@@ -276,9 +265,3 @@ def test_require_names_field_expectation_and_finding() -> None:
 def test_an_error_with_a_field_comes_back_whole_from_another_process() -> None:
     error = pickle.loads(pickle.dumps(FieldError("a.b", "x", "a colour")))
     assert str(error) == "a.b must be a colour, found 'x'"
-
-
-def test_an_input_error_is_a_value_error_and_unknown_lists_what_is_valid() -> None:
-    error = unknown("method", "emr", ["erm", "parse"])
-    assert isinstance(error, ValueError)
-    assert str(error) == "unknown method 'emr': valid are erm, parse"

@@ -157,14 +157,6 @@ def test_without_a_home_the_variable_is_named(
     assert folder() == Path("/fast/disk")
 
 
-def test_a_folder_is_made_with_those_above_it_and_may_be_there(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b" / "c"
-    make_folder(folder, "PARSE_DG_CACHE")
-    (folder / "kept").touch()
-    make_folder(folder, "PARSE_DG_CACHE")
-    assert (folder / "kept").exists()
-
-
 @pytest.mark.parametrize("below", ["", "deeper"])
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()

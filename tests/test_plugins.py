@@ -111,6 +111,34 @@ def test_needs_that_are_none_are_refused(needs: object) -> None:
     assert "plugins must say what it needs" in refusal(without_needs, {"plugins": needs}, "config.json")
 
 
+# names, whoever brings them
+
+
+def test_things_are_found_by_name_in_the_order_of_adding() -> None:
+    found: Registry[int] = Registry("number", "number")
+    assert found.add("two", 2) == 2
+    found.add("one", 1)
+    assert list(found) == ["two", "one"]
+    assert found.find("one") == found["one"] == 1
+
+
+def test_an_unknown_name_gets_the_names_there_are() -> None:
+    found: Registry[int] = Registry("number", "number")
+    found.add("one", 1)
+    with pytest.raises(InputError, match=r"unknown number 'three'.*one"):
+        found.find("three")
+
+
+def test_a_name_means_one_thing() -> None:
+    ALGORITHMS.add("erm", ALGORITHMS["erm"])
+    assert "algorithm 'erm' is there already" in refusal(ALGORITHMS.add, "erm", ALGORITHMS["parse"])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../a", "a.b"])
+def test_a_name_can_be_typed(name: str) -> None:
+    assert "letters, digits" in refusal(Registry[int]("number", "number").add, name, 1)
+
+
 def test_a_name_is_replaced_by_its_own_plug_in_alone() -> None:
     registry: Registry[object] = Registry("thing of a test", "thing")
     registry.add("one", object())

@@ -45,8 +45,9 @@ def test_help_takes_little_time() -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.9  # 0.15 s on an idle machine
 
 
-def test_a_prediction_imports_no_algebra(erm_run: Path) -> None:
-    code = f"from parse_dg.deploy.predictor import load\nload({str(erm_run)!r}, 'cpu')"
+def test_a_prediction_imports_no_algebra_and_explain_is_the_function_whatever_comes_first(erm_run: Path) -> None:
+    code = "import parse_dg.explain.contrast\nassert parse_dg.explain.__module__ == 'parse_dg.explain.explanation'"
+    code += f"\nfrom parse_dg.deploy.predictor import load\nload({str(erm_run)!r}, 'cpu')"
     assert "sympy" not in imported(code)  # PyTorch does, half a second long, for what need not be used
 
 
@@ -62,8 +63,3 @@ def test_threads_that_wait_soon_sleep_unless_the_user_has_said_how() -> None:
             [sys.executable, "-c", code], env=others | given, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == expected
-
-
-def test_explain_is_the_function_whatever_is_imported_first() -> None:
-    code = "import parse_dg.explain.contrast\nassert parse_dg.explain.__module__ == 'parse_dg.explain.explanation'"
-    assert "torch" in imported(code)

@@ -18,7 +18,6 @@ from parse_dg.errors import InputError
 from parse_dg.files import attempting
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import writing_to
-from parse_dg.runs.tracking import Tracking
 from parse_dg.runs.two_stage import Steering
 from parse_dg.training.checkpoint import Checkpoint, joined, read_checkpoint, write_checkpoint
 from parse_dg.training.resume import fitting, require_fit, restore_trainer, save_trainer
@@ -50,37 +49,30 @@ class Keeper:
         config: RunConfig,
         every: float = EVERY,
         team: Team = ALONE,
-        following: Tracking | None = None,
         trainer: Trainer | None = None,
     ):
         """`every` so many seconds, or less often if that would slow training; 0: after every step. The first ones
         come earlier, so that a run that is killed again and again moves forward.
 
-        Of a team the first process writes; the others are where it is. `following` is told of every check.
-        What does not fit `trainer` is not resumed from.
+        Of a team the first process writes; the others are where it is. What does not fit `trainer` is not resumed
+        from.
         """
-        self.following = following or Tracking()
         self.folder, self.every, self.team = folder, every, team
         self.config = to_dict(config)
         self.saved = _read(folder, self.config, trainer)
-        self.spent = self.saved.data["run"]["seconds"] if self.saved else 0.0
+        nothing: dict[str, Any] = {"seconds": 0.0, "metrics": 0, "steering": None}
+        known = self.saved.data["run"] if self.saved else nothing
+        self.spent: float = known["seconds"]
         """Seconds of earlier attempts that are not lost."""
+        self.metrics_length: int = known["metrics"]
+        """How many bytes of metrics.jsonl are of steps that need not be made again."""
+        self.steering: dict[str, Any] | None = known["steering"]
+        """Where a run of two stages stood."""
         self.began = self.written = time.monotonic()
         self.cost = 0.0
 
     @property
-    def metrics_length(self) -> int:
-        """How many bytes of metrics.jsonl are of steps that need not be made again."""
-        return int(self.saved.data["run"]["metrics"]) if self.saved else 0
-
-    @property
-    def steering(self) -> dict[str, Any] | None:
-        """Where a run of two stages stood."""
-        return self.saved.data["run"]["steering"] if self.saved else None
-
-    @property
     def seconds(self) -> float:
-        """How long the run has taken, in all attempts."""
         return self.spent + time.monotonic() - self.began
 
     def restore(self, trainer: Trainer) -> None:
@@ -97,12 +89,12 @@ class Keeper:
         wait = max(min(self.every, first), SHARE * self.cost) if self.every else 0.0
         return self.team.first and now - self.written >= wait
 
-    def save(self, trainer: Trainer, metrics: FileIO, steering: dict[str, Any] | None) -> None:
+    def save(self, trainer: Trainer, metrics: FileIO, steering: Steering | None) -> None:
         started = time.monotonic()
         with writing_to(self.folder):
             os.fsync(metrics.fileno())  # a checkpoint never knows of lines that a power cut takes
             kept = (self.folder / METRICS).read_bytes()
-        run = {"config": self.config, "seconds": self.seconds, "steering": steering}
+        run = {"config": self.config, "seconds": self.seconds, "steering": steering and steering.state()}
         run |= {"metrics": len(kept), "metrics_sha256": sha256(kept).hexdigest()}
         write_checkpoint(self.folder, joined({"run": Checkpoint({}, run), "trainer": save_trainer(trainer)}))
         self.written = time.monotonic()
@@ -147,10 +139,8 @@ def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Chec
                     steering.restore(run["steering"])
                 require_fit(trainer, saved.part("trainer"), same_images=steering.stage == 1)
         if other:
-            advice = "delete the checkpoint to start the run again"
-            raise InputError(
-                f"the checkpoint in {folder} is of another configuration than its config.json: {advice}"
-            )
+            found = f"the checkpoint in {folder} is of another configuration than its config.json"
+            raise InputError(f"{found}: delete the checkpoint to start the run again")
 
     saved = read_checkpoint(folder, check)
     if saved is None:
@@ -158,11 +148,11 @@ def _read(folder: Path, config: dict[str, Any], trainer: Trainer | None) -> Chec
     metrics, expected = folder / METRICS, saved.data["run"]["metrics"]
     with attempting(f"read {metrics}"):
         found = metrics.read_bytes()[:expected] if metrics.exists() else b""
+    digest, wrong = sha256(found).hexdigest(), None
     if len(found) < expected:
-        log.warning("%s has lost lines (%d of %d bytes): the run starts again", metrics, len(found), expected)
-        return None
-    digest = sha256(found).hexdigest()
-    if saved.data["run"].get("metrics_sha256", digest) != digest:
-        log.warning("%s is not what was written: the run starts again", metrics)
-        return None
-    return saved
+        wrong = f"has lost lines ({len(found)} of {expected} bytes)"
+    elif saved.data["run"].get("metrics_sha256", digest) != digest:
+        wrong = "is not what was written"
+    if wrong:
+        log.warning("%s %s: the run starts again", metrics, wrong)
+    return None if wrong else saved

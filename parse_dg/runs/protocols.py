@@ -55,16 +55,7 @@ def gvrt(config: RunConfig) -> RunConfig:
 
 
 def _classic(config: RunConfig, *, steps: int, check_every: int, check_from: int = 1) -> RunConfig:
-    """What DomainBed, SWAD and GVRT share."""
-    training = replace(
-        config.training,
-        steps=steps,
-        epochs=None,
-        check_every=check_every,
-        check_from=check_from,
-        batch_per_domain=32,
-        batch=None,
-    )
+    length = replace(config.training, steps=steps, epochs=None, check_every=check_every, check_from=check_from)
     return replace(
         config,
         data=replace(config.data, image_size=224, crop_from=256, evaluation="resize"),
@@ -72,16 +63,12 @@ def _classic(config: RunConfig, *, steps: int, check_every: int, check_from: int
         sampling=SamplingConfig(replacement=config.algorithm.as_domainbed),
         augment=AugmentConfig(),
         backbone=replace(config.backbone, freeze_batchnorm=config.algorithm.as_domainbed),
-        training=training,
+        training=replace(length, batch_per_domain=32, batch=None),
     )
 
 
-PROTOCOLS: dict[str, Callable[[RunConfig], RunConfig]] = {
-    "parse": parse,
-    "domainbed": domainbed,
-    "swad": swad,
-    "gvrt": gvrt,
-}
+ProtocolRules = Callable[[RunConfig], RunConfig]
+PROTOCOLS: dict[str, ProtocolRules] = {"parse": parse, "domainbed": domainbed, "swad": swad, "gvrt": gvrt}
 """Every protocol by name; each changes a configuration whose data set and seed are set."""
 
 

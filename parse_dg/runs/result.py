@@ -1,9 +1,10 @@
 """What a run found: result.json, split.json and environment.json as dataclasses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from parse_dg.data.domain import Benchmark
 from parse_dg.errors import InputError
 from parse_dg.jsonable import Jsonable
 from parse_dg.training.accuracy import Accuracy
@@ -16,6 +17,10 @@ class BenchmarkVersion(Jsonable):
 
     name: str
     fingerprint: str
+
+    @classmethod
+    def of(cls, benchmark: Benchmark) -> "BenchmarkVersion":
+        return cls(name=benchmark.name, fingerprint=benchmark.fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,6 @@ class ScoredWeights(Jsonable):
 
     @property
     def on_target(self) -> TargetAccuracy:
-        """The accuracy on the target, of a run that has one."""
         if self.target is None:
             raise InputError("the run trained on all domains, so that it has no target")
         return self.target
@@ -113,10 +117,7 @@ class RunResult(ScoredWeights):
     def plain(self) -> "RunResult | None":
         """The result of the same run without averaging, where it is known."""
         scored = self.without_averaging
-        if scored is None:
-            return None
-        values = {each.name: getattr(scored, each.name) for each in fields(ScoredWeights)}
-        return replace(self, **values, without_averaging=None)
+        return None if scored is None else replace(self, **vars(scored), without_averaging=None)
 
 
 @dataclass(frozen=True, kw_only=True)

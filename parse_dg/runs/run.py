@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,8 +24,8 @@ from parse_dg.model.backbones.backbone import build_backbone
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import claim, finish, hold, read_finished, read_result, require_same_images, writing_to
 from parse_dg.runs.keeper import EVERY, Keeper, postponed_stop
-from parse_dg.runs.memory import within_memory
 from parse_dg.runs.metrics import check_line, read_checks
+from parse_dg.runs.requirements import cautions, require_trainable, within_memory
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.scoring import (
     WeightSelection,
@@ -36,9 +36,8 @@ from parse_dg.runs.scoring import (
     scored_subsets,
     summarise,
 )
-from parse_dg.runs.tracking import Tracking, open_trackers
-from parse_dg.runs.trainable import cautions, require_trainable
-from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, describe_stages, name_whole
+from parse_dg.runs.tracking import Tracking
+from parse_dg.runs.two_stage import SELECTION, Steering, all_of_sources, name_whole
 from parse_dg.training.check import Best, Check, CheckInterruptedError, NonFiniteLossError, Observer
 from parse_dg.training.checkpoint import remove_checkpoints
 from parse_dg.training.pretrained import load_pretrained
@@ -97,61 +96,134 @@ def execute(
         finished = read_finished(config, folder)  # by another process, a moment ago
         if finished is not None:
             return finished
-        keeper = Keeper(folder, config, checkpoint_every, team, following, trainer)
-        return _execute(config, benchmark, split, trainer, keeper, observe, track)
+        keeper = Keeper(folder, config, checkpoint_every, team, trainer)
+        attempt = _Attempt(config, benchmark, split, trainer, keeper, following, observe)
+        attempt.begin(track)
+        return attempt.finish()
 
 
-def _execute(
-    config: RunConfig,
-    benchmark: Benchmark,
-    split: LeaveOneOut,
-    trainer: Trainer,
-    keeper: Keeper,
-    observe: Observer,
-    track: Sequence[str],
-) -> RunResult:
-    """`execute`, once it is known that there is something to do and nobody else is at it."""
-    folder, team, device = keeper.folder, keeper.team, trainer.device
-    if keeper.saved:
-        require_same_images(folder, benchmark)
-    for line in cautions(benchmark, split):
-        log.warning("%s", line)
-    spec = ModelSpec(
-        backbone=replace(config.backbone, weights=None),
-        algorithm=config.algorithm,
-        classes=benchmark.classes,
-        image_size=benchmark.image_size,
-        fit=config.data.fit,
-        resize_to=benchmark.resize_to,
-        domains=len(split.training),
-    )
-    team.wait()  # all have read what was saved
-    if team.first:
-        claim(folder, config, describe_split(config, benchmark, split), keeper.metrics_length)
-        keeper.following.trackers = open_trackers(track, folder, to_dict(config), read_checks(folder))
-    if config.algorithm.trains_twice:
-        best, chosen = _fit_twice(config, benchmark, split, trainer, spec, keeper, observe)
-        split = all_of_sources(split)
-    else:
-        best = _fit(trainer, spec, keeper, observe)
-        chosen = how_chosen(config, trainer)
-    if not team.first:
-        team.wait()  # for the first, which scores the target
-        result = read_result(folder)
-        assert result is not None
+@dataclass
+class _Attempt:
+    """A run that is not finished and that nobody else is at, from where it stood to its result."""
+
+    config: RunConfig
+    benchmark: Benchmark
+    split: LeaveOneOut
+    trainer: Trainer
+    keeper: Keeper
+    following: Tracking
+    observe: Observer
+
+    def begin(self, track: Sequence[str]) -> None:
+        """What a run's folder has from its beginning, and who follows it."""
+        folder, team = self.keeper.folder, self.keeper.team
+        if self.keeper.saved:
+            require_same_images(folder, self.benchmark)
+        for line in cautions(self.benchmark, self.split):
+            log.warning("%s", line)
+        team.wait()  # all have read what was saved
+        if team.first:
+            split = describe_split(self.config, self.benchmark, self.split)
+            claim(folder, self.config, split, self.keeper.metrics_length)
+            self.following.open(track, folder, to_dict(self.config), read_checks(folder))
+
+    def finish(self) -> RunResult:
+        """Train what is left to be trained, and score it."""
+        folder, team, device = self.keeper.folder, self.keeper.team, self.trainer.device
+        config, split = self.config, self.split
+        if config.algorithm.trains_twice:
+            best, chosen = self._fit_twice()
+            split = all_of_sources(split)
+        else:
+            best = self._fit(self.trainer)
+            chosen = how_chosen(config, self.trainer)
+        if not team.first:
+            team.wait()  # for the first, which scores the target
+            result = read_result(folder)
+            assert result is not None
+            return result
+        plain = self.trainer.best_plain
+        self._save_weights(best, plain)
+        scored = score_weights(config, split, self.spec, best, device)
+        without = plain and score_weights(config, split, self.spec, plain, device)
+        result = summarise(config, self.benchmark, split, self.trainer.steps, scored, chosen, without)
+        with writing_to(folder):
+            environment = run_environment(device, self.keeper.seconds, team.size)
+            write_json(folder / "environment.json", environment.to_dict())
+            result = finish(folder, result)
+            remove_checkpoints(folder)
+        self.following.result = result
+        team.wait()
         return result
-    plain = trainer.best_plain
-    _save_weights(folder, spec, best, plain)
-    scored, without = (each and score_weights(config, split, spec, each, device) for each in (best, plain))
-    assert scored is not None
-    result = summarise(config, benchmark, split, trainer.steps, scored, chosen, without)
-    with writing_to(folder):
-        write_json(folder / "environment.json", run_environment(device, keeper.seconds, team.size).to_dict())
-        result = finish(folder, result)
-        remove_checkpoints(folder)
-    keeper.following.result = result
-    team.wait()
-    return result
+
+    @property
+    def spec(self) -> ModelSpec:
+        return ModelSpec(
+            backbone=replace(self.config.backbone, weights=None),
+            algorithm=self.config.algorithm,
+            classes=self.benchmark.classes,
+            image_size=self.benchmark.image_size,
+            fit=self.config.data.fit,
+            resize_to=self.benchmark.resize_to,
+            domains=len(self.split.training),
+        )
+
+    def _fit(self, trainer: Trainer, steering: Steering | None = None) -> Best:
+        """Train on from where the run stood: a line in metrics.jsonl for every check, checkpoints between."""
+        keeper = self.keeper
+        keeper.restore(trainer)
+        path = keeper.folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
+        with writing_to(keeper.folder):
+            metrics = path.open("ab", buffering=0)  # nothing is left to be written where a disk is full
+        with metrics, postponed_stop(keeper.team) as asked_to_stop:
+
+            def record(step: int, check: Check | None) -> None:
+                if check:
+                    line = check_line(trainer, check, steering.stage if steering else None)
+                    with writing_to(keeper.folder):
+                        write_all(metrics, json.dumps(line.to_dict(), allow_nan=False).encode() + b"\n")
+                    self.following.record(line)
+                self.observe(step, check)
+                if steering:
+                    steering.steer(trainer, step, check)
+                if asked_to_stop() or keeper.due(last=trainer.ended):
+                    keeper.save(trainer, metrics, steering)
+                if asked_to_stop():
+                    raise KeyboardInterrupt
+
+            try:
+                return trainer.fit(record, asked_to_stop)
+            except (NonFiniteLossError, KeyboardInterrupt) as error:
+                if isinstance(error, CheckInterruptedError):
+                    keeper.save(trainer, metrics, steering)
+                if trainer.best and keeper.team.first:
+                    self._save_weights(trainer.best, trainer.best_plain)
+                raise
+
+    def _save_weights(self, best: Best, plain: Best | None) -> None:
+        """The model's file; beside it that of the same run without averaging, where it is known."""
+        folder = self.keeper.folder
+        with writing_to(folder):
+            save_model(folder / "model.safetensors", self.spec, best.state)
+            if plain:
+                save_model(folder / "model_plain.safetensors", self.spec, plain.state)
+
+    def _fit_twice(self) -> tuple[Best, WeightSelection]:
+        """Both stages of ERM++, or what is left of them: the second's weights with the first's last check."""
+        config, trainer = self.config, self.trainer
+        steering = Steering(config.algorithm.head_steps)
+        if self.keeper.steering:
+            steering.restore(self.keeper.steering)
+        if steering.stage == 1:
+            self._fit(trainer, steering)
+            steering.stage = 2
+        whole = all_of_sources(self.split)
+        other = build_trainer(config, self.benchmark, whole, trainer.device, trainer.steps, trainer.team)
+        other.scored = name_whole(other.scored, other.sources)
+        best = self._fit(other, steering)
+        averaged, by = trainer.averaging.report(), ", by the weights of stage 1"
+        chosen = WeightSelection(SELECTION, averaged, validated_by=by, stages=steering.reports())
+        return Best(steering.first, best.state), chosen
 
 
 def build_trainer(
@@ -166,15 +238,17 @@ def build_trainer(
     order, augment, draws = (_generator(config, purpose) for purpose in ("order", "augment", "draws"))
     vocabulary = config.algorithm.learn_vocabulary(split.training)
     algorithm = build_start(config, len(benchmark.classes), len(split.training), vocabulary)
+    sources, captions, joined = split.training, vocabulary is not None, config.training.batch is not None
+    count = config.training.batch or config.training.batch_per_domain
     sampler = Sampler(
-        split.training,
-        config.training.batch or config.training.batch_per_domain,
+        sources,
+        count,
         config.sampling,
         config.augment,
         order=order,
         draws=augment,
-        captions=vocabulary is not None,
-        joined=config.training.batch is not None,
+        captions=captions,
+        joined=joined,
     )
     return Trainer(
         algorithm,
@@ -210,81 +284,3 @@ def build_start(config: RunConfig, classes: int, domains: int, vocabulary: Words
 
 def _generator(config: RunConfig, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(seed_hash(config.seed, purpose))
-
-
-def _fit(
-    trainer: Trainer, spec: ModelSpec, keeper: Keeper, observe: Observer, steering: Steering | None = None
-) -> Best:
-    """Train on from where the run stood, with a line in metrics.jsonl for every check and checkpoints between."""
-    folder = keeper.folder
-    keeper.restore(trainer)
-    stage = steering.stage if steering else None
-    path = folder / "metrics.jsonl" if keeper.team.first else Path(os.devnull)
-    with writing_to(folder):
-        metrics = path.open("ab", buffering=0)  # nothing is left to be written where a disk is full
-    with metrics, postponed_stop(keeper.team) as asked_to_stop:
-
-        def record(step: int, check: Check | None) -> None:
-            if check:
-                line = check_line(trainer, check, stage)
-                with writing_to(folder):
-                    write_all(metrics, json.dumps(line.to_dict(), allow_nan=False).encode() + b"\n")
-                keeper.following.record(line)
-            observe(step, check)
-            if asked_to_stop() or keeper.due(last=trainer.ended):
-                save()
-            if asked_to_stop():
-                raise KeyboardInterrupt
-
-        def save() -> None:
-            keeper.save(trainer, metrics, steering.state() if steering else None)
-
-        try:
-            return trainer.fit(record, asked_to_stop)
-        except (NonFiniteLossError, KeyboardInterrupt) as error:
-            if isinstance(error, CheckInterruptedError):
-                save()
-            if trainer.best and keeper.team.first:
-                _save_weights(folder, spec, trainer.best, trainer.best_plain)
-            raise
-
-
-def _save_weights(folder: Path, spec: ModelSpec, best: Best, plain: Best | None) -> None:
-    """The model's file; beside it that of the same run without averaging, where it is known."""
-    with writing_to(folder):
-        save_model(folder / "model.safetensors", spec, best.state)
-        if plain:
-            save_model(folder / "model_plain.safetensors", spec, plain.state)
-
-
-def _fit_twice(
-    config: RunConfig,
-    benchmark: Benchmark,
-    split: LeaveOneOut,
-    trainer: Trainer,
-    spec: ModelSpec,
-    keeper: Keeper,
-    observe: Observer,
-) -> tuple[Best, WeightSelection]:
-    """Both stages of ERM++: the second's weights with the first's last check, and what is said of them."""
-    steering = Steering(config.algorithm.head_steps)
-    if keeper.steering:
-        steering.restore(keeper.steering)
-
-    def second() -> Trainer:
-        whole = all_of_sources(split)
-        other = build_trainer(config, benchmark, whole, trainer.device, trainer.steps, trainer.team)
-        other.scored = name_whole(other.scored, other.sources)
-        return other
-
-    def fit(of_stage: Trainer, steer: Observer) -> Best:
-        def both(step: int, check: Check | None) -> None:
-            observe(step, check)
-            steer(step, check)
-
-        return _fit(of_stage, spec, keeper, both, steering)
-
-    stages = steering.train(trainer, second, fit)
-    averaged, by = trainer.averaging.report(), ", by the weights of stage 1"
-    chosen = WeightSelection(SELECTION, averaged, validated_by=by, stages=describe_stages(stages))
-    return Best(stages.first, stages.second.state), chosen

@@ -64,15 +64,18 @@ def scored_subsets(split: LeaveOneOut, protocol: ProtocolConfig) -> dict[str, Su
 
 def describe_split(config: RunConfig, benchmark: Benchmark, split: LeaveOneOut) -> SplitRecord:
     """The position, in its domain, of every image that is held out or scored; the others train."""
-    listed = config.split.listed
+    target: dict[str, object] = {}
+    if split.target:
+        everything = len(split.target.indices) == len(split.target.domain.labels)
+        target = {split.target.domain.name: "all" if everything else split.target.indices.tolist()}
     return SplitRecord(
-        benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+        benchmark=BenchmarkVersion.of(benchmark),
         scheme=config.split.scheme,
         trial=config.trial,
         training_images={subset.domain.name: len(subset.indices) for subset in split.training},
         validation=_positions(*split.validation),
-        target={split.target.domain.name: _some(split.target)} if split.target else {},
-        training=_positions(*split.training) if listed else None,
+        target=target,
+        training=_positions(*split.training) if config.split.listed else None,
         target_held_out=_positions(split.target_held_out) if split.target_held_out else None,
         validation_domain=_positions(split.validation_domain) if split.validation_domain else None,
     )
@@ -89,11 +92,6 @@ def leakage(split: LeaveOneOut) -> Leakage:
 
 def _positions(*subsets: Subset) -> dict[str, tuple[int, ...]]:
     return {subset.domain.name: tuple(subset.indices.tolist()) for subset in subsets}
-
-
-def _some(subset: Subset) -> list[int] | str:
-    everything = len(subset.indices) == len(subset.domain.labels)
-    return "all" if everything else subset.indices.tolist()
 
 
 class WeightSelection(NamedTuple):
@@ -135,7 +133,7 @@ def summarise(
     step = scored.selected_step if chosen.step is None else chosen.step
     return RunResult(
         algorithm=config.algorithm.name,
-        benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+        benchmark=BenchmarkVersion.of(benchmark),
         domains=tuple(domain.name for domain in benchmark.domains),
         seed=config.seed,
         trial=config.trial,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from parse_dg.errors import InputError, require_known
 from parse_dg.jsonable import flat
@@ -40,26 +40,52 @@ class Tracker(Protocol):
         """The run has ended: with its result, or with None where it was broken off."""
 
 
-class TrackedRun(NamedTuple):
-    """The run that a tracker is opened for."""
-
-    folder: Path
-    config: Mapping[str, Any]
-    earlier: Sequence[CheckLine]
-    """The checks that it goes on from; none: it begins."""
-
-
-def open_trackers(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine] = ()
-) -> list[Tracker]:
-    """The trackers of these names for the run in `folder`, which exists.
-
-    `config` is what config.json holds. `earlier` are the lines of metrics.jsonl that a resumed run goes on from:
-    what was tracked after them is replaced, so that no step is drawn twice. Raises if a name is unknown, a package
-    is missing or nobody is logged in; anything else that goes wrong, now or later, is a warning, once.
+class Tracking:
+    """The trackers of a run, closed with it: at the end of the `with` block they are told its `result`, which stays
+    None where it is broken off. None can stop a run: one that fails is a warning, once, and then left behind.
     """
-    followed = TrackedRun(folder, config, earlier)
-    return [_Guarded(name, followed) for name in require_trackers(names)]
+
+    def __init__(self) -> None:
+        self.trackers: dict[str, Tracker] = {}
+        self.result: RunResult | None = None
+
+    def open(
+        self, names: Iterable[str], folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine] = ()
+    ) -> None:
+        """Follow the run in `folder`, whose config.json holds `config`, with the trackers of these names.
+
+        `earlier` are the lines of metrics.jsonl that a resumed run goes on from: what was tracked after them is
+        replaced, so that no step is drawn twice. Raises if a name is unknown, a package is missing or nobody is
+        logged in.
+        """
+        for name in require_trackers(names):
+            with self._guarded(name):
+                self.trackers[name] = TRACKERS[name][0](folder, config, earlier)
+
+    def record(self, line: CheckLine) -> None:
+        for name, tracker in [*self.trackers.items()]:
+            with self._guarded(name):
+                tracker.record(line)
+
+    def __enter__(self) -> "Tracking":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name, tracker in [*self.trackers.items()]:
+            with self._guarded(name):
+                tracker.finish(self.result)
+
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Within, whatever a package, a disk or a network comes up with; what the user can mend is raised."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            self.trackers.pop(name, None)
+            said = "%s no longer follows the run, which goes on; metrics.jsonl has it all: %s"
+            log.warning(said, name, first_line(error))
 
 
 def require_trackers(names: Iterable[str]) -> list[str]:
@@ -71,36 +97,13 @@ def require_trackers(names: Iterable[str]) -> list[str]:
     return wanted
 
 
-class Tracking:
-    """The trackers of a run as one, closed with it: `result` is what they are told at the end of the `with` block.
-
-    It stays None where the run is broken off.
-    """
-
-    def __init__(self, trackers: Sequence[Tracker] = ()) -> None:
-        self.trackers = trackers
-        self.result: RunResult | None = None
-
-    def record(self, line: CheckLine) -> None:
-        for tracker in self.trackers:
-            tracker.record(line)
-
-    def __enter__(self) -> "Tracking":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for tracker in self.trackers:
-            tracker.finish(self.result)
-
-
 class TensorBoard:
     """Events in FOLDER/tensorboard, shown by `tensorboard --logdir FOLDER`."""
 
-    def __init__(self, followed: TrackedRun) -> None:
-        self.steps = StepCounter(followed.earlier)
+    def __init__(self, folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine]) -> None:
+        self.steps = StepCounter(earlier)
         writer = _imported("tensorboard").SummaryWriter
-        folder = followed.folder / "tensorboard"
-        self.writer: Any = writer(str(folder), purge_step=self.steps.last + 1 if followed.earlier else 0)
+        self.writer: Any = writer(str(folder / "tensorboard"), purge_step=self.steps.last + 1 if earlier else 0)
 
     def record(self, line: CheckLine) -> None:
         step = self.steps.of(line)
@@ -118,24 +121,24 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of Weights & Biases, its files in FOLDER/wandb; WANDB_MODE, WANDB_ENTITY and their kin are heeded."""
 
-    def __init__(self, followed: TrackedRun) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], earlier: Sequence[CheckLine]) -> None:
         self.steps = StepCounter()
         wandb = _imported("wandb")
         settings = wandb.Settings(silent=True, console="off", finish_timeout=UPLOAD_SECONDS)
         _require_login(wandb, settings)
-        config = flat(followed.config)
-        held_out = config["data.target"] or "no domain"
+        known = flat(config)
+        held_out = known["data.target"] or "no domain"
         self.run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            id=run_id(followed),
-            resume="allow" if followed.earlier else None,  # None: what an attempt before this one left is replaced
+            id=run_id(folder, config),
+            resume="allow" if earlier else None,  # None: what an attempt before this one left is replaced
             reinit="create_new",  # a run that somebody else has open in this process is left alone
-            name=f"{config['algorithm.name']}, {held_out} held out, seed {config['seed']}",
-            config=config,
-            dir=str(followed.folder),
+            name=f"{known['algorithm.name']}, {held_out} held out, seed {known['seed']}",
+            config=known,
+            dir=str(folder),
             settings=settings,
         )
-        for line in followed.earlier:  # what a killed process did not get away; W&B passes over steps that it has
+        for line in earlier:  # what a killed process did not get away; W&B passes over steps that it has
             self.record(line)
 
     def record(self, line: CheckLine) -> None:
@@ -147,7 +150,7 @@ class WeightsAndBiases:
         self.run.finish(exit_code=1 if result is None else 0)
 
 
-TRACKERS: dict[str, tuple[Callable[[TrackedRun], Tracker], str]] = {
+TRACKERS: dict[str, tuple[Callable[[Path, Mapping[str, Any], Sequence[CheckLine]], Tracker], str]] = {
     "tensorboard": (TensorBoard, "torch.utils.tensorboard"),
     "wandb": (WeightsAndBiases, "wandb"),
 }
@@ -167,42 +170,10 @@ def scalars(line: CheckLine) -> dict[str, float]:
     return {stage + name: value for name, value in found.items() if value is not None}
 
 
-def run_id(followed: TrackedRun) -> str:
+def run_id(folder: Path, config: Mapping[str, Any]) -> str:
     """The same whenever the run in this folder is resumed; another for other folders and configurations."""
-    known = json.dumps([str(followed.folder.resolve()), followed.config], sort_keys=True)
+    known = json.dumps([str(folder.resolve()), config], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()[:16]
-
-
-class _Guarded:
-    """A tracker that cannot stop a run: the first thing that goes wrong is a warning, then it is left alone."""
-
-    def __init__(self, name: str, followed: TrackedRun) -> None:
-        self.name = name
-        self.tracker: Tracker | None = None
-        with self._left_behind():
-            self.tracker = TRACKERS[name][0](followed)
-
-    def record(self, line: CheckLine) -> None:
-        with self._left_behind():
-            if self.tracker is not None:
-                self.tracker.record(line)
-
-    def finish(self, result: RunResult | None) -> None:
-        with self._left_behind():
-            if self.tracker is not None:
-                self.tracker.finish(result)
-
-    @contextmanager
-    def _left_behind(self) -> Iterator[None]:
-        """Within, whatever a package, a disk or a network comes up with; what the user can mend is raised."""
-        try:
-            yield
-        except InputError:
-            raise
-        except Exception as error:
-            self.tracker = None
-            said = "%s no longer follows the run, which goes on; metrics.jsonl has it all: %s"
-            log.warning(said, self.name, first_line(error))
 
 
 def _imported(name: str) -> Any:

@@ -18,9 +18,9 @@ from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import OtherRunError, read_finished, remove_other
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import build_config, default_recipe
+from parse_dg.runs.requirements import cautions
 from parse_dg.runs.run import count_steps, execute, prepare
 from parse_dg.runs.scoring import target_part, validation_part
-from parse_dg.runs.trainable import cautions
 from parse_dg.training.check import Observer
 from parse_dg.training.protocol import protocol_sentences
 
@@ -80,7 +80,7 @@ def configure(
 
     `data` is a name or a path; `settings` are fields by their paths, as for `--set`: {"training.steps": 500}.
     """
-    data, changes = str(data), dict(settings or {})
+    data = str(data)
     chosen: dict[str, Any] = {"data.benchmark": benchmark_name(data), "seed": seed}
     if target is not None:
         chosen["data.target"] = target  # "none" as text is none
@@ -89,7 +89,7 @@ def configure(
         require_several(data, domains)
         raise InputError(f"which domain is held out? Give --target, one of {names}, or none: all train")
     config = change(build_config(recipe or default_recipe(data), algorithm, data), chosen)
-    return change_run(apply_protocol(protocol, config), changes)
+    return change_run(apply_protocol(protocol, config), settings or {})
 
 
 def change_run(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
@@ -101,8 +101,7 @@ def change_run(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
 def default_folder(config: RunConfig) -> Path:
     """runs/DATA/METHOD/TARGET/seedN; a data set used by path goes by the last part of the path."""
     data = Path(config.data.benchmark).name or "data"
-    parts = (data, config.method, config.data.target or "none", f"seed{config.trial}")
-    return Path("runs").joinpath(*parts)
+    return Path("runs", data, config.method, config.data.target or "none", f"seed{config.trial}")
 
 
 class PartCount(NamedTuple):

@@ -9,15 +9,15 @@ as in the program they gave to DomainBed).
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from parse_dg.data.splits import LeaveOneOut, Subset
 from parse_dg.runs.result import StageReport
-from parse_dg.training.check import Best, Check, Observer, check_from_data, check_to_data
+from parse_dg.training.check import Check, check_from_data, check_to_data
 from parse_dg.training.trainer import Trainer
 
 FACTOR = 0.1
@@ -36,43 +36,6 @@ SELECTION = (
 """How the weights of the result are chosen, in words."""
 
 
-class StageSchedule(NamedTuple):
-    """Training length and learning rates that stage 1 found."""
-
-    falls: tuple[int, ...]
-    """After which steps rates fell; the third time is where stage 1 ended."""
-    length: int
-    """How many steps stage 2 has."""
-
-
-class StageResults(NamedTuple):
-    """The results of both stages."""
-
-    first: Check
-    """Of stage 1's averaged weights, on held-out images, after as many steps as stage 2 has."""
-    schedule: StageSchedule
-    second: Best
-    """The last weights of stage 2; its check has no validation."""
-
-
-class Plateau:
-    """Says when a loss has stopped falling: `PATIENCE` checks in a row, and one more, without a new lowest."""
-
-    def __init__(self) -> None:
-        self.lowest, self.worse = math.inf, 0
-
-    def reached(self, loss: float) -> bool:
-        """Whether it is so at this check; counting then starts again."""
-        if loss < self.lowest * (1 - MARGIN):
-            self.lowest, self.worse = loss, 0
-        else:
-            self.worse += 1
-        if self.worse <= PATIENCE:
-            return False
-        self.worse = 0
-        return True
-
-
 def all_of_sources(split: LeaveOneOut) -> LeaveOneOut:
     """The split of stage 2: training and held-out images of every source domain together, in the domain's order."""
     pairs = zip(split.training, split.validation, strict=True)
@@ -89,82 +52,69 @@ class Steering:
     """What finds the schedule in stage 1 and repeats it in stage 2; it can be saved between any two steps."""
 
     def __init__(self, head_steps: int):
-        self.head_steps, self.plateau = head_steps, Plateau()
-        self.stage = 1
+        self.head_steps, self.stage = head_steps, 1
+        self.lowest, self.worse = math.inf, 0
+        """The lowest loss of a check, and how many in a row were no better."""
         self.falls: list[int] = []
+        """After which steps rates fell; the third time is where stage 1 ended."""
         self.last: Check | None = None
-        """Of stage 1: the one that stage 2 ends at."""
+        """Of stage 1's averaged weights: the one that stage 2 ends at."""
 
     @property
-    def schedule(self) -> StageSchedule:
-        """What stage 1 has found, once it has ended."""
-        return StageSchedule(tuple(self.falls), self._first().step)
-
-    def _first(self) -> Check:
+    def first(self) -> Check:
+        """The same, once there is one."""
         assert self.last is not None
         return self.last
 
-    def steer(self, trainer: Trainer) -> Observer:
-        """An observer of the trainer of this stage that has to be told of every step."""
-
-        def find(step: int, check: Check | None) -> None:
-            if check is None:
-                return
-            if step > self.head_steps and self.plateau.reached(check.mean_loss):
+    def steer(self, trainer: Trainer, step: int, check: Check | None) -> None:
+        """To be told of every step of the trainer of this stage."""
+        if self.stage == 1 and check:
+            if step > self.head_steps and self._stands_still(check.mean_loss):
                 self.falls.append(step)
                 if len(self.falls) == FALLS:
                     trainer.stop()
                     return
                 trainer.lower_rates(FACTOR)
             self.last = check
-
-        def repeat(step: int, check: Check | None) -> None:
+        elif self.stage == 2:
             if step in self.falls:
                 trainer.lower_rates(FACTOR)
-            if step == self._first().step:
+            if step == self.first.step:
                 trainer.stop()
 
-        return find if self.stage == 1 else repeat
-
-    def train(self, first: Trainer, second: Callable[[], Trainer], fit: "Fit") -> StageResults:
-        """Both stages, or what is left of them; `second` makes the trainer of the other, on other images and for
-        as many steps at most.
-        """
-        if self.stage == 1:
-            fit(first, self.steer(first))
-            self.stage = 2
-        other = second()
-        return StageResults(self._first(), self.schedule, fit(other, self.steer(other)))
+    def _stands_still(self, loss: float) -> bool:
+        """Whether this is one check more than `PATIENCE` without a new lowest; counting then starts again."""
+        if loss < self.lowest * (1 - MARGIN):
+            self.lowest, self.worse = loss, 0
+        else:
+            self.worse += 1
+        if self.worse <= PATIENCE:
+            return False
+        self.worse = 0
+        return True
 
     def state(self) -> dict[str, Any]:
         """All it takes to go on, as plain data."""
-        plateau = [self.plateau.lowest, self.plateau.worse]
         last = self.last and check_to_data(self.last)
+        plateau = [self.lowest, self.worse]
         return {"stage": self.stage, "falls": list(self.falls), "plateau": plateau, "last": last}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
         self.stage, self.falls = state["stage"], list(state["falls"])
-        self.plateau.lowest, self.plateau.worse = state["plateau"]
+        self.lowest, self.worse = state["plateau"]
         self.last = check_from_data(state["last"]) if state["last"] else None
 
-
-Fit = Callable[[Trainer, Observer], Best]
-"""What trains a stage, and tells the observer of every step."""
-
-
-def describe_stages(stages: StageResults) -> tuple[StageReport, ...]:
-    """What each stage was."""
-    falls, length = stages.schedule
-    ended, steps, until = "the limit of steps", length, "as long as stage 1"
-    if len(falls) == FALLS:
-        falls, steps = falls[:-1], falls[-1]
-        ended, until = "rates would have fallen a third time", "up to the last check of stage 1 but one"
-    both = (
-        ("the training part of the source domains", steps, ended),
-        ("all images of the source domains", length, until),
-    )
-    return tuple(
-        StageReport(stage=number, trained_on=images, steps=count, rates_fall_after=falls, ended_by=end)
-        for number, (images, count, end) in enumerate(both, start=1)
-    )
+    def reports(self) -> tuple[StageReport, ...]:
+        falls, length = tuple(self.falls), self.first.step
+        ended, steps, until = "the limit of steps", length, "as long as stage 1"
+        if len(falls) == FALLS:
+            falls, steps = falls[:-1], falls[-1]
+            ended, until = "rates would have fallen a third time", "up to the last check of stage 1 but one"
+        both = (
+            ("the training part of the source domains", steps, ended),
+            ("all images of the source domains", length, until),
+        )
+        return tuple(
+            StageReport(stage=number, trained_on=images, steps=count, rates_fall_after=falls, ended_by=end)
+            for number, (images, count, end) in enumerate(both, start=1)
+        )

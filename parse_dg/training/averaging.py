@@ -171,7 +171,6 @@ class MovingAverage(Averaging):
                 self.network(images)
 
     def _share(self, step: int) -> float:
-        """How much of the average the weights of a step become."""
         if self.config.kind == "ema":
             return 1 - self.config.decay
         return 1.0 if step < self.config.start else 1 / (step - self.config.start + 2)

@@ -9,6 +9,7 @@ import torch
 
 from parse_dg.errors import FailedError
 from parse_dg.training.accuracy import Accuracy
+from parse_dg.training.checkpoint import require_numbers
 
 StateDict = dict[str, torch.Tensor]
 SCORES = ("validation", "scores")
@@ -59,14 +60,12 @@ def check_to_data(check: Check) -> dict[str, Any]:
 def check_from_data(data: Mapping[str, Any]) -> Check:
     """The check that `check_to_data` was given."""
     scored = {part: {name: Accuracy(*value) for name, value in data[part].items()} for part in SCORES}
-    counts = [n for part in scored.values() for each in part.values() for n in (each.correct, each.images)]
-    numbers = [
-        *data["losses"].values(),
-        *data["rates"].values(),
-        *(a.loss for p in scored.values() for a in p.values()),
-    ]
-    if any(type(n) is not int for n in (data["step"], *counts)) or any(type(n) is not float for n in numbers):
-        raise ValueError("a check of something else than numbers")
+    found = [accuracy for part in scored.values() for accuracy in part.values()]
+    counts = (count for each in found for count in (each.correct, each.images))
+    losses = (each.loss for each in found)
+    require_numbers(
+        "a check", [data["step"], *counts], [*data["losses"].values(), *data["rates"].values(), *losses]
+    )
     return Check(**{**data, **scored})
 
 
@@ -86,14 +85,10 @@ class NonFiniteLossError(FailedError):
 
     def __init__(self, step: int, losses: dict[str, float], best: Best | None):
         terms = ", ".join(f"{name} {value:g}" for name, value in losses.items())
-        kept = (
-            f"the weights of step {best.check.step} are kept" if best else "no check had been made, nothing is kept"
-        )
-        super().__init__(
-            f"the loss is not finite at step {step} ({terms}); {kept}. "
-            "Lower rates (optimizer.backbone_rate, optimizer.head_rate, optimizer.composition_rate) or "
-            "optimizer.clip_norm=1 may help"
-        )
+        kept = f"the weights of step {best.check.step} are" if best else "no check had been made, nothing is"
+        rates = "optimizer.backbone_rate, optimizer.head_rate, optimizer.composition_rate"
+        advice = f"Lower rates ({rates}) or optimizer.clip_norm=1 may help"
+        super().__init__(f"the loss is not finite at step {step} ({terms}); {kept} kept. {advice}")
         self.best = best
 
 

@@ -8,7 +8,7 @@ before it is used.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,12 @@ def joined(parts: Mapping[str, Checkpoint]) -> Checkpoint:
     """Several in one, each under its name."""
     tensors = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.tensors.items()}
     return Checkpoint(tensors, {name: part.data for name, part in parts.items()})
+
+
+def require_numbers(what: str, whole: Iterable[object], others: Iterable[object] = ()) -> None:
+    """Raise unless these are whole numbers, and those are numbers with a point."""
+    if {*map(type, whole)} - {int} or {*map(type, others)} - {float}:
+        raise ValueError(f"{what} of something else than numbers")
 
 
 class _DamagedError(Exception):

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parse_dg.training.checkpoint import require_numbers
+
 
 class Segment(NamedTuple):
     """The steps from one check to the next."""
@@ -97,7 +99,6 @@ class LossValley:
         return entering if self.entered else self._enter([self.lowest])
 
     def state(self) -> dict[str, Any]:
-        """All it takes to go on, as plain data."""
         return {
             **{name: getattr(self, name) for name in PLAIN},
             "latest": list(self.latest),
@@ -112,8 +113,9 @@ class LossValley:
         segments = [*state["latest"], *state["waiting"], *([state["lowest"]] if state["lowest"] else [])]
         losses = [loss for *_, loss in segments] + [state["threshold"]] * (state["threshold"] is not None)
         counts += [count for *three, _ in segments for count in three]
-        if {*map(type, counts)} - {int} or {*map(type, losses)} - {float} or type(state["left"]) is not bool:
-            raise ValueError("a valley of something else than numbers")
+        require_numbers("a valley", counts, losses)
+        if type(state["left"]) is not bool:
+            raise ValueError("whether the valley was left is neither true nor false")
         for name in PLAIN:
             setattr(self, name, state[name])
         self.latest = deque((Segment(*values) for values in state["latest"]), maxlen=self.n_converge)

@@ -5,9 +5,8 @@ Confidence is the probability of the predicted class, the largest of the softmax
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -120,16 +119,9 @@ def measure(name: str, of: str, predictions: Predictions, names: Sequence[str]) 
     )
 
 
-class MostProbable(NamedTuple):
-    """What is predicted, and how surely."""
-
-    confidence: Float[Tensor, "N"]
-    predicted: Int[Tensor, "N"]
-
-
-def most_probable(logits: Float[Tensor, "N C"]) -> MostProbable:
-    """In float64, so that very sure predictions are still told apart; of equal ones the first."""
-    return MostProbable(logits.double().softmax(1).max(1).values, logits.argmax(1))
+def most_probable(logits: Float[Tensor, "N C"]) -> tuple[Float[Tensor, "N"], Int[Tensor, "N"]]:
+    """Confidence, in float64, so that very sure ones are told apart, and predicted class, the first of equals."""
+    return logits.double().softmax(1).max(1).values, logits.argmax(1)
 
 
 def _class_score(label: int, table: Int[Tensor, "C C"], names: Sequence[str]) -> ClassScore:
@@ -182,6 +174,6 @@ def kept_from(threshold: float, predictions: Predictions) -> Proportion | None:
     return Proportion.of(int(right.sum()), len(right)) if len(right) else None
 
 
-def join(parts: Sequence[Predictions]) -> Predictions:
+def join(parts: Collection[Predictions]) -> Predictions:
     """Predictions one after the other."""
     return Predictions(torch.cat([each.logits for each in parts]), torch.cat([each.labels for each in parts]))

@@ -129,9 +129,8 @@ def like_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> dict[
     for key in saved.tensors:
         number, name = key.split(".")
         if not number.isdecimal() or name not in STATE:
-            raise ValueError(
-                f"{key} is not gathered about a parameter, expected NUMBER.NAME with {', '.join(STATE)}"
-            )
+            expected = f"expected NUMBER.NAME with {', '.join(STATE)}"
+            raise ValueError(f"{key} is not gathered about a parameter, {expected}")
         like[key] = torch.tensor(0.0) if name == "step" else parameters[int(number)]
         if name in STATE[:3]:  # Adam's three come together
             like |= {f"{number}.{other}": parameters[int(number)] for other in STATE[1:3]}

@@ -40,7 +40,6 @@ class PublishedWeights(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The start of the file's SHA-256."""
         return self.address.rpartition("-")[2].removesuffix(".pth")
 
 
@@ -76,13 +75,8 @@ def load_pretrained(backbone: Backbone, config: BackboneConfig) -> None:
         state = download_weights(find_weights(config))
     else:
         state = read_weights(Path(config.weights).expanduser())
-    load_weights(
-        backbone.network if isinstance(backbone, FeatureAdapter) else backbone,
-        state,
-        name=config.name,
-        source=config.weights,
-        ignored=HEADS if isinstance(backbone, FeatureAdapter) else ("fc.",),
-    )
+    network, ignored = (backbone.network, HEADS) if isinstance(backbone, FeatureAdapter) else (backbone, ("fc.",))
+    load_weights(network, state, name=config.name, source=config.weights, ignored=ignored)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -95,19 +89,23 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         with warnings.catch_warnings(action="ignore"):  # about files that are refused anyway
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except FileNotFoundError as error:
-        raise InputError(f"weights file {path} does not exist") from error
-    except OSError as error:
-        raise InputError(f"weights file {path} cannot be read: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise InputError(f"weights file {path} is not a safetensors file: {first_line(error)}") from error
-    except pickle.UnpicklingError as error:
-        raise InputError(
-            f"weights file {path} is damaged or holds more than tensors: refused, nothing in it was run"
-        ) from error
     except Exception as error:  # damaged bytes can make the unpickler raise anything
-        raise InputError(f"weights file {path} is damaged: {first_line(error)}") from error
+        raise InputError(f"weights file {path} {_fault_of(error)}") from error
     return _tensors(content, str(path))
+
+
+def _fault_of(error: Exception) -> str:
+    match error:
+        case FileNotFoundError():
+            return "does not exist"
+        case OSError():
+            return f"cannot be read: {error.strerror or error}"
+        case SafetensorError():
+            return f"is not a safetensors file: {first_line(error)}"
+        case pickle.UnpicklingError():
+            return "is damaged or holds more than tensors: refused, nothing in it was run"
+        case _:
+            return f"is damaged: {first_line(error)}"
 
 
 def names_weights(weights: str) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from parse_dg.data.loader import TrainingBatches
 from parse_dg.training.check import Best, check_from_data, check_to_data
-from parse_dg.training.checkpoint import Checkpoint, UnfitError, joined
+from parse_dg.training.checkpoint import Checkpoint, UnfitError, joined, require_numbers
 from parse_dg.training.optimizer import like_optimizer, restore_optimizer, save_optimizer
 from parse_dg.training.trainer import Trainer
 from parse_dg.wording import first_line, short
@@ -44,12 +44,6 @@ def save_trainer(trainer: Trainer) -> Checkpoint:
     )
 
 
-def restore_trainer(trainer: Trainer, saved: Checkpoint) -> None:
-    """Bring a new trainer of the same run to where another stood."""
-    with fitting():
-        _restore(trainer, saved)
-
-
 @contextmanager
 def fitting() -> Iterator[None]:
     """Within, what a checkpoint lacks or has of another kind is one line for the user."""
@@ -70,22 +64,18 @@ def require_fit(trainer: Trainer, saved: Checkpoint, *, same_images: bool = True
         _batches(trainer).sampler.check(saved.part("batches").tensors)
     own, weights = {"unchecked": False, **saved.part("trainer").data}, dict(trainer.algorithm.state_dict())
     counts = own["counts"]
-    flags = (own["stopped"], bool), (own["unchecked"], bool)
-    kinds = (own["step"], int), *flags, *((count, int) for count in counts.values())
-    if any(type(value) is not kind for value, kind in kinds) or not 0 < own["step"] <= trainer.steps:
+    require_numbers("a state", [own["step"], *counts.values()], own["means"].values())
+    if {type(own["stopped"]), type(own["unchecked"])} != {bool} or not 0 < own["step"] <= trainer.steps:
         raise ValueError(f"step {own['step']!r} of {trainer.steps} is none of this run")
-    if not all(type(value) is float for value in own["means"].values()):
-        raise ValueError("a mean is no number")
     _require_like("the sums", saved.part("sums"), dict.fromkeys(counts, torch.tensor(0.0)))
     _require_like("the weights", saved.part("algorithm"), weights)
     for name in BESTS:
         if own[name]:
             check_from_data(own[name])
         _require_like(f"the {name} weights", saved.part(name), weights if own[name] else {})
-    _require_like("the averaged weights", saved.part("averaging"), trainer.averaging.like(saved.part("averaging")))
-    _require_like(
-        "the optimiser", saved.part("optimizer"), like_optimizer(trainer.optimizer, saved.part("optimizer"))
-    )
+    averaged, optimiser = saved.part("averaging"), saved.part("optimizer")
+    _require_like("the averaged weights", averaged, trainer.averaging.like(averaged))
+    _require_like("the optimiser", optimiser, like_optimizer(trainer.optimizer, optimiser))
 
 
 def _require_like(what: str, saved: Checkpoint, expected: Mapping[str, Tensor]) -> None:
@@ -104,7 +94,9 @@ def _require_like(what: str, saved: Checkpoint, expected: Mapping[str, Tensor]) 
             raise ValueError(f"{name} of {what} is negative")
 
 
-def _restore(trainer: Trainer, saved: Checkpoint) -> None:
+@fitting()
+def restore_trainer(trainer: Trainer, saved: Checkpoint) -> None:
+    """Bring a new trainer of the same run to where another stood."""
     own = saved.part("trainer")
     for name in PLAIN:
         setattr(trainer, name, own.data.get(name, False))

@@ -135,7 +135,6 @@ class Team:
             dist.destroy_process_group()
 
     def wait(self) -> None:
-        """Go on when all have come here."""
         if self.size > 1:
             dist.barrier()
 

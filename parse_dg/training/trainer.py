@@ -55,11 +55,9 @@ class TrainingConfig(Config):
     else."""
 
     def checks_at(self, step: int) -> bool:
-        """Whether a check is due after a step."""
         return step >= self.check_from and (step - self.check_from) % self.check_every == 0
 
     def batch_size(self, domains: int) -> int:
-        """How many images a batch has, of so many source domains."""
         return self.batch_per_domain * domains if self.batch is None else self.batch
 
     def total_steps(self, source_images: int, domains: int) -> int:

@@ -73,12 +73,12 @@ def check_weights(backbone: Backbone, images: Sequence[UInt8[Tensor, "_B 3 _H _W
         raise InputError("this backbone has no BatchNorm, whose stored statistics could be compared")
     if not bool(norm.running_mean.any()) and bool((norm.running_var == 1).all()):
         raise InputError("the first BatchNorm has the statistics of a random start: give weights that were trained")
-    stored = (norm.running_mean.double(), norm.running_var.double())
+    stored = torch.stack((norm.running_mean, norm.running_var)).double()
     alive = stored[1] > ALIVE * stored[1].median()
     fits = []
     for name, prepare in PREPARATIONS.items():
         found = _moments(backbone, norm, (prepare(batch.float() / 255) for batch in images))
-        fits.append(_fit(name, *(each[alive] for each in (*found, *stored))))
+        fits.append(_fit(name, found[:, alive], stored[:, alive]))
     return WeightsReport(tuple(fits))
 
 
@@ -87,8 +87,7 @@ class _ReachedError(Exception):
 
 
 @torch.no_grad()
-def _moments(backbone: Backbone, norm: nn.Module, batches: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and variance of every channel that reaches `norm`."""
+def _moments(backbone: Backbone, norm: nn.Module, batches: Iterator[Tensor]) -> Float[Tensor, "2 C"]:
     sums: list[Tensor] = []
     count = 0
 
@@ -108,16 +107,12 @@ def _moments(backbone: Backbone, norm: nn.Module, batches: Iterator[Tensor]) -> 
     finally:
         handle.remove()
     mean, square = torch.stack(sums).sum(0) / count
-    return mean, square - mean.square()
+    return torch.stack((mean, square - mean.square()))
 
 
-def _fit(
-    name: str,
-    mean: Float[Tensor, "C"],
-    variance: Float[Tensor, "C"],
-    stored_mean: Float[Tensor, "C"],
-    stored_variance: Float[Tensor, "C"],
-) -> StemFit:
+def _fit(name: str, found: Float[Tensor, "2 C"], stored: Float[Tensor, "2 C"]) -> StemFit:
+    """Of the mean and the variance of every channel."""
+    (mean, variance), (stored_mean, stored_variance) = found, stored
     ratio = (variance / stored_variance).clamp_min(1e-12)
     shift = (mean - stored_mean) / stored_variance.sqrt()
     distance = 0.5 * (ratio + shift.square() - 1 - ratio.log())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from parse_dg import compact, execute, explain, load_model, open_benchmark
+from parse_dg import explain, load_model, open_benchmark
 from parse_dg.runs.folder import read_config
-from tests.conftest import TINY, Tiny
+from tests.conftest import TINY
 from tests.integration.conftest import Call
 
 pytestmark = pytest.mark.slow
@@ -61,22 +61,3 @@ def test_train_evaluate_compact_evaluate_explain(
 
     (tmp_path / folder / "model.safetensors").unlink()  # the small model needs nothing but its file
     assert explain(load_model(folder / "compact.safetensors"), target.images[-1]) is not None
-
-
-def test_the_same_journey_in_python(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(
-        "parse", algorithm__primitives__count=6, algorithm__vocabulary__families="binary", data__target="photo"
-    )
-    steps: list[int] = []
-    result = execute(config, tmp_path / "run", lambda step, check: steps.append(step))
-    assert steps == [1, 2, 3, 4]
-    model = load_model(tmp_path / "run")
-    small, report = compact(model)
-    assert report.applications_after == result.active_applications
-    target = open_benchmark(config.data).domain("photo")
-    explanation = explain(small, target.images[0], of="roamer")
-    assert explanation.explained == "roamer"
-    assert {relation.predicate for relation in explanation.relations} <= {
-        *("has", "above", "left", "h_align", "v_align", "near", "contains")
-    }
-    assert execute(config, tmp_path / "run", lambda step, check: pytest.fail("trained again")) == result

@@ -3,11 +3,14 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.files import write_json
 from parse_dg.runs.folder import LOCK
 from parse_dg.runs.metrics import CheckLine
@@ -29,6 +32,20 @@ REPEATED = ["config.json", "split.json", "metrics.jsonl", "model.safetensors", "
 PLAIN = "model_plain.safetensors"
 """Another, of runs with averaging.also_plain."""
 CPU = torch.device("cpu")
+
+MOVING = {"backbone__name": "small", "backbone__freeze_batchnorm": False}
+"""Settings with BatchNorm statistics that move,"""
+SWAD = {
+    **{"averaging__kind": "swad", "averaging__n_converge": 2, "averaging__n_tolerance": 2},
+    **{"averaging__statistics_batches": 2, "training__check_every": 1},
+}
+"""weights that are averaged over a valley of a few steps,"""
+SELECTING = {
+    **{"algorithm__composition__start": "presence", "algorithm__composition__select_every": 2},
+    **{"algorithm__composition__relations_per_class": 3, "algorithm__probe": 1.0},
+    **{"optimizer__composition_rate": 0.5},
+}
+"""and classes that select."""
 
 
 def quiet(step: int, check: Check | None) -> None:
@@ -67,6 +84,13 @@ def read_runs(folders: Sequence[Path], selection: str) -> tuple[Record, ...]:
 
 def checks(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def noisy_target(benchmark: Benchmark) -> Benchmark:
+    """24 images of noise, all of one class, in the place of sketch."""
+    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
+    other = Domain("sketch", noise, np.full(24, 3))
+    return replace(benchmark, domains=tuple(other if d.name == "sketch" else d for d in benchmark.domains))
 
 
 def accuracy_of(fraction: float, images: int = 1000) -> Accuracy:

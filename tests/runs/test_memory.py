@@ -8,7 +8,7 @@ import torch
 
 from parse_dg.errors import FailedError, InputError
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig, count_columns
-from parse_dg.runs.memory import within_memory
+from parse_dg.runs.requirements import within_memory
 from parse_dg.runs.run import execute, prepare
 from tests.conftest import Tiny
 from tests.runs.helpers import CPU, quiet

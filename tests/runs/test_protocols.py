@@ -8,9 +8,10 @@ import pytest
 from parse_dg.algorithms import ALGORITHMS
 from parse_dg.cli import build_parser
 from parse_dg.cli.train import configure
-from parse_dg.config import change
+from parse_dg.config import as_typed, change, lookup
 from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.public.catalogue import DATA_SETS
+from parse_dg.plugins import as_options
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.protocols import apply_protocol
 from parse_dg.runs.recipes import RECIPES, build_config
@@ -133,18 +134,12 @@ def configured(*arguments: str) -> RunConfig:
 
 
 def test_a_setting_after_a_protocol_wins() -> None:
-    more = ["training.steps=7", "split.target_images=all", "sampling.replacement=false", "data.crop_from=none"]
-    more += ["protocol.augment_validation=false", "backbone.freeze_batchnorm=false", "augment.jitter=0"]
-    config = configured("--protocol", "domainbed", *(word for setting in more for word in ("--set", setting)))
-    assert config.training.steps == 7
-    assert config.split.target_images == "all"
-    assert not config.sampling.replacement
-    assert config.data.crop_from is None
-    assert not config.protocol.augment_validation
-    assert not config.backbone.freeze_batchnorm
-    assert config.augment.jitter == 0
-    assert config.training.check_from == 1  # what is not set stays the protocol's
-    assert config.training.batch_per_domain == 32
+    more: dict[str, object] = {"training.steps": 7, "split.target_images": "all", "sampling.replacement": False}
+    more |= {"data.crop_from": None, "protocol.augment_validation": False, "backbone.freeze_batchnorm": False}
+    typed = as_options((f"{path}={as_typed(value)}" for path, value in more.items()), "--set")
+    config = configured("--protocol", "domainbed", *typed)
+    more |= {"training.check_from": 1, "training.batch_per_domain": 32}  # what is not set stays the protocol's
+    assert {path: lookup(config, path) for path in more} == more
 
 
 def test_a_protocol_wins_over_a_recipe() -> None:

@@ -4,7 +4,6 @@ import json
 import random
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,34 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from parse_dg.algorithms import ALGORITHMS
 from parse_dg.config import to_dict
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.splits import leave_one_out
 from parse_dg.deploy.model_file import load_model
 from parse_dg.errors import InputError
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_config, read_result
 from parse_dg.runs.run import count_steps, execute, prepare
-from parse_dg.training.accuracy import Accuracy, accuracy
+from parse_dg.training.accuracy import accuracy
 from parse_dg.training.averaging import ValleyReport
 from parse_dg.training.trainer import Trainer
 from tests.conftest import FinishedRun, Tiny, slow_but
 from tests.parts import refusal
-from tests.runs.helpers import CPU, REPEATED, checks, hashes, quiet, read, repeated
+from tests.runs.helpers import CPU, REPEATED, checks, hashes, noisy_target, quiet, read, repeated
 
-ONCE = [name for name in ALGORITHMS if name != "erm_plus_plus"]
-"""Methods that are trained once; the others are in test_two_stage.py."""
+FOR_ALL = slow_but("parse", "erm", "gvrt", "erm_plus_plus")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", FOR_ALL)
 def test_a_finished_run_is_five_files(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
     folder = finished_run(algorithm)
     found = {path.name for path in folder.iterdir()} - {"faces.json"}  # which whoever looks at it keeps there
     assert found == {*REPEATED, "environment.json"}
     commit = re.fullmatch(r"[0-9a-f]{40}(\+changes)?", read(folder / "environment.json").get("commit", ""))
     assert (commit is not None) == (Path(__file__).parents[2] / ".git").exists()
+    result = read(folder / "result.json")
+    assert sorted([*result["files"], "result.json"]) == sorted(REPEATED)  # every other has a digest
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
     assert read_config(folder) == tiny(algorithm)
     assert read(folder / "config.json") == json.loads(json.dumps(to_dict(tiny(algorithm))))
 
@@ -58,47 +57,32 @@ def test_metrics_have_a_line_for_every_check(parse_run: Path) -> None:
         assert line["validation_mean_accuracy"] == pytest.approx(sum(fractions) / 3)
 
 
-@pytest.mark.parametrize("algorithm", ONCE)
-def test_the_result_says_what_each_number_is(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
-    folder, config = finished_run(algorithm), tiny(algorithm)
-    result = read(folder / "result.json")
-    assert result["algorithm"] == algorithm
-    assert result["seed"] == 0
-    assert result["steps"] == 4
-    assert result["benchmark"] == {"name": "blueprints", "fingerprint": open_benchmark(config.data).fingerprint}
-    assert result["target"]["domain"] == "sketch"
-    assert result["target"]["images"] == 40
-    assert {name: value["images"] for name, value in result["validation"].items()} == {
-        "photo": 8,
-        "cartoon": 8,
-        "paint": 8,
-    }
-    assert result["selection"].startswith("training-domain validation")
-    for value in (result["target"], *result["validation"].values()):
-        assert value["accuracy"] == value["correct"] / value["images"]
-
-
-@pytest.mark.parametrize("algorithm", ONCE)
-def test_the_result_is_what_the_models_file_scores(algorithm: str, finished_run: FinishedRun, tiny: Tiny) -> None:
-    folder, config = finished_run(algorithm), tiny(algorithm)
-    result = read(folder / "result.json")
-    model = load_model(folder).algorithm
+def assert_of_its_file(config: RunConfig, folder: Path, rel: float = 1e-5) -> None:
+    """The numbers of the result are those of the weights in the model's file."""
+    result, model = read(folder / "result.json"), load_model(folder).algorithm
     split = leave_one_out(open_benchmark(config.data), "sketch", 0)
-
-    def same(found: dict[str, Any], expected: Accuracy) -> bool:
-        numbers = (found["correct"], found["images"], found["accuracy"])
-        assert found["loss"] == pytest.approx(expected.loss, 1e-5)
-        return numbers == (expected.correct, expected.images, expected.accuracy)
-
-    assert same(result["target"], accuracy(model, split.target, CPU))
-    for subset in split.validation:
-        assert same(result["validation"][subset.domain.name], accuracy(model, subset, CPU))
+    parts = {"sketch": split.target} | {subset.domain.name: subset for subset in split.validation}
+    for name, found in {"sketch": result["target"], **result["validation"]}.items():
+        expected = accuracy(model, parts.pop(name), CPU)
+        numbers = (expected.correct, expected.images, expected.accuracy)
+        assert (found["correct"], found["images"], found["accuracy"]) == numbers
+        assert found["loss"] == pytest.approx(expected.loss, rel)
+    assert not parts
 
 
-@pytest.mark.parametrize("algorithm", ONCE)
-def test_the_step_selected_is_the_best_of_the_metrics(algorithm: str, finished_run: FinishedRun) -> None:
-    folder = finished_run(algorithm)
+@pytest.mark.parametrize("algorithm", [each for each in FOR_ALL if each != "erm_plus_plus"])  # test_two_stage.py
+def test_the_result_says_what_each_number_is_of_the_best_check(
+    algorithm: str, finished_run: FinishedRun, tiny: Tiny
+) -> None:
+    folder, config = finished_run(algorithm), tiny(algorithm)
     result, lines = read(folder / "result.json"), checks(folder)
+    assert (result["algorithm"], result["seed"], result["steps"]) == (algorithm, 0, 4)
+    assert result["benchmark"] == {"name": "blueprints", "fingerprint": open_benchmark(config.data).fingerprint}
+    assert (result["target"]["domain"], result["target"]["images"]) == ("sketch", 40)
+    images = {name: value["images"] for name, value in result["validation"].items()}
+    assert images == {"photo": 8, "cartoon": 8, "paint": 8}
+    assert result["selection"].startswith("training-domain validation")
+    assert_of_its_file(config, folder)
 
     def worth(line: dict[str, Any]) -> tuple[float, float]:
         losses = [value["loss"] for value in line["validation"].values()]
@@ -139,62 +123,37 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def configured(tiny: Tiny, algorithm: str, kind: str) -> RunConfig:
-    return tiny(algorithm, averaging__kind=kind, **KINDS[kind])
-
-
-def assert_of_its_file(config: RunConfig, folder: Path) -> None:
-    """The numbers of the result are those of the weights in the model's file."""
-    result, model = read(folder / "result.json"), load_model(folder).algorithm
-    assert {line["weights"] for line in checks(folder)} == {result["averaging"]["checks_score"]}
-    split = leave_one_out(open_benchmark(config.data), "sketch", 0)
-    assert result["target"]["correct"] == accuracy(model, split.target, CPU).correct
-    for subset in split.validation:
-        found, expected = result["validation"][subset.domain.name], accuracy(model, subset, CPU)
-        assert found["correct"] == expected.correct
-        assert found["loss"] == pytest.approx(expected.loss, 1e-4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_of_averaged_weights_scores_them_and_is_repeated_to_the_byte(
     kind: str, tiny: Tiny, tmp_path: Path
 ) -> None:
-    config = configured(tiny, "erm", kind)
+    config = tiny("erm", averaging__kind=kind, **KINDS[kind])
     for name in ("one", "again"):
         torch.manual_seed(len(name))
-        execute(config, tmp_path / name, quiet)
+        result = execute(config, tmp_path / name, quiet)
     assert repeated(tmp_path / "one") == repeated(tmp_path / "again")
-    assert read(tmp_path / "one" / "result.json")["averaging"]["kind"] == kind
-    assert_of_its_file(config, tmp_path / "one")
-
-
-def test_swad_says_which_steps_it_averages(tiny: Tiny, tmp_path: Path) -> None:
-    result = execute(configured(tiny, "erm", "swad"), tmp_path / "run", quiet)
+    assert read_result(tmp_path / "one") == result
     averaged = result.averaging
-    assert isinstance(averaged, ValleyReport)
-    start, end = averaged.start_step, averaged.end_step
-    assert result.selection.startswith(f"SWAD: the mean of the weights of steps {start} to {end}, ")
-    assert result.protocol.rules[-1] == f"{result.selection}."
-    assert result.selected_step == end
-    assert sum(averaged.segment_multiplicity) == averaged.segments
-    assert read_result(tmp_path / "run") == result
-    assert len(averaged.segment_multiplicity) == len(checks(tmp_path / "run"))
+    assert averaged is not None
+    assert averaged.kind == kind
+    assert {line["weights"] for line in checks(tmp_path / "one")} == {averaged.checks_score}
+    assert_of_its_file(config, tmp_path / "one", 1e-4)
+    if isinstance(averaged, ValleyReport):
+        start, end = averaged.start_step, averaged.end_step
+        assert result.selection.startswith(f"SWAD: the mean of the weights of steps {start} to {end}, ")
+        assert result.protocol.rules[-1] == f"{result.selection}."
+        assert result.selected_step == end
+        assert sum(averaged.segment_multiplicity) == averaged.segments
+        assert len(averaged.segment_multiplicity) == len(checks(tmp_path / "one"))
 
 
 # A run where it must not be, or cannot: refused before anything is trained, written or lost
 
 
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(*arguments: Any) -> None:
-        pytest.fail("trained")
-
-    monkeypatch.setattr(Trainer, "fit", fit)
-
-
 def test_a_finished_run_is_returned_without_training(
     erm_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no_training(monkeypatch)
+    monkeypatch.setattr(Trainer, "fit", lambda *arguments: pytest.fail("trained"))
     before = {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()}
     assert execute(tiny("erm"), erm_run, quiet) == read_result(erm_run)
     assert {path.name: path.stat().st_mtime_ns for path in erm_run.iterdir()} == before
@@ -203,16 +162,9 @@ def test_a_finished_run_is_returned_without_training(
 @pytest.mark.parametrize("settings", [{"seed": 1}, {"algorithm__dropout": 0.5}])
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_run_of_another_configuration_is_refused(
-    settings: dict[str, Any],
-    finished: bool,
-    erm_run: Path,
-    tiny: Tiny,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any], finished: bool, erm_run: Path, tiny: Tiny, tmp_path: Path
 ) -> None:
-    no_training(monkeypatch)
-    folder = tmp_path / "run"
-    shutil.copytree(erm_run, folder)
+    folder = Path(shutil.copytree(erm_run, tmp_path / "run"))
     if not finished:
         (folder / "result.json").unlink()
     before = hashes(folder)
@@ -311,21 +263,13 @@ def test_a_seed_changes_the_start_the_order_and_the_draws(tiny: Tiny, tmp_path: 
     assert not torch.equal(states[0][running], states[1][running])
 
 
-def with_target(benchmark: Benchmark, images: np.ndarray, labels: np.ndarray) -> Benchmark:
-    domains = tuple(Domain(d.name, images, labels) if d.name == "sketch" else d for d in benchmark.domains)
-    return replace(benchmark, domains=domains)
-
-
 @pytest.mark.parametrize("algorithm", ["erm", "parse"])
 def test_the_target_has_no_part_in_training_or_selection(
     algorithm: str, finished_run: FinishedRun, tiny: Tiny, tmp_path: Path
 ) -> None:
     """With noise of other classes in its place, everything but its own score stays the same to the byte."""
     config = tiny(algorithm)
-    benchmark = open_benchmark(config.data)
-    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
-    other = with_target(benchmark, noise, np.full(24, 3))
-    execute(config, tmp_path / "noise", quiet, other)
+    execute(config, tmp_path / "noise", quiet, noisy_target(open_benchmark(config.data)))
     one, found = repeated(finished_run(algorithm)), repeated(tmp_path / "noise")
     assert found["metrics.jsonl"] == one["metrics.jsonl"]
     assert found["model.safetensors"] == one["model.safetensors"]

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 
 from parse_dg.config import change
 from parse_dg.data.benchmarks import open_benchmark
-from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import leave_one_out
 from parse_dg.errors import InputError
 from parse_dg.runs.afterwards.compact import compact_run
@@ -28,7 +27,7 @@ from parse_dg.training.protocol import protocol_sentences
 from parse_dg.training.trainer import Trainer
 from tests.conftest import TINY
 from tests.parts import refusal
-from tests.runs.helpers import REPEATED, checks, quiet, read, repeated
+from tests.runs.helpers import REPEATED, checks, noisy_target, quiet, read, repeated
 
 DOMAINS = ("photo", "cartoon", "sketch", "paint")
 SMALL = TINY | {"data.blueprints.images_per_class": 3, "training.steps": 3}
@@ -102,37 +101,36 @@ def test_the_rules_are_in_the_run(name: str, made: Made) -> None:
     assert result["domains"] == list(DOMAINS)
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "images"),
-    [
-        ("parse", "all images", 24),
-        ("domainbed", "80% of the images", 20),
-        ("swad", "80% of the images", 20),
-        ("oracle", "80% of the images", 20),
-        ("beside", "80% of the images", 20),
-    ],
-)
-def test_the_result_is_of_the_targets_images_that_it_says(name: str, part: str, images: int, made: Made) -> None:
+PARTS = {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")}
+SCORED: dict[str, set[str]] = {
+    **{"parse": set(), "oracle": set(), "swad": {"sketch/in", "sketch/out"}},
+    **{"domainbed": PARTS, "beside": PARTS - {"cartoon/out"}},
+}
+"""What checks look at, besides validation images."""
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_every_number_says_which_images_it_is_of(name: str, made: Made) -> None:
+    part, images = ("all images", 24) if name == "parse" else ("80% of the images", 20)
     target = read(made(name) / "result.json")["target"]
     assert (target["domain"], target["part"], target["images"]) == ("sketch", part, images)
     assert target["share"] == images / 24
-
-
-@pytest.mark.parametrize(
-    ("name", "scored"),
-    [
-        ("parse", set()),
-        ("domainbed", {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")}),
-        ("swad", {"sketch/in", "sketch/out"}),
-        ("oracle", set()),
-        ("beside", {f"{domain}/{part}" for domain in DOMAINS for part in ("in", "out")} - {"cartoon/out"}),
-    ],
-)
-def test_every_check_scores_what_the_protocol_looks_at(name: str, scored: set[str], made: Made) -> None:
     for check in checks(made(name)):
-        assert set(check.get("scores", {})) == scored
-        for part, value in check.get("scores", {}).items():
-            assert value["images"] == (20 if part.endswith("/in") else 4)
+        assert set(check.get("scores", {})) == SCORED[name]
+        for scored, value in check.get("scores", {}).items():
+            assert value["images"] == (20 if scored.endswith("/in") else 4)
+    rows = evaluate_run(open_run(made(name), device="cpu"))
+    held_out = "held-out images, not augmented" if name in ("domainbed", "beside") else "held-out images"
+    others = [("sketch", "target: the others, never seen in training", 4)] if name != "parse" else []
+    whole = [("cartoon", "source: 80% of the images, none trained on", 20)] if name == "beside" else []
+    sources = ("photo", "paint") if whole else ("photo", "cartoon", "paint")
+    assert [(row.domain, row.images, row.accuracy.images) for row in rows] == [
+        ("sketch", f"target: {part}, never seen in training", images),
+        *others,
+        *whole,
+        *((source, f"source: {held_out}", 4) for source in sources),
+    ]
+    assert rows[0].accuracy.correct == target["correct"]
 
 
 @pytest.mark.parametrize("name", ["domainbed", "swad"])
@@ -156,18 +154,10 @@ def test_what_is_scored_has_no_part_in_what_is_chosen(made: Made, tmp_path: Path
         assert check == plain
 
 
-def other_target(benchmark: Benchmark) -> Benchmark:
-    """Noise of a single class in the target's place."""
-    noise = np.random.default_rng(0).integers(0, 256, (24, 64, 64, 3)).astype(np.uint8)
-    labels = np.full(24, 3)
-    domains = [replace(d, images=noise, labels=labels) if d.name == "sketch" else d for d in benchmark.domains]
-    return replace(benchmark, domains=tuple(domains))
-
-
 @pytest.mark.parametrize("name", ["domainbed", "beside"])
 def test_another_target_gives_the_same_weights(name: str, made: Made, tmp_path: Path) -> None:
     config = RUNS[name]()
-    execute(config, tmp_path / "run", quiet, other_target(open_benchmark(config.data)))
+    execute(config, tmp_path / "run", quiet, noisy_target(open_benchmark(config.data)))
     assert repeated(tmp_path / "run")["model.safetensors"] == repeated(made(name))["model.safetensors"]
     for check, plain in zip(checks(tmp_path / "run"), checks(made(name)), strict=True):
         assert check["validation"] == plain["validation"]
@@ -254,38 +244,6 @@ def test_leave_one_domain_out_chooses_by_the_validation_domain_alone(
 # asked afterwards
 
 
-EVALUATED = {
-    "parse": [
-        ("sketch", "target: all images, never seen in training", 24),
-        *((name, "source: held-out images", 4) for name in ("photo", "cartoon", "paint")),
-    ],
-    "domainbed": [
-        ("sketch", "target: 80% of the images, never seen in training", 20),
-        ("sketch", "target: the others, never seen in training", 4),
-        *((name, "source: held-out images, not augmented", 4) for name in ("photo", "cartoon", "paint")),
-    ],
-    "swad": [
-        ("sketch", "target: 80% of the images, never seen in training", 20),
-        ("sketch", "target: the others, never seen in training", 4),
-        *((name, "source: held-out images", 4) for name in ("photo", "cartoon", "paint")),
-    ],
-    "beside": [
-        ("sketch", "target: 80% of the images, never seen in training", 20),
-        ("sketch", "target: the others, never seen in training", 4),
-        ("cartoon", "source: 80% of the images, none trained on", 20),
-        *((name, "source: held-out images, not augmented", 4) for name in ("photo", "paint")),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", EVALUATED)
-def test_evaluate_says_which_images_every_number_is_of(name: str, made: Made) -> None:
-    rows = evaluate_run(open_run(made(name), device="cpu"))
-    assert [(row.domain, row.images, row.accuracy.images) for row in rows] == EVALUATED[name]
-    target = read(made(name) / "result.json")["target"]
-    assert rows[0].accuracy.correct == target["correct"]
-
-
 @pytest.mark.parametrize(
     ("name", "domain", "images"),
     [
@@ -304,13 +262,9 @@ def test_evaluate_of_a_whole_domain_says_how_much_was_trained_on(
 # other images than then
 
 
-def changed_since(benchmark: Benchmark) -> Benchmark:
-    return replace(benchmark, fingerprint="0" * 64)
-
-
 def test_a_run_is_not_evaluated_or_compacted_on_other_images(parse_run: Path) -> None:
     benchmark = open_benchmark(read_config(parse_run).data)
-    run = open_run(parse_run, device="cpu", benchmark=changed_since(benchmark))
+    run = open_run(parse_run, device="cpu", benchmark=replace(benchmark, fingerprint="0" * 64))
     before = sorted(path.name for path in parse_run.iterdir())
     for message in (refusal(evaluate_run, run), refusal(compact_run, run, None, 0.0)):
         assert message.startswith(f"{parse_run} is a run on other images: blueprints had the fingerprint ")

@@ -10,7 +10,7 @@ import pytest
 from parse_dg.data.domain import Benchmark
 from parse_dg.data.splits import LeaveOneOut, SplitConfig, leave_one_out
 from parse_dg.runs.config import RunConfig
-from parse_dg.runs.scoring import describe_split, leakage, scored_subsets
+from parse_dg.runs.scoring import describe_split, leakage
 from parse_dg.training.protocol import ProtocolConfig
 from tests.conftest import Numbered
 
@@ -38,32 +38,6 @@ def configured(target: str = "sketch", protocol: ProtocolConfig | None = None, *
 
 def divide(benchmark: Benchmark, config: RunConfig) -> LeaveOneOut:
     return leave_one_out(benchmark, config.data.target, config.seed, config.split)
-
-
-def scored(benchmark: Benchmark, checks: str, **split: Any) -> dict[str, list[int]]:
-    config = configured(**split)
-    protocol = replace(config.protocol, checks=checks)  # type: ignore[arg-type]
-    found = scored_subsets(divide(benchmark, config), protocol)
-    for name, subset in found.items():
-        assert name.rpartition("/")[0] == subset.domain.name
-    return {name: subset.indices.tolist() for name, subset in found.items()}
-
-
-def test_the_target_is_scored_whole_or_in_two_parts(benchmark: Benchmark) -> None:
-    assert scored(benchmark, "target") == {"sketch/all": list(range(41))}
-    split = divide(benchmark, configured(target_images="in"))
-    assert split.target_held_out is not None
-    assert scored(benchmark, "target", target_images="in") == {
-        "sketch/in": split.target.indices.tolist(),
-        "sketch/out": split.target_held_out.indices.tolist(),
-    }
-    assert list(scored(benchmark, "target", scheme="gvrt-split")) == ["sketch/all"]
-
-
-def test_a_domain_that_is_not_trained_on_is_scored_too(benchmark: Benchmark) -> None:
-    found = scored(benchmark, "everything", validation_domain="photo")
-    assert set(found) == {"sketch/all", "photo/in", "art/in", "art/out", "cartoon/in", "cartoon/out"}
-    assert len(found["photo/in"]) == 4
 
 
 @pytest.mark.parametrize("target", SIZES)

@@ -1,26 +1,23 @@
 """Trackers: what TensorBoard and Weights & Biases are told is what metrics.jsonl says, and a run never notices."""
 
-import contextlib
 import json
 import logging
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.jsonable import flat
 from parse_dg.runs import tracking
 from parse_dg.runs.metrics import CheckLine, read_checks
 from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
-from parse_dg.runs.tracking import TrackedRun, Tracking, open_trackers, require_trackers, run_id, scalars
-from parse_dg.training.check import Check
+from parse_dg.runs.tracking import Tracking, require_trackers, run_id, scalars
 from tests.conftest import Tiny
 from tests.runs.helpers import REPEATED, check_of, result_of
 
@@ -41,23 +38,16 @@ def line(step: int, loss: float = 1.0, **also: Any) -> CheckLine:
     return check_of(step, {"photo": 0.5}, training_loss={"cross_entropy": loss, "total": loss}, **also)
 
 
-def test_every_number_of_a_check_has_a_name(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny("erm", protocol__checks="target", split__target_images="in")
-    execute(config, tmp_path / "run", lambda step, check: None)
-    for found in read_checks(tmp_path / "run"):
-        told = scalars(found)
-        assert told["training loss/total"] == found.training_loss["total"]
-        assert told["validation accuracy, mean/over domains"] == found.validation_mean_accuracy
-        for domain, value in found.validation.items():
-            assert told[f"validation accuracy/{domain}"] == value.accuracy
-            assert told[f"validation loss/{domain}"] == value.loss
-        for images, value in found.scores.items():
-            assert told[f"recorded accuracy/{images}"] == value.accuracy
-        assert found.scores.keys() == {"sketch/in", "sketch/out"}
-        for group, rate in found.rates.items():
-            assert told[f"rate/{group}"] == rate
-        numbers = 2 * (len(found.validation) + len(found.scores)) + 1
-        assert len(told) == numbers + len(found.training_loss) + len(found.rates)
+def test_every_number_of_a_check_has_a_name() -> None:
+    told = scalars(check_of(2, {"photo": 0.5, "paint": 0.25}, {"sketch/in": 0.75}))
+    assert told == {
+        **{"training loss/cross_entropy": 1.0, "training loss/total": 1.0, "rate/backbone": 1e-3},
+        **{"validation accuracy/photo": 0.5, "validation loss/photo": 1.0},
+        **{"validation accuracy/paint": 0.25, "validation loss/paint": 1.0},
+        **{"recorded accuracy/sketch/in": 0.75, "recorded loss/sketch/in": 1.0},
+        "validation accuracy, mean/over domains": 0.5,
+    }
+    assert scalars(check_of(2, {}, stage=2))["stage 2, rate/backbone"] == 1e-3
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -69,12 +59,21 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
 
 
+def followed(name: str, folder: Path, *lines: CheckLine, earlier: Sequence[CheckLine] = (), **end: Any) -> None:
+    """A run that a tracker is told of; it is killed, or ends with a `result`, which is None if it is broken off."""
+    following = Tracking()
+    following.open([name], folder, CONFIG, earlier)
+    for each in lines:
+        following.record(each)
+    if end:
+        with following:
+            following.result = end["result"]
+
+
 def test_tensorboard_draws_every_check_and_the_result(tmp_path: Path) -> None:
-    (tracker,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-    tracker.record(line(2, 1.5))
-    tracker.record(line(4, 0.5))
-    assert events(tmp_path)["training loss/total"] == [(2, 1.5), (4, 0.5)]  # also if the run is killed now
-    tracker.finish(RESULT)
+    followed("tensorboard", tmp_path, line(2, 1.5), line(4, 0.5))
+    assert events(tmp_path)["training loss/total"] == [(2, 1.5), (4, 0.5)]  # killed now
+    followed("tensorboard", tmp_path, line(2, 1.5), line(4, 0.5), result=RESULT)
     found = events(tmp_path)
     assert found["validation accuracy/photo"] == [(2, 0.5), (4, 0.5)]
     assert found["rate/backbone"] == [(2, pytest.approx(1e-3)), (4, pytest.approx(1e-3))]
@@ -82,13 +81,9 @@ def test_tensorboard_draws_every_check_and_the_result(tmp_path: Path) -> None:
 
 
 def test_tensorboard_draws_no_step_of_a_resumed_run_twice(tmp_path: Path) -> None:
-    (killed,) = open_trackers(["tensorboard"], tmp_path, CONFIG)
-    for step in (2, 4, 6, 8):
-        killed.record(line(step, 1.0))
-    (resumed,) = open_trackers(["tensorboard"], tmp_path, CONFIG, [line(2), line(4)])
-    for step in (6, 8, 10):
-        resumed.record(line(step, 2.0))
-    resumed.finish(None)
+    followed("tensorboard", tmp_path, *(line(step, 1.0) for step in (2, 4, 6, 8)))
+    again = (line(step, 2.0) for step in (6, 8, 10))
+    followed("tensorboard", tmp_path, *again, earlier=[line(2), line(4)], result=None)
     expected = [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0), (10, 2.0)]
     assert events(tmp_path)["training loss/total"] == expected
 
@@ -148,21 +143,14 @@ def history(records: list[Any], name: str) -> list[tuple[int, float]]:
 
 def values(records: list[Any], kind: str) -> dict[str, Any]:
     """Of the configuration or the summary."""
-    updates = [
-        item
-        for record in records
-        for part in ([record.run.config] if kind == "config" and record.HasField("run") else [])
-        + ([record.summary] if kind == "summary" and record.HasField("summary") else [])
-        for item in part.update
-    ]
+    field = "run" if kind == "config" else kind
+    parts = [getattr(record, field) for record in records if record.HasField(field)]
+    updates = [item for part in parts for item in (part.config if kind == "config" else part).update]
     return {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in updates}
 
 
 def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
-    (tracker,) = open_trackers(["wandb"], offline, CONFIG)
-    tracker.record(line(2, 1.5))
-    tracker.record(line(4, 0.5))
-    tracker.finish(RESULT)
+    followed("wandb", offline, line(2, 1.5), line(4, 0.5), result=RESULT)
     (records,) = wandb_records(offline)
     assert history(records, "training loss/total") == [(2, 1.5), (4, 0.5)]
     assert history(records, "validation accuracy/photo") == [(2, 0.5), (4, 0.5)]
@@ -177,16 +165,12 @@ def test_wandb_is_told_checks_configuration_and_result(offline: Path) -> None:
 
 def test_a_resumed_run_goes_on_in_wandb(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    (broken_off,) = open_trackers(["wandb"], offline, CONFIG)
-    broken_off.record(line(2))
-    broken_off.finish(None)
-    (resumed,) = open_trackers(["wandb"], offline, CONFIG, [line(2)])  # which may not have got away: told again
-    resumed.record(line(4))
-    resumed.record(line(2, 3.0))  # as the server does with what it has
-    resumed.finish(RESULT)
+    followed("wandb", offline, line(2), result=None)
+    # the first check may not have got away: told again; W&B passes over what it has
+    followed("wandb", offline, line(4), line(2, 3.0), earlier=[line(2)], result=RESULT)
     first, second = wandb_records(offline)
     runs = [record.run for records in (first, second) for record in records if record.HasField("run")]
-    assert [run.run_id for run in runs] == [run_id(TrackedRun(offline, CONFIG, ()))] * 2
+    assert [run.run_id for run in runs] == [run_id(offline, CONFIG)] * 2
     assert [run.project for run in runs] == ["mine", "mine"]
     assert history(second, "training loss/total") == [(2, 1.0), (4, 1.0)]
     assert [record.exit.exit_code for record in first if record.HasField("exit")] == [1]
@@ -197,7 +181,7 @@ def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    for refused in (require_trackers, lambda names: open_trackers(names, tmp_path, CONFIG)):
+    for refused in (require_trackers, lambda names: Tracking().open(names, tmp_path, CONFIG)):
         with pytest.raises(InputError, match=rf"{name} needs .* pip install 'parse-dg\[{name}\]'"):
             refused([name])
     assert list(tmp_path.iterdir()) == []
@@ -205,14 +189,14 @@ def test_a_missing_package_is_named(
 
 def test_an_unknown_tracker_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown tracker 'tensorbord': valid are tensorboard, wandb"):
-        open_trackers(["tensorbord"], tmp_path, CONFIG)
+        Tracking().open(["tensorbord"], tmp_path, CONFIG)
     assert require_trackers(["tensorboard", "tensorboard"]) == ["tensorboard"]
 
 
 class Failing:
     """A tracker whose network is gone from a certain call on."""
 
-    def __init__(self, followed: TrackedRun, good: int) -> None:
+    def __init__(self, good: int) -> None:
         self.calls, self.good = 0, good
         self._next()
 
@@ -232,57 +216,19 @@ class Failing:
 def test_a_tracker_that_fails_is_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda followed: Failing(followed, good), "json"))
-    with caplog.at_level(logging.WARNING):
-        trackers = open_trackers(["wandb", "tensorboard"], tmp_path, CONFIG)
-        for tracker in trackers:
-            tracker.record(line(2))
-            tracker.record(line(4))
-            tracker.finish(RESULT)
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", (lambda *run: Failing(good), "json"))
+    with caplog.at_level(logging.WARNING), Tracking() as following:
+        following.open(["wandb", "tensorboard"], tmp_path, CONFIG)
+        following.record(line(2))
+        following.record(line(4))
     expected = "wandb no longer follows the run, which goes on; metrics.jsonl has it all: no route to host"
     assert [record.getMessage() for record in caplog.records] == [expected]
     assert [step for step, _ in events(tmp_path)["training loss/total"]] == [2, 4]
 
 
-class Noting:
-    """A tracker that only remembers."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def record(self, line: CheckLine) -> None:
-        self.told.append(line.step)
-
-    def finish(self, result: RunResult | None) -> None:
-        self.told.append(result)
-
-
-def test_trackers_are_told_how_a_run_ended() -> None:
-    finished, broken_off = (Noting(), Noting()), (Noting(), Noting())
-    with Tracking(finished) as following:
-        following.record(line(2))
-        following.result = RESULT
-    with contextlib.suppress(KeyboardInterrupt), Tracking(broken_off) as following:
-        following.record(line(2))
-        raise KeyboardInterrupt
-    assert [tracker.told for tracker in finished] == [[2, RESULT]] * 2
-    assert [tracker.told for tracker in broken_off] == [[2, None]] * 2
-
-
 def test_a_run_that_is_followed_writes_the_same_bytes(tiny: Tiny, erm_run: Path, offline: Path) -> None:
     config, folder = tiny("erm"), offline / "followed"
-    trackers: list[tracking.Tracker] = []
-
-    def follow(step: int, check: Check | None) -> None:
-        if not trackers:
-            trackers.extend(open_trackers(["tensorboard", "wandb"], folder, to_dict(config)))
-        for tracker in trackers:
-            if check:
-                tracker.record(read_checks(folder)[-1])
-
-    result = execute(config, folder, follow)
-    for tracker in trackers:
-        tracker.finish(result)
+    result = execute(config, folder, track=["tensorboard", "wandb"])
     for name in REPEATED:
         assert (folder / name).read_bytes() == (erm_run / name).read_bytes(), name
     found = events(folder)

@@ -11,6 +11,7 @@ from parse_dg.cli import main
 from parse_dg.runs.folder import read_config
 from parse_dg.training.check import Check
 from tests.conftest import TINY
+from tests.parts import refusal
 from tests.runs.helpers import hashes, repeated
 
 
@@ -54,8 +55,7 @@ def test_a_benchmark_in_memory() -> None:
     domains = dict.fromkeys(("day", "night", "dusk"), (values, labels))
     data = parse_dg.Benchmark.from_arrays("weather", ("sun", "rain"), domains)
     settings = {"training.steps": 1, "training.batch_per_domain": 2}
-    with pytest.raises(parse_dg.InputError, match="Give target, one of day, night, dusk"):
-        parse_dg.train(data)
+    assert "Give target, one of day, night, dusk" in refusal(parse_dg.train, data)
     run = parse_dg.train(data, "dusk", "erm", recipe="blueprints", settings=settings)
     assert run.path == Path("runs/weather/erm/dusk/seed0")
     assert run.benchmark is data
@@ -70,8 +70,7 @@ def test_a_folder_of_images_by_its_path() -> None:
             Path("own", name).mkdir(parents=True, exist_ok=True)
             Image.fromarray(values).save(Path("own", name, f"{image}.png"))
     settings = {"training.steps": 1, "training.batch_per_domain": 2, "data.image_size": 16}
-    with pytest.raises(parse_dg.InputError, match="one of day, dusk, night"):
-        parse_dg.train("own")
+    assert "one of day, dusk, night" in refusal(parse_dg.train, "own")
     run = parse_dg.train(Path("own"), "dusk", "erm", recipe="blueprints", settings=settings, out="mine")
     assert run.config.data.benchmark == str(Path("own").absolute())
     assert run.benchmark.fingerprint == parse_dg.open_benchmark("own").fingerprint

@@ -208,11 +208,8 @@ def batches() -> Iterator[Batch]:
 def numbered() -> Iterator[Batch]:
     """Batches that differ: three images of as many as came before, and one of zeros, for some variance."""
     for number, batch in enumerate(batches()):
-        yield batch._replace(
-            images=torch.tensor([0, number, number, number], dtype=torch.uint8)[:, None, None, None].expand(
-                4, 3, 4, 4
-            )
-        )
+        values = torch.tensor([0, number, number, number], dtype=torch.uint8)
+        yield batch._replace(images=values[:, None, None, None].expand(4, 3, 4, 4))
 
 
 def trainer(algorithm: Algorithm, steps: int, check_every: int = 2, **changes: Any) -> Trainer:
@@ -278,14 +275,8 @@ def test_swad_says_when_it_found_no_valley() -> None:
 
 def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_it_says() -> None:
     stream = numbered()
-    run = trainer(
-        Small(),
-        6,
-        batches=stream,
-        optimizer=OptimizerConfig(head_rate=0.01, backbone_rate=0.01),
-        augment=AugmentConfig(),
-        averaging=AveragingConfig(kind="swad", statistics_batches=5),
-    )
+    averaging = AveragingConfig(kind="swad", statistics_batches=5)
+    run = trainer(Small(), 6, batches=stream, augment=AugmentConfig(), averaging=averaging)
     best = run.fit(lambda step, check: None)
     assert int(next(stream).images.max()) == 6 + 5  # six steps, five batches after them
     fresh = Small()
@@ -296,18 +287,6 @@ def test_swad_estimates_statistics_that_are_not_frozen_over_as_many_batches_as_i
 
 
 # the trainer's part
-
-
-def test_checks_score_and_keep_the_average() -> None:
-    checks: list[Check] = []
-    algorithm = Valley(iter([0.5] * 10))
-    run = trainer(algorithm, 4, 4, averaging=AveragingConfig(kind="sma", start=3))
-    best = run.fit(lambda step, check: checks.append(check) if check else None)
-    assert best.state["place"].item() / RATE == pytest.approx(3)  # of steps 2, 3 and 4
-    assert algorithm.place.item() / RATE == pytest.approx(4)
-    assert algorithm.seen == []
-    assert isinstance(run.averaging.scored, Valley)
-    assert run.averaging.scored.seen == [pytest.approx(3)]
 
 
 class Passing(Valley):
@@ -334,12 +313,8 @@ def test_the_best_plain_weights_are_kept_by_their_own_validation() -> None:
     assert run.algorithm.training
 
 
-def plain(steps: int, validation: bool = True) -> Trainer:
-    return trainer(Valley(iter([0.5] * 50)), steps, **({} if validation else {"validation": []}))
-
-
 def test_without_validation_the_last_weights_are_kept() -> None:
-    best = plain(7, validation=False).fit(lambda step, check: None)
+    best = trainer(Valley(iter([0.5] * 50)), 7, validation=[]).fit(lambda step, check: None)
     assert best.check.step == 7
     assert best.check.validation == {}
     assert math.isnan(best.check.mean_accuracy)

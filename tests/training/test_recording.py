@@ -5,7 +5,6 @@ Without CUDA a stand-in is recorded, which runs the same work again when it is r
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from parse_dg.algorithms import BuildContext
 from parse_dg.algorithms.base import Algorithm, LossTerms, Minibatch, linear
 from parse_dg.algorithms.erm import ErmConfig
 from parse_dg.algorithms.parse import ParseConfig
-from parse_dg.data.augment.batches import AugmentConfig
 from parse_dg.data.loader import Batch
 from parse_dg.model.backbones.backbone import Backbone, BackboneConfig, build_backbone
 from parse_dg.model.backbones.mixstyle import MixStyleConfig
@@ -25,7 +23,7 @@ from parse_dg.training import recording
 from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.recording import Recording
 from parse_dg.training.trainer import Trainer, TrainingConfig
-from tests.parts import seeded
+from tests.parts import seeded, trainer_of
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="recordings are CUDA graphs: needs CUDA")
 # PyTorch says so, once, when a graph is recorded; what is recorded is compared below.
@@ -72,8 +70,8 @@ class Twice(Algorithm):
 class Recorder:
     """Stands in for torch.cuda.make_graphed_callables."""
 
-    def __init__(self, error: str = ""):
-        self.error = error
+    def __init__(self) -> None:
+        self.error = ""
         self.recorded, self.replayed = 0, 0
         self.pools: list[object] = []
 
@@ -95,14 +93,11 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    return install(monkeypatch, Recorder())
-
-
-def install(patch: pytest.MonkeyPatch, recorder: Recorder) -> Recorder:
-    patch.setattr(torch.cuda, "make_graphed_callables", recorder)
-    patch.setattr(torch.cuda, "graph_pool_handle", object)
-    patch.setattr(recording, "_on_its_way", lambda part, device: part)  # there is nowhere to go
-    return recorder
+    found = Recorder()
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", found)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(recording, "_on_its_way", lambda part, device: part)  # there is nowhere to go
+    return found
 
 
 def same_state(found: nn.Module, expected: nn.Module) -> None:
@@ -115,21 +110,11 @@ def test_the_first_pass_of_every_step_is_replayed_and_recorded_once(recorder: Re
     record = Recording(backbone, SHAPE, bf16=False)
     for step in range(3):
         with record.in_place():
-            found = backbone(images(step))
+            first, second = backbone(images(step)), backbone(images(step + 9))  # the second in the plain way
         assert (recorder.recorded, recorder.replayed) == (1, step + 1)
-        assert torch.equal(found, plain(images(step)))
+        assert torch.equal(first, plain(images(step)))
+        assert torch.equal(second, plain(images(step + 9)))
     same_state(backbone, plain)  # the rehearsal left no trace in the statistics
-
-
-def test_a_second_pass_in_a_step_is_made_in_the_plain_way(recorder: Recorder) -> None:
-    backbone, plain = backbone_of(), backbone_of()
-    record = Recording(backbone, SHAPE, bf16=False)
-    with record.in_place():
-        first, second = backbone(images(1)), backbone(images(2))
-    assert recorder.replayed == 1
-    assert torch.equal(first, plain(images(1)))
-    assert torch.equal(second, plain(images(2)))
-    same_state(backbone, plain)
 
 
 @pytest.mark.parametrize("case", ["other shape", "fewer images", "evaluation", "no gradients"])
@@ -174,9 +159,9 @@ def test_mixstyle_is_replayed_by_pattern_with_the_draws_it_would_have_made(recor
 
 @pytest.mark.parametrize("mixstyle", [PLAIN, MIXED], ids=["plain", "mixstyle"])
 def test_what_cannot_be_recorded_is_said_once_and_done_in_the_plain_way(
-    mixstyle: MixStyleConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mixstyle: MixStyleConfig, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = install(monkeypatch, Recorder("operation not permitted\nwhen stream is capturing"))
+    recorder.error = "operation not permitted\nwhen stream is capturing"
     backbone, plain = backbone_of(mixstyle), backbone_of(mixstyle)
     record = Recording(backbone, SHAPE, bf16=False)
     draws, expected_draws = seeded(8), seeded(8)
@@ -199,43 +184,25 @@ def batch(seed: int, size: int = 6) -> Batch:
 
 
 def trainer(algorithm: Algorithm, device: str, **training: Any) -> Trainer:
-    return Trainer(
-        algorithm,
-        repeat(batch(0)),
-        [],
-        steps=100,
-        training=TrainingConfig(**training),
-        optimizer=OptimizerConfig(backbone_rate=1e-4, head_rate=1e-3, composition_rate=1e-3),
-        augment=AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0),
-        generator=seeded(3),
-        device=torch.device(device),
-    )
+    rates = OptimizerConfig(backbone_rate=1e-4, head_rate=1e-3, composition_rate=1e-3)
+    given = {"training": TrainingConfig(**training), "generator": seeded(3), "device": torch.device(device)}
+    return trainer_of(algorithm, rates, steps=100, **given)
 
 
 @pytest.mark.parametrize("name", ["erm", "twice", "parse"])
-def test_on_the_cpu_nothing_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = install(monkeypatch, Recorder())
-    run = trainer(ALGORITHMS[name](PLAIN), "cpu", cuda_graph=True)
+def test_on_the_cpu_nothing_is_recorded(name: str, recorder: Recorder) -> None:
+    run = trainer(algorithm_of(name, PLAIN), "cpu", cuda_graph=True)
     for step in (1, 2):
         run.update(step, run.prepare_example(batch(step)))
     assert (recorder.recorded, recorder.replayed) == (0, 0)
     assert run.recording is None
 
 
-def erm(mixstyle: MixStyleConfig) -> Algorithm:
-    return ErmConfig().build(BuildContext(backbone_of(mixstyle), 3, generator=seeded(1)))
-
-
-def twice(mixstyle: MixStyleConfig) -> Algorithm:
-    return Twice(backbone_of(mixstyle))
-
-
-def parse(mixstyle: MixStyleConfig) -> Algorithm:
-    config = ParseConfig(primitives=PrimitivesConfig(count=4))
+def algorithm_of(name: str, mixstyle: MixStyleConfig) -> Algorithm:
+    if name == "twice":
+        return Twice(backbone_of(mixstyle))
+    config = ErmConfig() if name == "erm" else ParseConfig(primitives=PrimitivesConfig(count=4))
     return config.build(BuildContext(backbone_of(mixstyle), 3, generator=seeded(1)))
-
-
-ALGORITHMS: dict[str, Callable[[MixStyleConfig], Algorithm]] = {"erm": erm, "twice": twice, "parse": parse}
 
 
 @pytest.fixture
@@ -248,7 +215,7 @@ def exact() -> Iterator[None]:
 
 
 def train(name: str, mixstyle: MixStyleConfig, sizes: list[int], **training: Any) -> tuple[Trainer, list[float]]:
-    run = trainer(ALGORITHMS[name](mixstyle).train(), "cuda", **training)
+    run = trainer(algorithm_of(name, mixstyle).train(), "cuda", **training)
     losses = []
     for step, size in enumerate(sizes, start=1):
         example = run.prepare_example(batch(step, size).to(run.device))
@@ -280,7 +247,7 @@ OTHER = [6, 6, 4, 6, 3, 6]
 @on_cuda
 @pytest.mark.parametrize("sizes", [SAME, OTHER], ids=["batches alike", "batches of other sizes"])
 @pytest.mark.parametrize("mixstyle", [PLAIN, MIXED], ids=["plain", "mixstyle"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ["erm", "twice", "parse"])
 @pytest.mark.usefixtures("exact")
 def test_training_with_a_recording_is_training_without(
     name: str, mixstyle: MixStyleConfig, sizes: list[int]
@@ -289,7 +256,7 @@ def test_training_with_a_recording_is_training_without(
     expected, expected_losses = train(name, mixstyle, sizes, precision="float32", cuda_graph=False)
     assert losses == pytest.approx(expected_losses, rel=1e-4)
     assert len(set(losses)) == 6
-    follows(found, expected, ALGORITHMS[name](mixstyle), tolerance=0.05)
+    follows(found, expected, algorithm_of(name, mixstyle), tolerance=0.05)
     assert expected.recording is None
     assert found.recording is not None
     assert found.recording.possible

@@ -25,6 +25,7 @@ from parse_dg.training.optimizer import OptimizerConfig
 from parse_dg.training.protocol import ProtocolConfig
 from parse_dg.training.trainer import Trainer, TrainingConfig
 from tests.parts import trainer_of
+from tests.runs.helpers import quiet
 
 RATE = 0.125
 PLAIN = AugmentConfig(crop_scale=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
@@ -82,10 +83,6 @@ def trainer(
     given = {"batches": batches(), "validation": validation, "augment": PLAIN} | settings
     rates = optimizer or OptimizerConfig(head_rate=RATE)
     return trainer_of(algorithm, rates, training=TrainingConfig(check_every=check_every), **given)
-
-
-def quiet(step: int, check: Check | None) -> None:
-    pass
 
 
 def step_of(best: Best) -> int:
@@ -169,39 +166,9 @@ def test_rates_follow_the_schedule_step_by_step() -> None:
     assert run.algorithm.place.item() == pytest.approx(sum(expected), 1e-4)  # type: ignore[operator,union-attr]
 
 
-# images that are scored for the record
-
-
-SCORED = {"sketch/in": zeros("sketch", 4), "sketch/out": zeros("sketch", 2)}
-
-
-def test_other_images_are_scored_after_validation_and_change_nothing() -> None:
-    """The script says validation, in, out, check by check: the target is best where validation is not."""
-    script = [*[(1, 1.0), (4, 1.0), (2, 1.0)], *[(3, 1.0), (0, 9.0), (0, 9.0)], *[(2, 1.0), (4, 1.0), (1, 1.0)]]
-    checks: list[Check] = []
-    run = trainer(Scripted(iter(script)), steps=3, scored=SCORED)
-    best = run.fit(lambda step, check: checks.append(check) if check else None)
-    assert best.check.step == step_of(best) == 2
-    found = [[(value.correct, value.images) for value in check.scores.values()] for check in checks]
-    assert found == [[(4, 4), (2, 2)], [(0, 4), (0, 2)], [(4, 4), (1, 2)]]
-    assert all(list(check.scores) == list(SCORED) for check in checks)
-    assert all(list(check.validation) == ["photo"] for check in checks)
-
-
 def test_a_loss_on_validation_must_be_a_number() -> None:
     with pytest.raises(NonFiniteLossError, match="not finite at step 1"):
         trainer(Scripted(iter([(2, math.nan)])), steps=1).fit(quiet)
-
-
-# the oracle
-
-
-def test_the_oracle_keeps_the_last_check() -> None:
-    rules = {"protocol": ProtocolConfig(selection="oracle"), "scored": SCORED}
-    script = [(4, 1.0), (4, 1.0), (2, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)]
-    best = trainer(Scripted(iter(script)), steps=5, check_every=3, **rules).fit(quiet)
-    assert best.check.step == step_of(best) == 5
-    assert best.check.mean_accuracy == 0
 
 
 # augmented validation
@@ -344,14 +311,7 @@ def test_a_batch_is_augmented_by_its_own_draws() -> None:
 
 @pytest.mark.parametrize(
     ("epochs", "images", "domains", "expected"),
-    [
-        (None, 1000, 3, 600),
-        (1.0, 96, 3, 8),
-        (1.0, 97, 3, 9),
-        (2.5, 96, 3, 20),
-        (50.0, 96, 2, 600),
-        (0.01, 12, 3, 1),
-    ],
+    [(None, 1000, 3, 600), (1.0, 97, 3, 9), (2.5, 96, 3, 20), (50.0, 96, 2, 600), (0.01, 12, 3, 1)],
 )
 def test_epochs_become_steps(epochs: float | None, images: int, domains: int, expected: int) -> None:
     config = TrainingConfig(steps=600, epochs=epochs, batch_per_domain=4)

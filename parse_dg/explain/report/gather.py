@@ -19,7 +19,7 @@ from parse_dg.explain.report.curve import training_curve
 from parse_dg.explain.report.gallery import SubsetPredictions, galleries
 from parse_dg.explain.report.page import DomainScore, Gallery, Report, Role
 from parse_dg.plugins import as_options, find_needs
-from parse_dg.runs.afterwards.compact import Comparison, compare
+from parse_dg.runs.afterwards.compact import DomainComparison, compare
 from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, scored_parts
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import read_environment, read_split
@@ -41,7 +41,7 @@ class ImageFindings(NamedTuple):
 
     scores: tuple[DomainScore, ...] = ()
     galleries: tuple[Gallery, ...] = ()
-    compared: tuple[Comparison, ...] = ()
+    compared: tuple[DomainComparison, ...] = ()
     """The full and the compact model on the same images."""
     cards: tuple[ClassCard, ...] = ()
     faces: PrimitiveFaces | None = None
@@ -125,7 +125,7 @@ def _look(run: OpenedRun, small: Model | None, images: int) -> ImageFindings:
     for subset, words in parts:
         first, *second = (predict(model, subset, predictor.device, count) for model in models)
         found = looked[id(subset)] = SubsetPredictions.of(subset, first)
-        compared += [compare(subset.domain.name, first, each) for each in second]
+        compared += [compare(words.partition(": ")[0], first, each) for each in second]
         confusion = found.confusion(len(predictor.classes))
         which, _, part = words.partition(": ")
         role: Role = "result" if subset is split.target else "target" if which == "target" else "source"
@@ -188,7 +188,7 @@ def _recorded(result: RunResult) -> Iterator[DomainScore]:
 
 
 def _compaction(
-    found: Compaction, model: Model, at_start: int | None, compared: tuple[Comparison, ...]
+    found: Compaction, model: Model, at_start: int | None, compared: tuple[DomainComparison, ...]
 ) -> TextTable:
     """What dropping the relations that no class uses gives, and whether it changes anything."""
     counts = {
@@ -205,10 +205,10 @@ def _compaction(
         notes.append(f"In use at the start, before training: {plural(at_start, 'application')}.")
     if compared:
         images, same = (
-            sum(each.before.images for each in compared),
+            sum(each.images for each in compared),
             sum(each.same_prediction for each in compared),
         )
-        largest = max(each.largest_difference for each in compared)
+        largest = max(each.largest_logit_difference for each in compared)
         notes.append(
             f"On the {images:,} images scored above, both models predict the same class on {same:,}; the largest "
             f"difference of a logit is {largest:.2g}."

@@ -5,10 +5,12 @@ compact.json          what compaction dropped, and how the predictions compare, 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+
+import torch
 
 from parse_dg.data.listing import Progress
 from parse_dg.data.splits import whole
@@ -20,7 +22,7 @@ from parse_dg.jsonable import Jsonable
 from parse_dg.runs.afterwards.opened import OpenedRun, applications_at_start, open_run
 from parse_dg.runs.folder import read_file, read_result
 from parse_dg.runs.result import BenchmarkVersion
-from parse_dg.training.accuracy import Accuracy, Predictions, predict, score
+from parse_dg.training.accuracy import Predictions, predict, score
 
 COMPACT = "compact.safetensors"
 TOLERANCE = 1e-6
@@ -32,25 +34,6 @@ OF_A_RUN = ("model", "config", "result", "environment")
 
 class NotLosslessError(FailedError):
     """Compaction at threshold 0 changed what the model says: a promise of ours is broken."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The full and the compact model on all images of one domain."""
-
-    domain: str
-    before: Accuracy
-    after: Accuracy
-    same_prediction: int
-    """On how many images the predicted class is the same."""
-    largest_difference: float
-    within_tolerance: bool
-    """Whether no logit moved by more than `TOLERANCE`."""
-
-    @property
-    def lossless(self) -> bool:
-        """Whether no prediction changed, and no logit beyond rounding."""
-        return self.same_prediction == self.before.images and self.within_tolerance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,51 +147,34 @@ def compact_run(run: OpenedRun, out: Path | None, threshold: float) -> Compactio
     """
     path = out or run.path / COMPACT
     _check(run, path)
-    folder, full, benchmark = run.path, run.model, run.benchmark
-    with about(folder):
+    full = run.model
+    with about(run.path):
         small, found = compact(full, threshold)
     at_start = None if full.compact else applications_at_start(run.config, full)
-    compared: dict[str, Comparison] = {}
-    for each in _comparisons(run, small):
-        _require_sound(folder, each, lossless=threshold == 0)
-        compared[each.domain] = each
+    compared = _compare_domains(run, small, lossless=threshold == 0)
     state = {name: value.cpu() for name, value in small.algorithm.state_dict().items()}
     save_model(path, small.spec, state, small.names)
-    target = compared.pop(run.target)
-    everything = [target, *compared.values()]
+    before, after = found.applications_before, found.applications_after
     report = CompactionReport(
-        benchmark=BenchmarkVersion(name=benchmark.name, fingerprint=benchmark.fingerprint),
+        benchmark=BenchmarkVersion.of(run.benchmark),
         target=run.target,
         seed=run.config.seed,
         threshold=found.threshold,
-        applications=ApplicationCounts(
-            before=found.applications_before, at_start=at_start, after=found.applications_after
-        ),
+        applications=ApplicationCounts(before=before, at_start=at_start, after=after),
         active_applications_per_class=dict(zip(full.spec.classes, found.active_per_class, strict=True)),
         lambda_parameters=Counts(before=found.parameters_before, after=found.parameters_after),
         reduction=found.reduction,
         model_parameters=Counts(before=found.model_parameters_before, after=found.model_parameters_after),
         gflops=Figures(before=found.cost_before.gflops, after=found.cost_after.gflops),
-        file_bytes=Counts(before=(folder / "model.safetensors").stat().st_size, after=path.stat().st_size),
-        images=sum(each.before.images for each in everything),
-        same_prediction=sum(each.same_prediction for each in everything),
-        largest_logit_difference=max(each.largest_difference for each in everything),
-        domains={each.domain: _of_domain(each, "target" if each is target else "source") for each in everything},
+        file_bytes=Counts(before=(run.path / "model.safetensors").stat().st_size, after=path.stat().st_size),
+        images=sum(each.images for each in compared.values()),
+        same_prediction=sum(each.same_prediction for each in compared.values()),
+        largest_logit_difference=max(each.largest_logit_difference for each in compared.values()),
+        domains={run.target: compared[run.target], **compared},
     )
     outcome = CompactionOutcome(path, report)
     write_json(outcome.report_path, report.to_dict())
     return outcome
-
-
-def _of_domain(found: Comparison, role: str) -> DomainComparison:
-    return DomainComparison(
-        role=role,
-        images=found.before.images,
-        correct=Counts(before=found.before.correct, after=found.after.correct),
-        accuracy=Figures(before=found.before.accuracy, after=found.after.accuracy),
-        same_prediction=found.same_prediction,
-        largest_logit_difference=found.largest_difference,
-    )
 
 
 def _check(run: OpenedRun, path: Path) -> None:
@@ -228,40 +194,41 @@ def _check(run: OpenedRun, path: Path) -> None:
         raise InputError(f"cannot write the compact model to {path}: a run keeps the names {kept} for itself")
 
 
-def _comparisons(run: OpenedRun, small: Model) -> Iterator[Comparison]:
-    """The full and the small model on every domain."""
+def _compare_domains(run: OpenedRun, small: Model, *, lossless: bool) -> dict[str, DomainComparison]:
+    """The full and the small model on every domain; raises where a promise is broken."""
     total = 2 * sum(len(domain.labels) for domain in run.benchmark.domains)
-    done = 0
-
-    def seen(images: int) -> None:
-        nonlocal done
-        done += images
-        run.progress(f"comparing {run.path}", done, total)
-
+    seen = run.counter(f"comparing {run.path}", total)
     models = [run.model.algorithm, small.algorithm.to(run.device)]
+    compared: dict[str, DomainComparison] = {}
     for domain in run.benchmark.domains:
         before, after = (predict(model, whole(domain), run.device, seen) for model in models)
-        yield compare(domain.name, before, after)
+        found = compare("target" if domain.name == run.target else "source", before, after)
+        if not math.isfinite(found.largest_logit_difference):
+            raise InputError(f"{run.path}: the model's logits on {domain.name} are not finite")
+        if lossless and not is_lossless(before, after):
+            changed = f"{found.images - found.same_prediction} of {found.images} predictions changed"
+            moved = f"on {domain.name} {changed} and a logit moved by {found.largest_logit_difference:.2g}"
+            message = "compaction at threshold 0 must change nothing, but"
+            raise NotLosslessError(f"{run.path}: {message} {moved}: nothing is written")
+        compared[domain.name] = found
+    return compared
 
 
-def compare(domain: str, before: Predictions, after: Predictions) -> Comparison:
+def compare(role: str, before: Predictions, after: Predictions) -> DomainComparison:
     """What changed between two predictions of the same images."""
-    moved = (after.logits - before.logits).abs()
-    return Comparison(
-        domain=domain,
-        before=score(before),
-        after=score(after),
+    one, other = score(before), score(after)
+    return DomainComparison(
+        role=role,
+        images=one.images,
+        correct=Counts(before=one.correct, after=other.correct),
+        accuracy=Figures(before=one.accuracy, after=other.accuracy),
         same_prediction=int((after.logits.argmax(1) == before.logits.argmax(1)).sum()),
-        largest_difference=float(moved.max()),
-        within_tolerance=bool((moved <= TOLERANCE * before.logits.abs().clamp_min(1)).all()),
+        largest_logit_difference=float((after.logits - before.logits).abs().max()),
     )
 
 
-def _require_sound(folder: Path, found: Comparison, *, lossless: bool) -> None:
-    if not math.isfinite(found.largest_difference):
-        raise InputError(f"{folder}: the model's logits on {found.domain} are not finite")
-    if lossless and not found.lossless:
-        changed = f"{found.before.images - found.same_prediction} of {found.before.images} predictions changed"
-        moved = f"on {found.domain} {changed} and a logit moved by {found.largest_difference:.2g}"
-        message = "compaction at threshold 0 must change nothing, but"
-        raise NotLosslessError(f"{folder}: {message} {moved}: nothing is written")
+def is_lossless(before: Predictions, after: Predictions) -> bool:
+    """Whether no prediction changed, and no logit by more than `TOLERANCE`."""
+    same = torch.equal(after.logits.argmax(1), before.logits.argmax(1))
+    moved = (after.logits - before.logits).abs()
+    return same and bool((moved <= TOLERANCE * before.logits.abs().clamp_min(1)).all())

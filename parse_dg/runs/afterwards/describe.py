@@ -101,7 +101,6 @@ class _Writer:
 
 
 def _with_known(words: Description, subset: Subset, index: int, classes: Sequence[str]) -> Description:
-    """The words about an image of a benchmark, beside what the benchmark knows of it."""
     domain = subset.domain
     return replace(
         words,

@@ -4,8 +4,8 @@ Nothing is learnt from them and nothing is chosen by them: a threshold for absta
 run held out of its source domains.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,6 @@ from parse_dg.data.benchmarks import GENERATED_DATA_SETS, DataConfig, benchmark_
 from parse_dg.data.domain import Benchmark, Domain
 from parse_dg.data.intake.own import plain_spelling
 from parse_dg.data.splits import Subset
-from parse_dg.deploy.model_file import ModelSpec
 from parse_dg.errors import InputError, about
 from parse_dg.jsonable import Jsonable
 from parse_dg.runs.afterwards.opened import OpenedRun
@@ -85,31 +84,29 @@ def evaluate_new(
         require(0 < abstain < 1, "--abstain", abstain, "a precision between 0 and 1, such as 0.95")
     spec = run.model.spec
     name = benchmark_name(str(data))
-    benchmark = open_benchmark(_as_seen(spec, name), run.progress)
+    seen_as = DataConfig(benchmark=name, image_size=spec.image_size, fit=spec.fit, store="never")
+    if spec.resize_to:
+        seen_as = replace(seen_as, crop_from=spec.resize_to, evaluation="centre")
+    benchmark = open_benchmark(seen_as, run.progress)
     require(benchmark.image_size == spec.image_size, name, benchmark.image_size, f"{spec.image_size} pixels wide")
     asked = benchmark.domains if domain is None else (benchmark.domain(domain),)
     labels = _match(benchmark, spec.classes)
-    parts = [part for each in asked if len((part := _known(each, labels)).indices)]
+    known = (Subset(each, np.flatnonzero(labels[each.labels] >= 0)) for each in asked)
+    parts = [part for part in known if len(part.indices)]
     if not parts:
-        found, known = some(benchmark.classes), some(spec.classes)
-        raise InputError(f"{name} has no image of a class that the model knows: it has {found}, the model {known}")
-    total, seen = sum(len(part.indices) for part in parts), 0
-
-    def count(images: int) -> None:
-        nonlocal seen
-        seen += images
-        run.progress(f"predicting {benchmark.name}", seen, total)
-
-    predictions = []
+        found = f"it has {some(benchmark.classes)}, the model {some(spec.classes)}"
+        raise InputError(f"{name} has no image of a class that the model knows: {found}")
+    total = sum(len(part.indices) for part in parts)
+    seen = run.counter(f"predicting {benchmark.name}", total)
+    predictions: dict[str, Predictions] = {}
     for part in parts:
-        logits, classes = predict(run.model.algorithm, part, run.device, count)
-        predictions.append(Predictions(logits, torch.from_numpy(labels)[classes]))
-    names = [part.domain.name for part in parts]
+        logits, classes = predict(run.model.algorithm, part, run.device, seen)
+        predictions[part.domain.name] = Predictions(logits, torch.from_numpy(labels)[classes])
     everything = f"{total:,} labelled images of {benchmark.name}"
-    scores = [
+    scores = (
         measure(n, f"{len(each.labels):,} labelled images of {benchmark.name}, {n}", each, spec.classes)
-        for n, each in zip(names, predictions, strict=True)
-    ]
+        for n, each in predictions.items()
+    )
     return Evaluation(
         algorithm=spec.algorithm.name,
         model=str(run.model_file or run.path),
@@ -118,21 +115,9 @@ def evaluate_new(
         model_classes=spec.classes,
         legend=LEGEND,
         notes=tuple(_notes(run, benchmark, asked, parts, labels)),
-        scores=measure(benchmark.name, everything, join(predictions), spec.classes),
+        scores=measure(benchmark.name, everything, join(predictions.values()), spec.classes),
         domains=tuple(scores),
-        abstention=None if abstain is None else _abstain(run, abstain, everything, names, predictions),
-    )
-
-
-def _as_seen(spec: ModelSpec, name: str) -> DataConfig:
-    """Images as the model was trained to see them, decoded when they are read: nothing is kept on the disk."""
-    return DataConfig(
-        benchmark=name,
-        image_size=spec.image_size,
-        fit=spec.fit,
-        crop_from=spec.resize_to,
-        evaluation="centre" if spec.resize_to else "resize",
-        store="never",
+        abstention=None if abstain is None else _abstain(run, abstain, everything, predictions),
     )
 
 
@@ -141,11 +126,6 @@ def _match(benchmark: Benchmark, classes: Sequence[str]) -> Int[np.ndarray, "n"]
     labels = {plain_spelling(name): label for label, name in enumerate(classes)}
     labels |= {name: label for label, name in enumerate(classes)}
     return np.array([labels.get(n, labels.get(plain_spelling(n), -1)) for n in benchmark.classes], dtype=np.int64)
-
-
-def _known(domain: Domain, labels: Int[np.ndarray, "n"]) -> Subset:
-    """The images of classes that the model knows."""
-    return Subset(domain, np.flatnonzero(labels[domain.labels] >= 0))
 
 
 def _notes(
@@ -194,7 +174,7 @@ def _trained_on(run: OpenedRun, parts: Sequence[Subset]) -> str:
 
 
 def _abstain(
-    run: OpenedRun, precision: float, everything: str, domains: Sequence[str], predictions: Sequence[Predictions]
+    run: OpenedRun, precision: float, everything: str, predictions: Mapping[str, Predictions]
 ) -> Abstention:
     """A threshold from the images that the run held out of its source domains, and what it does to the new ones."""
     with about("--abstain needs the run's own validation images"):
@@ -206,14 +186,12 @@ def _abstain(
     names = ", ".join(subset.domain.name for subset in held)
     of = f"the source validation images of {names}, never trained on, not augmented"
     threshold = threshold_for(precision, found)
-    new = [(everything, join(predictions))]
-    if len(domains) > 1:
-        new += list(zip(domains, predictions, strict=True))
+    new = {everything: join(predictions.values()), **(predictions if len(predictions) > 1 else {})}
     return Abstention(
         precision=precision,
         threshold=threshold,
         validation=_kept(of, found, threshold),
-        new=tuple(_kept(name, each, threshold) for name, each in new),
+        new=tuple(_kept(name, each, threshold) for name, each in new.items()),
     )
 
 

@@ -4,7 +4,7 @@ What can be asked of it: its accuracy on named images, and the class weights tha
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -89,17 +89,14 @@ class OpenedRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """What was trained."""
         return read_config(self.path)
 
     @property
     def finished(self) -> bool:
-        """Whether there is a result."""
         return (self.path / "result.json").exists()
 
     @cached_property
     def result(self) -> RunResult:
-        """What was found."""
         result = read_whole(self.path)
         if result is None:
             raise InputError(f"{self.path} is not finished: `parse-dg train` with the same options goes on")
@@ -112,7 +109,6 @@ class OpenedRun:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the model is."""
         return pick_device(self._device)
 
     @cached_property
@@ -181,6 +177,17 @@ class OpenedRun:
         if number >= len(domain.labels):
             raise InputError(f"{domain.name} has no image {number}: valid are 0 to {len(domain.labels) - 1}")
         return GivenImage(given, domain.images[number], self.benchmark.classes[domain.labels[number]])
+
+    def counter(self, what: str, total: int) -> Callable[[int], None]:
+        """Tells `progress` how many of so many images have been seen, batch by batch."""
+        done = 0
+
+        def seen(images: int) -> None:
+            nonlocal done
+            done += images
+            self.progress(what, done, total)
+
+        return seen
 
     def _require_whole(self) -> None:
         """Raise if the run is finished and a file of it is not what was written."""
@@ -260,7 +267,6 @@ def scored_parts(config: RunConfig, split: LeaveOneOut) -> list[tuple[Subset, st
 
 
 def _seen(split: LeaveOneOut, subset: Subset) -> str:
-    """How much of a subset was trained on."""
     trained = sum(len(source.indices) for source in split.training if source.domain is subset.domain)
     if trained:
         return f"{'most' if 2 * trained > len(subset.indices) else 'some'} of them trained on"
