@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.model import sparsemax as module
-from parse_dg.model.sparsemax import WIDTH, Support, find_limited_support, find_support, sparsemax
+from parse_dg.model.sparsemax import WIDTH, Support, find_support, sparsemax
 from tests.model.reference import sparsemax_by_sorting, sparsemax_exact
 
 ROWS = 24
@@ -197,7 +197,7 @@ def definition(z: Tensor) -> Tensor:
 
 def check(z: Tensor) -> None:
     """Everything that must hold of the weights of rows that have a projection."""
-    before, weights, (threshold, used) = z.clone(), sparsemax(z), find_support(z)
+    before, weights, (threshold, used, _) = z.clone(), sparsemax(z), find_support(z)
     tolerance = TOLERANCE[z.dtype]
     assert torch.equal(z, before)
     assert weights.dtype == z.dtype
@@ -337,7 +337,7 @@ def test_a_row_without_a_projection_is_nan_and_alone_in_it(
     torch.testing.assert_close(weights[~broken], sparsemax(good), rtol=0, atol=TOLERANCE[dtype])
     torch.testing.assert_close(weights[~broken].double(), definition(good), rtol=0, atol=TOLERANCE[dtype])
     assert gradient[~broken].isfinite().all()
-    threshold, used = find_support(z.detach())
+    threshold, used, _ = find_support(z.detach())
     expected = (weights > 0).any(0)
     expected[0] = True
     assert torch.equal(used, expected)
@@ -384,7 +384,7 @@ def test_gradcheck_away_from_kinks(length: int, scale: float) -> None:
 def test_limited_to_the_largest_entries(limit: int) -> None:
     """The nearest of all vectors of the simplex with at most so many entries: every choice of entries is tried."""
     z = torch.randn(6, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 0.3
-    support = find_limited_support(z, limit)
+    support = find_support(z, limit)
     found = torch.zeros_like(z)
     found[:, support.used] = support.weights(z[:, support.used])
     assert bool(((found > 0).sum(1) <= limit).all())
@@ -399,7 +399,7 @@ def test_limited_to_the_largest_entries(limit: int) -> None:
 
 def test_a_limit_holds_where_entries_are_equal() -> None:
     z = torch.zeros(3, 50)
-    support = find_limited_support(z, 4)
+    support = find_support(z, 4)
     weights = support.weights(z[:, support.used])
     assert (weights > 0).sum(1).tolist() == [4, 4, 4]
     torch.testing.assert_close(weights.sum(1), torch.ones(3))
