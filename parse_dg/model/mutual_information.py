@@ -12,7 +12,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -26,7 +25,6 @@ START = 0.1
 """The variance of every channel at the start."""
 FLOOR = 1e-5
 """What a variance stays above."""
-AnyRegulariser = TypeVar("AnyRegulariser", bound="MutualInformation")  # beartype cannot check typing.Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +80,7 @@ class MutualInformation(nn.Module):
         taps = zip(maps, held_to, self.raw_variances, strict=True)
         return torch.stack([divergence(*tap) for tap in taps]).sum()
 
-    def _apply(self: AnyRegulariser, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AnyRegulariser:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "MutualInformation":
         """What `to`, `cuda`, `double`, ... do to every tensor, for the teacher too."""
         self.teacher._apply(fn, recurse)  # type: ignore[no-untyped-call]
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

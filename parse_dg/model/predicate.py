@@ -18,7 +18,7 @@ from parse_dg.config import require
 from parse_dg.errors import InputError, require_known
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.tuples import ARITIES, Enumeration, Ranks, Symmetry, Tuples, count, unrank
+from parse_dg.model.tuples import ARITIES, Enumeration, Listing, Symmetry, list_tuples
 
 Activation = Float[Tensor, "n B"]
 Family = Literal["presence", "binary", "ternary", "quaternary"]
@@ -62,7 +62,7 @@ class Primitives(NamedTuple):
         return cls(centre, extent, presence, presence.clamp_min(MIN_PRESENCE).log())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BoundPrimitives:
     """What a satisfaction is computed from: the primitives that n applications bind, the predicate's parameters.
 
@@ -80,19 +80,15 @@ class BoundPrimitives:
 
     def x(self, place: int) -> Activation:
         """Of a primitive's centre."""
-        return self._xs.index_select(0, self.tuples[place])
+        return self._axes[0].index_select(0, self.tuples[place])
 
     def y(self, place: int) -> Activation:
         """Of a primitive's centre; downwards."""
-        return self._ys.index_select(0, self.tuples[place])
+        return self._axes[1].index_select(0, self.tuples[place])
 
     @cached_property
-    def _xs(self) -> Float[Tensor, "K B"]:
-        return self.primitives.centre[0]
-
-    @cached_property
-    def _ys(self) -> Float[Tensor, "K B"]:
-        return self.primitives.centre[1]
+    def _axes(self) -> Vector:
+        return self.primitives.centre[0], self.primitives.centre[1]
 
     def extent(self, place: int) -> Float[Tensor, "2 n B"]:
         """Half the width and half the height of a primitive's box."""
@@ -124,14 +120,8 @@ class BoundPrimitives:
 
         `then` is a function of it, computed once for all applications.
         """
-        value = self.parameters[name]
-        value = value if then is None else then(value)
+        value = self.parameters[name] if then is None else then(self.parameters[name])
         return value if self.angle is None else value[self.angle].unsqueeze(1)
-
-
-def spread_angles(count: int) -> Float[Tensor, "count"]:
-    """Targets spread evenly over (0, π), half a step from both ends."""
-    return (torch.arange(count) + 0.5) * (math.pi / count)
 
 
 def nearest_angle(target: float) -> float:
@@ -192,7 +182,8 @@ class Predicate:
     def start(self, config: object, vocabulary: object) -> dict[str, Tensor]:
         """Its parameters before training, with a `PredicatesConfig` and a `VocabularyConfig`."""
         count = self.count_angles(vocabulary)
-        found = {} if self.angles is None else {"target_angle": spread_angles(count)}
+        evenly = (torch.arange(count) + 0.5) * (math.pi / count)  # half a step from both ends of (0, π)
+        found = {} if self.angles is None else {"target_angle": evenly}
         for kind, start in self.parameters.items():
             value = math.log(getattr(config, start)) if isinstance(start, str) else float(start)
             found[kind] = torch.full(() if self.angles is None else (count,), value)
@@ -203,12 +194,9 @@ class Predicate:
         """What it is switched with: predicates that bind as many primitives."""
         return FAMILIES[min(self.arity, len(FAMILIES)) - 1]
 
-    def count(self, K: int, enumeration: Enumeration) -> int:
-        return count(self.symmetry, self.arity, K, enumeration)
-
-    def unrank(self, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:
-        """The tuples of the given ranks, each in [0, count)."""
-        return unrank(self.symmetry, self.arity, K, enumeration, ranks)
+    def listing(self, K: int, enumeration: Enumeration = "distinct") -> Listing:
+        """The tuples of K primitives that it is applied to."""
+        return list_tuples(self.symmetry, self.arity, K, enumeration)
 
     def application(self, angle: int, primitives: tuple[int, ...]) -> str:
         """The readable name of one application: `above(p3, p11)`, `orient[2](p0→p4, p7→p9)`."""
