@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters
 from parse_dg.deploy.model_file import COLUMNS, Model, build_model
 from parse_dg.model.composition import ActiveWeights
 
@@ -83,7 +83,6 @@ def _require_every_class(
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
     before, after = (m.parse_network().structure.composition for m in (full, small))
     cost_before = cost(full)
-    cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():
         support = after.active().weights > 0
     return Compaction(
@@ -95,6 +94,6 @@ def _report(full: Model, small: Model, threshold: float) -> Compaction:
         model_parameters_before=count_parameters(full),
         model_parameters_after=count_parameters(small),
         cost_before=cost_before,
-        cost_after=cost_after,
+        cost_after=replace(cost_before, structure=2 * after.weight.numel()),
         active_per_class=tuple(support.sum(1).tolist()),
     )

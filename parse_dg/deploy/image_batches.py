@@ -27,7 +27,7 @@ rounded to the 256 levels of a file."""
 ImageInput = ImageLike | Iterable[ImageLike]
 """One image, or many: also an array N × H × W × 3 or a tensor N × 3 × H × W, or a generator."""
 Unreadable = Callable[[ImageError], None]
-"""Is told of an image that cannot be read, and raises if the others are not wanted either."""
+"""Is told of an image that cannot be read, and may raise."""
 
 AHEAD = 32
 """How many images at least are read ahead."""
@@ -46,9 +46,12 @@ class LoadedImage(NamedTuple):
 
 
 def load_batches(
-    images: ImageInput, framing: Framing, batch: int, unreadable: Unreadable
+    images: ImageInput, framing: Framing, batch: int, unreadable: Unreadable | None = None
 ) -> Iterator[list[LoadedImage]]:
-    """What a network sees of images, in their order, `batch` at a time; those that cannot be read are not there."""
+    """What a network sees of images, in their order, `batch` at a time.
+
+    Those that cannot be read are not there, if somebody is to be told of them; else the first is raised.
+    """
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
         try:
@@ -59,6 +62,8 @@ def load_batches(
     waiting: list[LoadedImage] = []
     for loaded in map_ahead(load, enumerate(each_image(images)), ahead=max(batch, AHEAD)):
         if isinstance(loaded, ImageError):
+            if unreadable is None:
+                raise loaded
             unreadable(loaded)
             continue
         waiting.append(loaded)
@@ -71,11 +76,8 @@ def load_batches(
 
 def each_image(images: ImageInput) -> Iterable[object]:
     """The images one by one, where a single one may have been given."""
-    if isinstance(images, str | os.PathLike | Image.Image):
-        return [images]
-    if isinstance(images, np.ndarray | Tensor) and images.ndim != 4:
-        return [images]
-    return images
+    array = isinstance(images, np.ndarray | Tensor) and images.ndim != 4
+    return [images] if array or isinstance(images, str | os.PathLike | Image.Image) else images
 
 
 def load_image(position: int, image: object, framing: Framing) -> LoadedImage:
