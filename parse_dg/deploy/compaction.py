@@ -2,8 +2,7 @@
 
 With threshold 0 it is lossless: what is dropped has weight zero in every class, so that every score is the sum of
 the same numbers in the same order. Above 0 the weights of a class are the sparsemax of what is left of its row of
-Λ: they sum to one again, so that what stays weighs more than before, and a kept application that lay just outside
-the class's support may enter it.
+Λ: what stays weighs more than before, and a kept application that lay just outside a class's support may enter it.
 """
 
 from dataclasses import dataclass, replace
@@ -47,10 +46,8 @@ class Compaction:
 
 
 def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
-    """A model with only the active applications, on the CPU; an ordinary model in every other respect.
-
-    A threshold at which some class would keep no application of its own is refused: its score would be made of
-    other classes' relations.
+    """A model with only the active applications, on the CPU; a threshold at which some class would keep none of its
+    own is refused.
     """
     require(0 <= threshold < 1, "threshold", threshold, "at least 0 and below 1")
     composition = model.parse_network().structure.composition

@@ -80,11 +80,7 @@ class PendingSupport(NamedTuple):
 
 
 class Composition(nn.Module):
-    """Λ and the logit scale.
-
-    `columns` says which applications of the vocabulary the columns of Λ stand for: all of them in training, the
-    active ones in a compacted model.
-    """
+    """Λ and the logit scale; `columns` are the applications of Λ's columns: all, or those a compact model kept."""
 
     columns: Tensor
     penalised = False
@@ -147,11 +143,8 @@ class Composition(nn.Module):
         return found
 
     def _known(self) -> ActiveWeights | None:
-        """What `active` found last, if it was for evaluation and Λ has not changed since.
-
-        An exported model is fixed: its weights are what was found last, whatever the mode.
-        """
-        if torch.compiler.is_exporting():
+        """What `active` found last, if it was for evaluation and Λ has not changed since."""
+        if torch.compiler.is_exporting():  # its weights are fixed, whatever the mode
             return self._last.active if self._last else None
         if self.training or torch.is_grad_enabled():
             self._last = None

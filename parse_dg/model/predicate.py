@@ -56,7 +56,6 @@ class Primitives(NamedTuple):
 
     @classmethod
     def of(cls, z: PrimitiveDescriptors) -> "Primitives":
-        """The same numbers as `z`."""
         centre, extent = z.centre.permute(2, 1, 0).contiguous(), z.extent.permute(2, 1, 0).contiguous()
         presence = z.presence.T.contiguous()
         return cls(centre, extent, presence, presence.clamp_min(MIN_PRESENCE).log())
@@ -64,10 +63,8 @@ class Primitives(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoundPrimitives:
-    """What a satisfaction is computed from: the primitives that n applications bind, the predicate's parameters.
-
-    Primitives are meant by their place in the tuple, from 0 on. Coordinates lie in [-1, 1]², x to the right, y
-    downwards.
+    """What a satisfaction is computed from: the primitives that n applications bind, by their place in the tuple,
+    and the predicate's parameters. Coordinates lie in [-1, 1]², x to the right, y downwards.
     """
 
     primitives: Primitives
@@ -116,10 +113,7 @@ class BoundPrimitives:
         return satisfied * fading(u, fade) * fading(v, fade) if fade else satisfied
 
     def parameter(self, name: str, then: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """A parameter of the predicate: one number, or with target angles one for each application, (n, 1).
-
-        `then` is a function of it, computed once for all applications.
-        """
+        """A parameter, `then` a function of it: one number, or with target angles one an application, (n, 1)."""
         value = self.parameters[name] if then is None else then(self.parameters[name])
         return value if self.angle is None else value[self.angle].unsqueeze(1)
 

@@ -49,11 +49,7 @@ KINDS = ("log_steepness", "margin", "log_tolerance", "target_angle")
 
 
 class Predicates(nn.Module):
-    """Evaluates applications of the predicates; what is learned are the parameters that predicates declare.
-
-    A parameter is called `kind.predicate`, such as `log_tolerance.near`. What must stay positive is the exponential
-    of a free parameter.
-    """
+    """Evaluates applications of the predicates, and has the parameters that they declare: `log_tolerance.near`."""
 
     log_steepness: nn.ParameterDict
     margin: nn.ParameterDict
@@ -74,10 +70,7 @@ class Predicates(nn.Module):
     def forward(
         self, primitives: Primitives, parts: Sequence[Applications], shares: Float[Tensor, "n K"] | None = None
     ) -> Activation:
-        """The satisfaction in [0, 1] of every application of `parts` on every image.
-
-        `shares` is `presence_shares` of the same parts, for whoever has it already.
-        """
+        """The satisfaction in [0, 1] of every application on every image; `shares`: `presence_shares`, if known."""
         satisfied = torch.cat([self._satisfaction(primitives, part) for part in parts])
         if not self.config.gate:
             return satisfied
@@ -97,9 +90,7 @@ class Predicates(nn.Module):
 
 
 def presence_shares(parts: Sequence[Applications], K: int, dtype: torch.dtype) -> Float[Tensor, "n K"]:
-    """The share of each primitive in the gate of each application: a relation is gated by the geometric mean of its
-    primitives' presence (an addition to the paper).
-    """
+    """The share of each primitive in the gate of each application, a geometric mean of presence."""
     shares = []
     for part in parts:
         arity, n = part.primitives.shape

@@ -125,9 +125,8 @@ class StructuralLayer(nn.Module):
         return activations.T
 
     def _score(self, z: PrimitiveDescriptors, columns: Columns, weights: Float[Tensor, "C n"]) -> Scores:
-        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept.
-
-        The fused kernels keep nothing but the activations, so they need no parts.
+        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept. Fused kernels
+        keep nothing but the activations.
         """
         images = z.centre.shape[0]
         kept = fused.usable(z.centre) and self._without_kernel == self.vocabulary.size

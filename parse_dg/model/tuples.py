@@ -61,9 +61,8 @@ def list_tuples(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration
 def draw_ranks(total: int, some: int, about: str) -> Ranks:
     """`some` different ranks below `total`, ascending, every set of them as likely as any other.
 
-    They are the first different ones in a stream of numbers, the digest SHAKE-256 of `about`: the same on every
-    machine, and with more to draw, the same and others. (A number has 64 bits; its rest modulo `total` is uneven
-    by one part in 2⁶⁴ / total.)
+    They are the first different ones in a stream of 64-bit numbers, the digest SHAKE-256 of `about`: the same on
+    every machine, and with more to draw, the same and others.
     """
     assert 0 < some <= total
     length = some

@@ -4,9 +4,8 @@ Column m of the activations a(X) ∈ [0,1]^M is one *application*: a predicate, 
 of primitives. Columns are numbered block by block, a block being one predicate; inside it angle by angle, then
 tuple by tuple, so that a column's meaning is computed and never stored.
 
-Two enumerations are offered. `distinct` has every value once. `paper` reproduces the published M = 130,176 at
-K = 16 and holds many exact copies (docs/paper_map.md). Both grow with K⁴; with a budget a predicate that has more
-applications than that is given a part of them, which the configuration alone decides.
+`distinct` has every value once; `paper` reproduces the published M = 130,176 at K = 16 and holds many exact copies
+(docs/paper_map.md). Both grow with K⁴; with a budget a predicate has a part, which the configuration alone decides.
 """
 
 from collections.abc import Iterator
