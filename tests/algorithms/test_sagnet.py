@@ -10,9 +10,8 @@ from torch import Tensor
 from parse_dg.algorithms.base import Turn
 from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
-from tests.algorithms.golden import constant
-from tests.algorithms.tiny import batch, context, copy_of, moved, step
-from tests.parts import seeded, trainer_of
+from tests.algorithms.tiny import context, copy_of, moved, step
+from tests.parts import seeded
 
 GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 
@@ -96,28 +95,6 @@ def test_every_turn_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "_descend", watched)
     step(sagnet, 2)
     assert seen == [set(groups) for groups in GROUPS] * 2
-
-
-def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each from a pass of its own through the network as the turn before left it."""
-    sagnet, example = build(weight=0.3), batch()
-    drawn = [sagnet.draw(len(example.images), seeded(seed)) for seed in range(3)]
-    left = list(drawn)
-    monkeypatch.setattr(sagnet, "draw", lambda size, generator: left.pop(0))
-    optimizer = trainer_of(sagnet, constant(0.05))
-    for number, turn in enumerate(sagnet.turns(example, seeded())):
-        features = sagnet.backbone(example.images).mean((2, 3))
-        if number == 0:
-            logits = sagnet.classifier(mix_style(features, drawn[0]))
-        else:
-            logits = sagnet.style_classifier(swap_content(features, drawn[number]))
-        logs = logits.log_softmax(1)
-        of_label = -logs[torch.arange(len(logs)), example.labels].mean().item()
-        expected = [of_label, of_label, 0.3 * -logs.mean().item()][number]
-        (found,) = turn.terms.values()
-        assert found.item() == pytest.approx(expected, 1e-5)
-        optimizer._descend(found, turn)
-    assert left == []
 
 
 def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:

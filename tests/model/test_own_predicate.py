@@ -124,6 +124,7 @@ def test_it_is_explained_said_and_drawn(model: Model) -> None:
     assert drawn
 
 
+@pytest.mark.slow
 def test_it_is_in_the_terminal_the_report_and_figures(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +150,8 @@ def test_it_is_compacted_without_loss(model: Model) -> None:
     assert terms[0] == terms[1]
 
 
-@pytest.mark.parametrize("kind", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
 def test_it_is_exported(model: Model, kind: Format, tmp_path: Path) -> None:
     path = tmp_path / f"model{SUFFIXES[kind]}"
     assert export_model(model, images(8).float() / 255, path, kind).largest_difference < 1e-4

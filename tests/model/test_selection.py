@@ -76,7 +76,7 @@ def test_a_look_changes_no_score_and_no_other_gradient() -> None:
         assert torch.equal(without, with_look)
 
 
-def _learn(structure: StructuralLayer, z: PrimitiveDescriptors, labels: Tensor, steps: int = 400) -> float:
+def _learn(structure: StructuralLayer, z: PrimitiveDescriptors, labels: Tensor, steps: int = 150) -> float:
     """Descend along the running mean of the gradient; the cross-entropy at the end."""
     weight = structure.composition.weight
     mean = torch.zeros_like(weight)
