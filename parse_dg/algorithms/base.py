@@ -1,9 +1,12 @@
-"""What every training method is to the trainer: a network, the loss that trains it, and its parameters by group."""
+"""What every training method is to the trainer: a network, the loss that trains it, and its parameters by group.
+
+Letters, in every method: B batch, C classes, D features, S source domains, H W images.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +31,7 @@ Width = Annotated[Count, at_most(2**14)]
 BACKBONE: tuple[tuple[Group, str], ...] = (("backbone", "backbone."), ("backbone", "network.backbone."))
 """How the names of a backbone's parameters begin."""
 
+Layer = TypeVar("Layer", bound=nn.Module)
 LossTerms = dict[str, Tensor]
 """The named terms whose sum is minimised, each with its weight applied."""
 
@@ -100,7 +104,7 @@ class BuildContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig(Config, ABC):
+class AlgorithmConfig(Config):
     """The settings of a method, which build it and say what it needs. A subclass is a frozen, keyword-only
     dataclass, registered under its `name`.
     """
@@ -108,6 +112,8 @@ class AlgorithmConfig(Config, ABC):
     family: ClassVar[Registry[type["AlgorithmConfig"]]] = Registry("algorithm", "algorithm.name")
     """Every method by name."""
     name: ClassVar[str]
+    method: ClassVar[type["Algorithm"]]
+    """What it builds."""
     summary: ClassVar[str] = ""
     """One line: what the method does."""
     reference: ClassVar[str] = ""
@@ -126,9 +132,9 @@ class AlgorithmConfig(Config, ABC):
     compares_domains: ClassVar[bool] = False
     """Whether it needs as many images of every source domain in a batch."""
 
-    @abstractmethod
     def build(self, context: BuildContext) -> "Algorithm":
         """The method with these settings."""
+        return self.method(self, context)
 
     @property
     def trains_twice(self) -> bool:
@@ -234,16 +240,21 @@ class Algorithm(nn.Module, ABC):
 
     def cross_entropy(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
         """The mean cross-entropy, with the run's label smoothing, in float32 or wider."""
-        return F.cross_entropy(
-            logits if logits.dtype == torch.float64 else logits.float(),
-            labels,
-            label_smoothing=self.label_smoothing,
-        )
+        return F.cross_entropy(widened(logits), labels, label_smoothing=self.label_smoothing)
+
+
+def widened(values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The same in float32 or wider, for what needs the digits."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator | None = None) -> nn.Linear:
-    """nn.Linear with its usual start, uniform in ±1/√inputs, drawn from `generator`."""
-    layer = nn.Linear(inputs, outputs)
+    """nn.Linear with its usual start."""
+    return started(nn.Linear(inputs, outputs), inputs, generator)
+
+
+def started(layer: Layer, width: int, generator: torch.Generator | None = None) -> Layer:
+    """A linear layer or an LSTM with its usual start, uniform in ±1/√width, drawn from `generator`."""
     for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)
+        nn.init.uniform_(parameter, -(width**-0.5), width**-0.5, generator=generator)
     return layer

@@ -1,7 +1,7 @@
 """CDANN, conditional domain-adversarial training: within a class, the source domain cannot be told.
 
-Li et al. 2018, "Deep Domain Generalization via Conditional Invariant Adversarial Networks" (ECCV); the form with
-alternating updates, a class embedding and class weights is that of Gulrajani & Lopez-Paz 2021, arXiv:2007.01434.
+Li et al. 2018 (ECCV), in the form with alternating updates, a class embedding and class weights of Gulrajani &
+Lopez-Paz 2021, arXiv:2007.01434.
 """
 
 from dataclasses import dataclass
@@ -13,24 +13,12 @@ from parse_dg.algorithms.base import BuildContext
 from parse_dg.algorithms.dann import Dann, DannConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class CdannConfig(DannConfig):
-    """Settings of CDANN."""
-
-    name = "cdann"
-    summary = "features from which a discriminator that knows the class cannot tell the source domain"
-    reference = "Li et al. 2018, ECCV; Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"
-
-    def build(self, context: BuildContext) -> "Cdann":
-        return Cdann(self, context)
-
-
 class Cdann(Dann):
     """DANN whose discriminator also sees the class; every class of a batch counts the same."""
 
     apart = (*Dann.apart, ("adversary", "class_embeddings."))
 
-    def __init__(self, config: CdannConfig, context: BuildContext):
+    def __init__(self, config: "CdannConfig", context: BuildContext):
         super().__init__(config, context)
         self.class_embeddings = nn.Embedding(context.classes, context.backbone.channels)
         nn.init.normal_(self.class_embeddings.weight, generator=context.generator)
@@ -41,10 +29,18 @@ class Cdann(Dann):
         return seen
 
     def averaged(self, each: Float[Tensor, "B"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
-        """The sum of the mean of each class, over how many classes there seem to be: the largest label plus one.
-
-        The published code counts classes that way. Classes up to that label that the batch lacks make the loss
-        smaller, and it then depends on the batch; it is kept so that figures can be compared.
+        """The sum of the mean of each class, over how many classes there seem to be: the largest label plus one, as
+        in the published code, though classes that the batch lacks then make the loss smaller.
         """
         alike = (labels[:, None] == labels).sum(1)  # (B,): images of the same class
         return (each / (alike * (labels.max() + 1))).sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CdannConfig(DannConfig):
+    """Settings of CDANN."""
+
+    name = "cdann"
+    method = Cdann
+    summary = "features from which a discriminator that knows the class cannot tell the source domain"
+    reference = "Li et al. 2018, ECCV; Gulrajani & Lopez-Paz 2021, arXiv:2007.01434"

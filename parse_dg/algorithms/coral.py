@@ -1,9 +1,7 @@
 """CORAL, correlation alignment: features whose mean and covariance are the same in every source domain.
 
-Sun & Saenko 2016, arXiv:1607.01719; the means are aligned too and the norms are means over entries, as in Gulrajani
-& Lopez-Paz 2021, arXiv:2007.01434.
-
-Letters: B batch, D features, S source domains, N images of one domain.
+Sun & Saenko 2016; the means are aligned too and the norms are means over entries, as in Gulrajani & Lopez-Paz 2021,
+arXiv:2007.01434.
 """
 
 from dataclasses import dataclass
@@ -12,36 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch
+from parse_dg.algorithms.base import LossTerms, Minibatch, widened
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
 from parse_dg.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoralConfig(PooledConfig):
-    """Settings of CORAL."""
-
-    name = "coral"
-    summary = "features of the same mean and covariance in every source domain"
-    reference = "Sun & Saenko 2016, arXiv:1607.01719"
-    needs_domains = True
-    compares_domains = True
-    gamma: NotNegative = 1.0
-    """γ, on the distance of the domains."""
-
-    def build(self, context: BuildContext) -> "Coral":
-        return Coral(self, context)
-
-
 class Coral(Pooled):
-    """Cross-entropy on everything, and the distance of the domains.
+    """Cross-entropy on everything (domains are of one size), and the distance of the domains."""
 
-    Domains are of one size, so that the mean over domains of their cross-entropies is the mean over images. All go
-    through the network together: with frozen BatchNorm statistics that is the same as one pass for each.
-    """
-
-    config: CoralConfig
+    config: "CoralConfig"
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         features = self.features(example.images, generator)
@@ -52,6 +30,20 @@ class Coral(Pooled):
         return terms
 
 
+@dataclass(frozen=True, kw_only=True)
+class CoralConfig(PooledConfig):
+    """Settings of CORAL."""
+
+    name = "coral"
+    method = Coral
+    summary = "features of the same mean and covariance in every source domain"
+    reference = "Sun & Saenko 2016, arXiv:1607.01719"
+    needs_domains = True
+    compares_domains = True
+    gamma: NotNegative = 1.0
+    """γ, on the distance of the domains."""
+
+
 def distance(features: Float[Tensor, "S N D"]) -> Float[Tensor, ""]:
     """The mean over pairs of domains of mean (μ_i - μ_j)² + mean (C_i - C_j)², in float32 at least.
 
@@ -59,7 +51,7 @@ def distance(features: Float[Tensor, "S N D"]) -> Float[Tensor, ""]:
     """
     if features.shape[1] < 2:
         raise InputError("coral needs 2 images of each domain or more, found training.batch_per_domain=1")
-    wide = features.to(torch.promote_types(features.dtype, torch.float32))
+    wide = widened(features)
     mean = wide.mean(1, keepdim=True)  # (S, 1, D)
     centred = wide - mean
     with torch.autocast(features.device.type, enabled=False):

@@ -4,8 +4,6 @@ A discriminator guesses the source domain, and the network learns to mislead it;
 The discriminator minimises its loss L_D; backbone and classifier minimise the cross-entropy of the classes minus
 λ·L_D (Ganin et al. 2016, arXiv:1505.07818, played as alternating updates of two Adams instead of one with reversed
 gradients: Gulrajani & Lopez-Paz 2021, arXiv:2007.01434).
-
-Letters: B batch, D features.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,51 +21,19 @@ from parse_dg.algorithms.pooled import Counted, PooledConfig, drop
 from parse_dg.config import Count, Fraction, NotNegative, at_least, at_most
 
 
-@dataclass(frozen=True, kw_only=True)
-class DannConfig(PooledConfig):
-    """Settings of DANN."""
-
-    name = "dann"
-    needs_domains = True
-    summary = "features from which a discriminator cannot tell the source domain"
-    reference = "Ganin et al. 2016, arXiv:1505.07818"
-    weight: NotNegative = 1.0
-    """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
-    of the classes; 0.1 is milder."""
-    discriminator_steps: Count = 1
-    """Steps of the discriminator for each step of the network; the batches are shared out between them."""
-    gradient_penalty: NotNegative = 0.0
-    """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
-    beta1: Fraction = 0.5
-    """Adam's first β, of all parameters; the second is 0.9."""
-    width: Width = 256
-    """Of the discriminator's hidden layers."""
-    depth: Annotated[int, at_least(2), at_most(64)] = 3
-    """The discriminator's linear layers, the last included; ReLU between them."""
-    discriminator_dropout: Fraction = 0.0
-    """Dropout after each of these layers but the last, whoever's turn it is."""
-    discriminator_rate: NotNegative = 1.0
-    """The discriminator's learning rate, times that of the head."""
-    discriminator_decay: NotNegative = 0.0
-    """Its weight decay, instead of the run's."""
-
-    def least_parameters(self, classes: int) -> Mapping[str, int]:
-        return {"width": self.width**2 * (self.depth - 2)}
-
-    def build(self, context: BuildContext) -> "Dann":
-        return Dann(self, context)
-
-
 class Dann(Counted):
     """The network of the baselines, and a discriminator that plays against it."""
 
-    config: DannConfig
+    config: "DannConfig"
     apart: ClassVar[tuple[tuple[Group, str], ...]] = (("adversary", "discriminator."),)
 
-    def __init__(self, config: DannConfig, context: BuildContext):
+    def __init__(self, config: "DannConfig", context: BuildContext):
         super().__init__(config, context)
-        channels, domains = context.backbone.channels, context.domains
-        self.discriminator = perceptron(channels, config.width, config.depth, domains, context.generator)
+        sizes = [context.backbone.channels, *[config.width] * (config.depth - 1), context.domains]
+        layers: list[nn.Module] = []
+        for size, following in pairwise(sizes):
+            layers += [linear(size, following, context.generator), nn.ReLU()]
+        self.discriminator = nn.Sequential(*layers[:-1])
 
     def judged(self, features: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
         """What the discriminator sees of the features of images of these classes."""
@@ -87,15 +53,12 @@ class Dann(Counted):
     def discrimination(
         self, features: Float[Tensor, "B D"], example: Minibatch, generator: torch.Generator
     ) -> LossTerms:
-        """L_D: what the discriminator minimises, and what the features are to make large.
-
-        In float32 also where the rest of the step is not: the discriminator is small, and its gradient may be
-        differentiated once more.
+        """L_D: what the discriminator minimises, and what the features are to make large; in float32 at least, as
+        its gradient may be differentiated once more.
         """
         with torch.autocast(features.device.type, enabled=False):
             wide = features.to(torch.promote_types(features.dtype, torch.float32))
-            seen = self.judged(wide, example.labels)
-            guess = seen
+            guess = seen = self.judged(wide, example.labels)
             for layer in self.discriminator:
                 guess = layer(guess)
                 if isinstance(layer, nn.ReLU):
@@ -126,12 +89,34 @@ class Dann(Counted):
         return {"backbone": GroupSettings(betas=betas), "head": GroupSettings(betas=betas), "adversary": theirs}
 
 
-def perceptron(
-    inputs: int, width: int, depth: int, outputs: int, generator: torch.Generator | None = None
-) -> nn.Sequential:
-    """`depth` linear layers with ReLU between them, started from `generator`."""
-    sizes = [inputs, *[width] * (depth - 1), outputs]
-    layers: list[nn.Module] = []
-    for size, following in pairwise(sizes):
-        layers += [linear(size, following, generator), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+@dataclass(frozen=True, kw_only=True)
+class DannConfig(PooledConfig):
+    """Settings of DANN."""
+
+    name = "dann"
+    method: ClassVar[type[Counted]] = Dann
+    needs_domains = True
+    summary = "features from which a discriminator cannot tell the source domain"
+    reference = "Ganin et al. 2016, arXiv:1505.07818"
+    weight: NotNegative = 1.0
+    """λ: how much misleading the discriminator counts beside the classes. 1 often ends in features that say nothing
+    of the classes; 0.1 is milder."""
+    discriminator_steps: Count = 1
+    """Steps of the discriminator for each step of the network; the batches are shared out between them."""
+    gradient_penalty: NotNegative = 0.0
+    """On the squared gradient of the discriminator's summed cross-entropy by its input, the mean over images."""
+    beta1: Fraction = 0.5
+    """Adam's first β, of all parameters; the second is 0.9."""
+    width: Width = 256
+    """Of the discriminator's hidden layers."""
+    depth: Annotated[int, at_least(2), at_most(64)] = 3
+    """The discriminator's linear layers, the last included; ReLU between them."""
+    discriminator_dropout: Fraction = 0.0
+    """Dropout after each of these layers but the last, whoever's turn it is."""
+    discriminator_rate: NotNegative = 1.0
+    """The discriminator's learning rate, times that of the head."""
+    discriminator_decay: NotNegative = 0.0
+    """Its weight decay, instead of the run's."""
+
+    def least_parameters(self, classes: int) -> Mapping[str, int]:
+        return {"width": self.width**2 * (self.depth - 2)}

@@ -10,9 +10,26 @@ from typing import Literal
 
 import torch
 
-from parse_dg.algorithms.base import BuildContext, Minibatch, Turn
+from parse_dg.algorithms.base import Minibatch, Turn
 from parse_dg.algorithms.pooled import Counted, PooledConfig
 from parse_dg.config import Whole
+
+
+class ErmPlusPlus(Counted):
+    """Cross-entropy on everything; at first only the head moves."""
+
+    config: "ErmPlusPlusConfig"
+
+    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
+        """The head alone with an optimiser of its own, then everything with a fresh one."""
+        alone = self.config.linear_steps + 1 - self.count_step()  # steps left to the head after this
+        if alone < 0:
+            yield Turn(self.losses(example, generator), afresh=alone == -1)
+            return
+        with torch.no_grad():  # BatchNorm statistics move all the same
+            features = self.features(example.images, generator)
+        logits = self.classifier(features)
+        yield Turn({"cross_entropy": self.cross_entropy(logits, example.labels)}, groups=("head",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +37,7 @@ class ErmPlusPlusConfig(PooledConfig):
     """Settings of ERM++."""
 
     name = "erm_plus_plus"
+    method = ErmPlusPlus
     averaging = "sma"
     as_domainbed = False
     summary = "ERM with a head start for the head, averaged weights and a second training on all source images"
@@ -40,23 +58,3 @@ class ErmPlusPlusConfig(PooledConfig):
 
     def without_beginning(self) -> "ErmPlusPlusConfig":
         return replace(self, linear_steps=0)
-
-    def build(self, context: BuildContext) -> "ErmPlusPlus":
-        return ErmPlusPlus(self, context)
-
-
-class ErmPlusPlus(Counted):
-    """Cross-entropy on everything; at first only the head moves."""
-
-    config: ErmPlusPlusConfig
-
-    def turns(self, example: Minibatch, generator: torch.Generator) -> Iterator[Turn]:
-        """The head alone with an optimiser of its own, then everything with a fresh one."""
-        alone = self.config.linear_steps + 1 - self.count_step()  # steps left to the head after this
-        if alone < 0:
-            yield Turn(self.losses(example, generator), afresh=alone == -1)
-            return
-        with torch.no_grad():  # BatchNorm statistics move all the same
-            features = self.features(example.images, generator)
-        logits = self.classifier(features)
-        yield Turn({"cross_entropy": self.cross_entropy(logits, example.labels)}, groups=("head",))

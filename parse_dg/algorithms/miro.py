@@ -1,7 +1,6 @@
 """MIRO, mutual information regularisation with an oracle: cross-entropy, and features held to those at the start.
 
-The oracle that the best features are to be found with is out of reach; the pretrained network stands in for it
-(Cha et al. 2022, arXiv:2203.10789). On a random start there is nothing to be held to.
+The pretrained network stands in for the oracle, which is out of reach (Cha et al. 2022).
 """
 
 from dataclasses import dataclass
@@ -36,30 +35,13 @@ TUNED = {
 """What the authors found best, by benchmark."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MiroConfig(MutualInformationConfig, PooledConfig):
-    """Settings of MIRO."""
-
-    name = "miro"
-    summary = "ERM whose features are held close to those of the pretrained network"
-    reference = "Cha et al. 2022, arXiv:2203.10789"
-    weight: NotNegative = 0.1
-    """Of the regulariser in the loss."""
-
-    def check_interval(self, data_set: str) -> int | None:
-        return 1000 if data_set == "domainnet" else 200 if data_set in TUNED else None
-
-    def build(self, context: BuildContext) -> "Miro":
-        return Miro(self, context)
-
-
 class Miro(Pooled):
     """Cross-entropy, and the divergence of the features from those of the network at the start."""
 
-    config: MiroConfig
+    config: "MiroConfig"
     apart = (("encoders", "mutual_information."),)
 
-    def __init__(self, config: MiroConfig, context: BuildContext):
+    def __init__(self, config: "MiroConfig", context: BuildContext):
         super().__init__(config, context)
         self.mutual_information = MutualInformation(context.backbone)
 
@@ -73,3 +55,18 @@ class Miro(Pooled):
 
     def settings(self) -> dict[Group, GroupSettings]:
         return {"encoders": GroupSettings(rate_factor=self.config.rate_factor)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiroConfig(MutualInformationConfig, PooledConfig):
+    """Settings of MIRO."""
+
+    name = "miro"
+    method = Miro
+    summary = "ERM whose features are held close to those of the pretrained network"
+    reference = "Cha et al. 2022, arXiv:2203.10789"
+    weight: NotNegative = 0.1
+    """Of the regulariser in the loss."""
+
+    def check_interval(self, data_set: str) -> int | None:
+        return 1000 if data_set == "domainnet" else 200 if data_set in TUNED else None

@@ -28,7 +28,11 @@ class PooledConfig(AlgorithmConfig):
 
 
 class Pooled(Algorithm):
-    """Backbone → mean over the map → linear, trained by cross-entropy unless a method says otherwise."""
+    """Backbone → mean over the map → linear, trained by cross-entropy unless a method says otherwise.
+
+    Methods that compare domains send all of them through the network together: with frozen BatchNorm statistics
+    that is the same as one pass for each, as in the published code.
+    """
 
     config: PooledConfig
 

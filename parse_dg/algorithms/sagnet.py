@@ -2,19 +2,16 @@
 
 Nam et al. 2021, arXiv:1910.11645, in the form of Gulrajani & Lopez-Paz 2021, arXiv:2007.01434: style is the mean
 and the variance of an image's pooled feature vector, not of the channels of a feature map.
-
-Letters: B batch, D features.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn, linear
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Turn, linear, widened
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
 
@@ -22,27 +19,8 @@ EPS = 1e-5
 """Added to a variance before its root."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SagNetConfig(PooledConfig):
-    """Settings of SagNet."""
-
-    name = "sagnet"
-    summary = "content classified under mixed styles, and a style that does not tell the class"
-    reference = "Nam et al. 2021, arXiv:1910.11645"
-    weight: NotNegative = 0.1
-    """Of the adversarial loss, which makes the style say nothing of the class."""
-
-    def build(self, context: BuildContext) -> "SagNet":
-        return SagNet(self, context)
-
-
-class Exchange(NamedTuple):
-    """What the images of a batch take from one another: on the CPU."""
-
-    share: Float[Tensor, "B 1"]
-    """α: how much of its own style an image keeps."""
-    partner: Int[Tensor, "B"]
-    """The image that it takes the rest from."""
+Exchange = tuple[Float[Tensor, "B 1"], Int[Tensor, "B"]]
+"""α, how much of its own style an image keeps, and the number of the image that it takes the rest from."""
 
 
 class SagNet(Pooled):
@@ -50,21 +28,19 @@ class SagNet(Pooled):
 
     Backbone and classifier learn the class from content under a mixed style; a style classifier learns it from the
     style on the content of another image; and the backbone learns to make the style classifier unsure. The backbone
-    stands still in the second turn, so that the last two share one pass through it, where the published code makes
-    one for each: the same, but for MixStyle, dropout, and BatchNorm statistics that are not frozen.
+    stands still in the second turn, so that the last two share one pass, where the published code makes two.
     """
 
-    config: SagNetConfig
+    config: "SagNetConfig"
     apart = (("adversary", "style_classifier."),)
 
-    def __init__(self, config: SagNetConfig, context: BuildContext):
+    def __init__(self, config: "SagNetConfig", context: BuildContext):
         super().__init__(config, context)
         self.style_classifier = linear(context.backbone.channels, context.classes, context.generator)
 
     def draw(self, size: int, generator: torch.Generator) -> Exchange:
-        """α of each image, uniform in [0, 1), then the permutation of partners."""
-        share = torch.rand((size, 1), generator=generator)
-        return Exchange(share, torch.randperm(size, generator=generator))
+        """On the CPU: α of each image, uniform in [0, 1), then the permutation of partners."""
+        return torch.rand((size, 1), generator=generator), torch.randperm(size, generator=generator)
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         """The first turn: the classes, from content under a mixed style."""
@@ -82,13 +58,24 @@ class SagNet(Pooled):
         yield Turn({"adversary": self.config.weight * unsureness(self.style_classifier(swapped))}, ("backbone",))
 
     def _drawn(self, features: Float[Tensor, "B D"], generator: torch.Generator) -> Exchange:
-        drawn = self.draw(len(features), generator)
-        return Exchange(*(part.to(features.device, non_blocking=True) for part in drawn))
+        share, partner = self.draw(len(features), generator)
+        return share.to(features.device, non_blocking=True), partner.to(features.device, non_blocking=True)
 
     def _wide_features(self, example: Minibatch, generator: torch.Generator) -> Float[Tensor, "B D"]:
-        """Pooled features, in float32 at least: a variance needs the digits."""
-        features = self.features(example.images, generator)
-        return features.to(torch.promote_types(features.dtype, torch.float32))
+        """Pooled features: a variance needs the digits."""
+        return widened(self.features(example.images, generator))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SagNetConfig(PooledConfig):
+    """Settings of SagNet."""
+
+    name = "sagnet"
+    method = SagNet
+    summary = "content classified under mixed styles, and a style that does not tell the class"
+    reference = "Nam et al. 2021, arXiv:1910.11645"
+    weight: NotNegative = 0.1
+    """Of the adversarial loss, which makes the style say nothing of the class."""
 
 
 def mix_style(features: Float[Tensor, "B D"], exchange: Exchange) -> Float[Tensor, "B D"]:
@@ -107,9 +94,9 @@ def swap_content(features: Float[Tensor, "B D"], exchange: Exchange) -> Float[Te
     variance, mean = torch.var_mean(features, 1, keepdim=True)  # (B, 1)
     std = (variance + EPS).sqrt()
     content = ((features - mean) / std).detach()
-    return content[exchange.partner] * std + mean
+    return content[exchange[1]] * std + mean
 
 
 def unsureness(logits: Float[Tensor, "B C"]) -> Float[Tensor, ""]:
     """The cross-entropy with the uniform distribution, smallest where all classes are alike."""
-    return -logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(1).mean()
+    return -widened(logits).log_softmax(1).mean()

@@ -2,8 +2,7 @@
 
 With threshold 0 it is lossless: what is dropped has weight zero in every class, so that every score is the sum of
 the same numbers in the same order. Above 0 the weights of a class are the sparsemax of what is left of its row of
-Λ: they sum to one again, so that what stays weighs more than before, and a kept application that lay just outside
-the class's support may enter it.
+Λ: what stays weighs more than before, and a kept application that lay just outside a class's support may enter it.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.deploy.cost import ModelCost, cost, count_parameters, structural_operations
+from parse_dg.deploy.cost import ModelCost, cost, count_parameters
 from parse_dg.deploy.model_file import COLUMNS, Model, build_model
 from parse_dg.model.composition import ActiveWeights
 
@@ -47,10 +46,8 @@ class Compaction:
 
 
 def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
-    """A model with only the active applications, on the CPU; an ordinary model in every other respect.
-
-    A threshold at which some class would keep no application of its own is refused: its score would be made of
-    other classes' relations.
+    """A model with only the active applications, on the CPU; a threshold at which some class would keep none of its
+    own is refused.
     """
     require(0 <= threshold < 1, "threshold", threshold, "at least 0 and below 1")
     composition = model.parse_network().structure.composition
@@ -83,7 +80,6 @@ def _require_every_class(
 def _report(full: Model, small: Model, threshold: float) -> Compaction:
     before, after = (m.parse_network().structure.composition for m in (full, small))
     cost_before = cost(full)
-    cost_after = ModelCost(features=cost_before.features, structure=structural_operations(*after.weight.shape))
     with torch.no_grad():
         support = after.active().weights > 0
     return Compaction(
@@ -95,6 +91,6 @@ def _report(full: Model, small: Model, threshold: float) -> Compaction:
         model_parameters_before=count_parameters(full),
         model_parameters_after=count_parameters(small),
         cost_before=cost_before,
-        cost_after=cost_after,
+        cost_after=replace(cost_before, structure=2 * after.weight.numel()),
         active_per_class=tuple(support.sum(1).tolist()),
     )

@@ -7,7 +7,7 @@ The tables of section 4 and appendix C do not say what they count; the reading h
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -25,7 +25,8 @@ class ModelCost:
     """Backbone and projection: one for every multiply-add of a convolution or matrix product, two for every
     value that a normalisation puts out. Pooling, activations and sums of branches are free."""
     structure: int
-    """2·C·M: a multiplication and an addition for every entry of Λ. Predicates and sparsemax are free."""
+    """2·C·M, the dense product of Λ with the activations as the paper writes it; predicates and sparsemax are free.
+    (This library evaluates what some class uses and no more: a full model is as fast as a compact one.)"""
 
     @property
     def gflops(self) -> float:
@@ -38,30 +39,16 @@ def cost(model: Model) -> ModelCost:
     network = model.parse_network()
     return ModelCost(
         features=feature_operations(network, model.spec.image_size),
-        structure=structural_operations(*network.structure.composition.weight.shape),
+        structure=2 * network.structure.composition.weight.numel(),
     )
-
-
-def structural_operations(classes: int, applications: int) -> int:
-    """2·C·M, the dense product of Λ with the activations.
-
-    This library evaluates what some class uses and no more, so that a full model is as fast as a compact one;
-    the figure is that of the product as the paper writes it.
-    """
-    return 2 * classes * applications
 
 
 @torch.no_grad()
 def feature_operations(network: ParseNetwork, image_size: int) -> int:
     """Operations from the image to the K heat maps, counted on one black image."""
-    normalised = 0
-
-    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal normalised
-        normalised += output.numel()
-
+    normalised: list[int] = []
     layers = [module for module in network.backbone.modules() if isinstance(module, NORMALISATIONS)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
+    hooks = [layer.register_forward_hook(lambda *given: normalised.append(given[2].numel())) for layer in layers]
     image = torch.zeros(1, 3, image_size, image_size, device=network.structure.composition.weight.device)
     training = network.training
     network.eval()  # a black image must not enter the statistics of batch normalisation
@@ -73,7 +60,7 @@ def feature_operations(network: ParseNetwork, image_size: int) -> int:
         for hook in hooks:
             hook.remove()
     multiply_adds = int(counter.get_total_flops()) // 2
-    return multiply_adds + 2 * normalised
+    return multiply_adds + 2 * sum(normalised)
 
 
 def count_parameters(model: Model) -> int:

@@ -1,20 +1,7 @@
 """A trained model for other programs: ONNX, or a program of `torch.export`, checked before it is written.
 
-Both take `images`: float32, N × 3 × S × S, RGB in [0, 1], of the model's size S, any number N of them; they are
-normalised inside. Both give `logits` (N × C) and, of PARSE where asked for, `heatmaps` (N × K × H × W, each sums to
-one) and `centres` (N × K × 2, (x, y) in [-1, 1]², y downwards). Both carry the classes and this convention.
-
-    session = onnxruntime.InferenceSession("model.onnx")
-    (logits,) = session.run(["logits"], {"images": images})
-    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-
-    about = {"parse_dg.json": ""}
-    program = torch.export.load("model.pt2", extra_files=about).module()
-    logits = program(images)["logits"]
-    classes = json.loads(json.loads(about["parse_dg.json"])["classes"])
-
-PyTorch may execute what is in a .pt2 file when it loads it: load those you trust. The model's own .safetensors file
-remains the format of which nothing is executed.
+Both take `images` and give `logits` and, of PARSE where asked for, `heatmaps` and `centres` (docs/deploy.md).
+PyTorch may execute what is in a .pt2 file when it loads it; the model's own .safetensors file executes nothing.
 """
 
 import json
@@ -38,7 +25,6 @@ from parse_dg.deploy.model_file import Model
 from parse_dg.deploy.names import to_text
 from parse_dg.errors import FailedError, InputError, require_known
 from parse_dg.files import attempting, require_writable, whole_file
-from parse_dg.model.network import ParseNetwork
 from parse_dg.wording import first_line, plural
 
 Format = Literal["onnx", "torch"]
@@ -84,11 +70,10 @@ class Exportable(nn.Module):
     def forward(self, images: Float[Tensor, "B 3 S S"]) -> Outputs:
         normalised = normalise(images, self.mean, self.std)
         network = self.algorithm.parse_network
-        return {"logits": self.algorithm(normalised)} if network is None else self._structured(network, normalised)
-
-    def _structured(self, network: ParseNetwork, images: Tensor) -> Outputs:
-        """The network's own pass, but never part by part: how many images there will be is not known."""
-        z = network.bottleneck(network.backbone(images))
+        if network is None:
+            return {"logits": self.algorithm(normalised)}
+        # the network's own pass, but never part by part: how many images there will be is not known
+        z = network.bottleneck(network.backbone(normalised))
         layer = network.structure
         active = layer.composition.active()
         logits = layer.composition.logits(layer.evaluate(z, active.applications) @ active.weights.T)
@@ -104,9 +89,8 @@ def check_place(path: Path, kind: Format) -> None:
             import onnxruntime  # noqa: F401
             import onnxscript  # noqa: F401
         except ImportError as error:
-            raise InputError(
-                f"ONNX needs a package that is missing ({error.name}): pip install 'parse-dg[export]'"
-            ) from error
+            needs = f"ONNX needs a package that is missing ({error.name})"
+            raise InputError(f"{needs}: pip install 'parse-dg[export]'") from error
 
 
 @torch.no_grad()
@@ -130,13 +114,9 @@ def export_model(
     with attempting(f"write {path}"), whole_file(path) as temporary:
         write(program, tuple(expected), metadata, temporary)
         difference = _compare(read(temporary), images, expected)
-    return Exported(
-        path=path,
-        size=path.stat().st_size,
-        outputs=tuple(expected),
-        images=len(images),
-        largest_difference=difference,
-    )
+    size = path.stat().st_size
+    said = tuple(expected)
+    return Exported(path=path, size=size, outputs=said, images=len(images), largest_difference=difference)
 
 
 def export_metadata(model: Model, outputs: Outputs) -> dict[str, str]:

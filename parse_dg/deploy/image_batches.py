@@ -27,7 +27,7 @@ rounded to the 256 levels of a file."""
 ImageInput = ImageLike | Iterable[ImageLike]
 """One image, or many: also an array N × H × W × 3 or a tensor N × 3 × H × W, or a generator."""
 Unreadable = Callable[[ImageError], None]
-"""Is told of an image that cannot be read, and raises if the others are not wanted either."""
+"""Is told of an image that cannot be read, and may raise."""
 
 AHEAD = 32
 """How many images at least are read ahead."""
@@ -46,9 +46,12 @@ class LoadedImage(NamedTuple):
 
 
 def load_batches(
-    images: ImageInput, framing: Framing, batch: int, unreadable: Unreadable
+    images: ImageInput, framing: Framing, batch: int, unreadable: Unreadable | None = None
 ) -> Iterator[list[LoadedImage]]:
-    """What a network sees of images, in their order, `batch` at a time; those that cannot be read are not there."""
+    """What a network sees of images, in their order, `batch` at a time.
+
+    Those that cannot be read are not there, if somebody is to be told of them; else the first is raised.
+    """
 
     def load(numbered: tuple[int, object]) -> LoadedImage | ImageError:
         try:
@@ -59,6 +62,8 @@ def load_batches(
     waiting: list[LoadedImage] = []
     for loaded in map_ahead(load, enumerate(each_image(images)), ahead=max(batch, AHEAD)):
         if isinstance(loaded, ImageError):
+            if unreadable is None:
+                raise loaded
             unreadable(loaded)
             continue
         waiting.append(loaded)
@@ -71,11 +76,8 @@ def load_batches(
 
 def each_image(images: ImageInput) -> Iterable[object]:
     """The images one by one, where a single one may have been given."""
-    if isinstance(images, str | os.PathLike | Image.Image):
-        return [images]
-    if isinstance(images, np.ndarray | Tensor) and images.ndim != 4:
-        return [images]
-    return images
+    array = isinstance(images, np.ndarray | Tensor) and images.ndim != 4
+    return [images] if array or isinstance(images, str | os.PathLike | Image.Image) else images
 
 
 def load_image(position: int, image: object, framing: Framing) -> LoadedImage:
@@ -93,17 +95,13 @@ def load_image(position: int, image: object, framing: Framing) -> LoadedImage:
         values, expected = image, "H × W × 3"
     else:
         shape = f" of shape {tuple(image.shape)}" if isinstance(image, np.ndarray | Tensor) else ""
-        raise InputError(
-            f"image {position} is a {type(image).__name__}{shape}: expected a path, a Pillow image, an "
-            "array H × W × 3 or a tensor 3 × H × W"
-        )
+        valid = "a path, a Pillow image, an array H × W × 3 or a tensor 3 × H × W"
+        raise InputError(f"image {position} is a {type(image).__name__}{shape}: expected {valid}")
     if values.shape[2] != 3 or not values.size or (values.dtype != np.uint8 and values.dtype.kind != "f"):
-        raise InputError(
-            f"image {position} is {image.dtype} of shape {tuple(image.shape)}: expected RGB of shape {expected}, "
-            "uint8 from 0 to 255 or floats from 0 to 1"
-        )
-    pixels = framing.square(Image.fromarray(_levels(position, values)))
-    return LoadedImage(position, None, pixels)
+        found = f"{image.dtype} of shape {tuple(image.shape)}"
+        valid = f"RGB of shape {expected}, uint8 from 0 to 255 or floats from 0 to 1"
+        raise InputError(f"image {position} is {found}: expected {valid}")
+    return LoadedImage(position, None, framing.square(Image.fromarray(_levels(position, values))))
 
 
 def find_images(path: Path, unreadable: Unreadable) -> Iterator[Path]:
@@ -136,20 +134,16 @@ def _levels(position: int, values: Shaped[np.ndarray, "H W 3"]) -> UInt8[np.ndar
         return values
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):  # also where one is not a number
-        raise InputError(
-            f"image {position} has floats from {low:g} to {high:g}: expected 0 to 1, not normalised; or uint8 from "
-            "0 to 255"
-        )
+        expected = "expected 0 to 1, not normalised; or uint8 from 0 to 255"
+        raise InputError(f"image {position} has floats from {low:g} to {high:g}: {expected}")
     return np.rint(255 * values.astype(np.float64)).astype(np.uint8)
 
 
 def _upright(position: int, image: Image.Image) -> Image.Image:
     """A Pillow image as RGB, turned by its EXIF orientation as a file's is."""
     if image.mode.startswith(("I", "F")):
-        raise InputError(
-            f"image {position} is a Pillow image of mode {image.mode}: expected 8 bits a channel; where it has a "
-            "file, give that"
-        )
+        expected = "expected 8 bits a channel; where it has a file, give that"
+        raise InputError(f"image {position} is a Pillow image of mode {image.mode}: {expected}")
     try:
         with _one_at_a_time:  # the same one may be given twice, and Pillow reads its file on first use
             image.load()

@@ -180,10 +180,7 @@ def _with_names(model: Model, path: Path, carried: Any) -> Model:
 
 
 def _read_spec(path: Path, metadata: dict[str, str], state: Mapping[str, Tensor]) -> tuple[ModelSpec, Any]:
-    """What is in the file's description: the model, and the names that the file carries.
-
-    Raises if the tensors are not as they were written; earlier versions wrote no digest of them.
-    """
+    """The model of the file's description, and the names that it carries; earlier versions wrote no digest."""
     if METADATA not in metadata:
         raise InputError(f"{path} holds weights, but was not written by parse-dg: it lacks its description")
     try:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from parse_dg.config import require
-from parse_dg.data.images import ImageError
 from parse_dg.deploy.image_batches import ImageInput, LoadedImage, load_batches
 from parse_dg.deploy.model_file import Model, load_model
 from parse_dg.deploy.recorded import RecordedModel
@@ -100,7 +100,8 @@ class Predictor:
         """As `predict`, one after another, for more images than fit into memory: `images` may be a generator."""
         require(top >= 1, "top", top, "at least 1")
         require(batch >= 1, "batch", batch, "at least 1")
-        batches = load_batches(images, self.model.spec.framing, batch, _warn if skip_unreadable else _refuse)
+        unreadable = partial(_log.warning, "%s") if skip_unreadable else None
+        batches = load_batches(images, self.model.spec.framing, batch, unreadable)
         return (prediction for loaded in batches for prediction in self.predict_batch(loaded, top))
 
     @torch.no_grad()
@@ -130,11 +131,3 @@ class Predictor:
 def load(path: str | Path, device: str = "auto", *, plugins: Iterable[str] = ()) -> Predictor:
     """The model of a run's folder, or of a `.safetensors` file, ready to predict; `plugins` are imported first."""
     return Predictor(load_model(path, plugins), device)
-
-
-def _refuse(error: ImageError) -> None:
-    raise error
-
-
-def _warn(error: ImageError) -> None:
-    _log.warning("%s", error)

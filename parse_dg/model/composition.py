@@ -13,15 +13,7 @@ from torch import Tensor, nn
 from parse_dg.config import Config, Count, NotNegative, Positive, Rule, Whole
 from parse_dg.devices import HostCopy
 from parse_dg.model.predicate import FAMILIES
-from parse_dg.model.sparsemax import (
-    Lambda,
-    LimitedSupport,
-    Support,
-    find_limited_support,
-    find_support,
-    restricted_sparsemax,
-    sparsemax,
-)
+from parse_dg.model.sparsemax import Lambda, RestrictedSparsemax, Support, find_support, sparsemax
 from parse_dg.model.vocabulary import Block, Vocabulary
 
 PRESENCE_SPREAD = 0.2
@@ -72,33 +64,23 @@ class ActiveWeights(NamedTuple):
 
 
 class _CachedWeights(NamedTuple):
-    """The active weights of some Λ, which is held so that its memory is not given to another."""
+    """The active weights of Λ as it was."""
 
     weight: Lambda
-    version: int
-    penalised: bool
+    """Held, so that its memory is not given to another."""
+    state: tuple[object, ...]
     active: ActiveWeights
-
-    def of(self, composition: "Composition") -> bool:
-        """Whether it is this composition's, as it is now."""
-        weight = composition.weight
-        same = weight.data_ptr() == self.weight.data_ptr() and weight.dtype == self.weight.dtype
-        return same and weight._version == self.version and composition.penalised == self.penalised
 
 
 class PendingSupport(NamedTuple):
     """The support of Λ, found or being found on the device; how many columns are used is on its way here."""
 
-    support: Support | LimitedSupport
+    support: Support
     used: HostCopy
 
 
 class Composition(nn.Module):
-    """Λ and the logit scale.
-
-    `columns` says which applications of the vocabulary the columns of Λ stand for: all of them in training, the
-    active ones in a compacted model.
-    """
+    """Λ and the logit scale; `columns` are the applications of Λ's columns: all, or those a compact model kept."""
 
     columns: Tensor
     penalised = False
@@ -118,7 +100,9 @@ class Composition(nn.Module):
             self.register_buffer("columns", torch.arange(vocabulary.size), persistent=False)
             start = initial_lambda(classes, vocabulary, config, generator)
         else:  # a compacted layer is always filled from a file
-            _check_columns(columns, vocabulary.size)
+            ascend = columns.ndim == 1 and columns.dtype == torch.long and bool((columns.diff() > 0).all())
+            if not (ascend and len(columns) and 0 <= int(columns[0]) <= int(columns[-1]) < vocabulary.size):
+                raise ValueError(f"columns must be whole numbers that ascend within [0, {vocabulary.size})")
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
@@ -140,7 +124,7 @@ class Composition(nn.Module):
             return None
         with torch.no_grad():
             limit = self.limit if self.training else self.config.relations_per_class
-            support = find_support(self.weight) if limit is None else find_limited_support(self.weight, limit)
+            support = find_support(self.weight, limit)
             return PendingSupport(support, HostCopy(support.used.sum()))
 
     def active(self, pending: PendingSupport | None = None) -> ActiveWeights:
@@ -151,24 +135,25 @@ class Composition(nn.Module):
         pending = pending or self.find_support()
         assert pending is not None
         columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
-        weights, l1 = restricted_sparsemax(self.weight, columns, pending.support, self.penalised)
+        given = self.weight, columns, pending.support, self.penalised
+        weights, l1 = RestrictedSparsemax.apply(*given)  # type: ignore[no-untyped-call]
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
-            self._last = _CachedWeights(self.weight.detach(), self.weight._version, self.penalised, found)
+            self._last = _CachedWeights(self.weight.detach(), self._state(), found)
         return found
 
     def _known(self) -> ActiveWeights | None:
-        """What `active` found last, if it was for evaluation and Λ has not changed since.
-
-        An exported model is fixed: its weights are what was found last, whatever the mode.
-        """
-        if torch.compiler.is_exporting():
+        """What `active` found last, if it was for evaluation and Λ has not changed since."""
+        if torch.compiler.is_exporting():  # its weights are fixed, whatever the mode
             return self._last.active if self._last else None
         if self.training or torch.is_grad_enabled():
             self._last = None
-        if self._last is None or not self._last.of(self):
-            return None
-        return self._last.active
+        return self._last.active if self._last and self._last.state == self._state() else None
+
+    def _state(self) -> tuple[object, ...]:
+        """Another after any change of Λ."""
+        weight = self.weight
+        return weight.data_ptr(), weight.dtype, weight._version, self.penalised
 
     def train(self, mode: bool = True) -> "Composition":
         self._last = None
@@ -176,20 +161,10 @@ class Composition(nn.Module):
 
     def logits(self, scores: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
         """Scores in [0, 1] → what cross-entropy is given."""
-        match self.config.logit_scale:
-            case "learnable":
-                return scores * self.log_scale.exp()
-            case "fixed":
-                return scores * self.config.scale_start
-            case _:
-                return scores
-
-
-def _check_columns(columns: Tensor, size: int) -> None:
-    ok = columns.ndim == 1 and columns.dtype == torch.long and len(columns) > 0
-    ok = ok and bool((columns.diff() > 0).all()) and int(columns[0]) >= 0 and int(columns[-1]) < size
-    if not ok:
-        raise ValueError(f"columns must be whole numbers that ascend within [0, {size})")
+        if self.config.logit_scale == "none":
+            return scores
+        learnable = self.config.logit_scale == "learnable"
+        return scores * (self.log_scale.exp() if learnable else self.config.scale_start)
 
 
 def initial_lambda(
@@ -197,43 +172,33 @@ def initial_lambda(
 ) -> Lambda:
     """Λ before training. Without selection only what starts inside the support ever learns: this decides a lot."""
     shape = (classes, vocabulary.size)
-    match config.start:
-        case "zeros":
-            return torch.zeros(shape)
-        case "normal":
-            return torch.randn(shape, generator=generator) * config.start_std
-        case "presence":
-            return _presence_start(classes, vocabulary, config, generator)
-        case _:
-            return _simplex_start(classes, vocabulary, config, generator)
-
-
-def _presence_start(
-    classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
-) -> Lambda:
-    """Every class on the presence of all primitives: classes that were equal would give primitives no gradient."""
-    start = torch.full((classes, vocabulary.size), -config.start_margin)
-    presence = vocabulary.blocks[0].size
-    drawn = 1 + PRESENCE_SPREAD * torch.randn(classes, presence, generator=generator)
-    start[:, :presence] = sparsemax(drawn / presence)
+    if config.start == "zeros":
+        return torch.zeros(shape)
+    if config.start == "normal":
+        return torch.randn(shape, generator=generator) * config.start_std
+    start = torch.full(shape, -config.start_margin)
+    if config.start == "presence":  # classes that were equal would give primitives no gradient
+        presence = vocabulary.blocks[0].size
+        drawn = 1 + PRESENCE_SPREAD * torch.randn(classes, presence, generator=generator)
+        start[:, :presence] = sparsemax(drawn / presence)
+    else:
+        for row in start:
+            _put_on_simplex(row, vocabulary, config, generator)
     return start
 
 
-def _simplex_start(
-    classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
-) -> Lambda:
-    """Rows that are their own sparsemax: the support sums to one, the rest lies `start_margin` below zero."""
-    start = torch.full((classes, vocabulary.size), -config.start_margin)
+def _put_on_simplex(
+    row: Float[Tensor, "M"], vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
+) -> None:
+    """Some entries that sum to one: the row becomes its own sparsemax."""
+    torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
     mass = dict(zip(FAMILIES, config.start_mass, strict=True))
-    for row in start:
-        torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
-        drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}
-        drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
-        families = [block.family for block in drawn]
-        total = sum(mass[family] for family in set(families))
-        for block, entries in drawn.items():
-            row[entries] = mass[block.family] / total / families.count(block.family) / len(entries)
-    return start
+    drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}
+    drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
+    families = [block.family for block in drawn]
+    total = sum(mass[family] for family in dict.fromkeys(families))
+    for block, entries in drawn.items():
+        row[entries] = mass[block.family] / total / families.count(block.family) / len(entries)
 
 
 def _draw(block: Block, count: int, generator: torch.Generator | None) -> Int[Tensor, "e"]:

@@ -4,15 +4,12 @@ A frozen copy of the network at the start, the teacher, sees the same images. At
 features are taken as drawn from a Gaussian around the student's, with a variance for each channel that is learned:
 the likelier they are, the larger a lower bound of the mutual information of the two. A channel that has to change
 gives itself a large variance, and pays for it with the logarithm.
-
-Letters: B batch, C channels, h w map; f the student's map, f0 the teacher's.
 """
 
 import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -26,7 +23,6 @@ START = 0.1
 """The variance of every channel at the start."""
 FLOOR = 1e-5
 """What a variance stays above."""
-AnyRegulariser = TypeVar("AnyRegulariser", bound="MutualInformation")  # beartype cannot check typing.Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,32 +35,26 @@ class MutualInformationConfig(Config):
     """The learning rate of the variances, times that of the backbone."""
 
 
-def variance(raw: Float[Tensor, "1 C 1 1"]) -> Float[Tensor, "1 C 1 1"]:
-    """σ² of each channel, from a parameter that may be any number."""
-    return F.softplus(raw) + FLOOR
-
-
 def divergence(
     student: Float[Tensor, "B C h w"], teacher: Float[Tensor, "B C h w"], raw: Float[Tensor, "1 C 1 1"]
 ) -> Float[Tensor, ""]:
-    """The mean of [(f - f0)² / σ² + log σ²] / 2 over a map, in float32 or wider."""
+    """The mean of [(f - f0)² / σ² + log σ²] / 2 over a map, in float32 or wider; σ² = softplus(raw) + FLOOR."""
     wide = torch.promote_types(student.dtype, torch.float32)
     squares = (student.to(wide) - teacher.to(wide)).square().mean((0, 2, 3), keepdim=True)  # (1, C, 1, 1)
-    of_channel = variance(raw)  # the same all over a map, so that squares can be averaged first
-    return (squares / of_channel + of_channel.log()).mean() / 2
+    variance = F.softplus(raw) + FLOOR  # the same all over a map, so that squares can be averaged first
+    return (squares / variance + variance.log()).mean() / 2
 
 
 class MutualInformation(nn.Module):
     """The teacher, and a variance for each channel of each tap.
 
-    The teacher is the backbone as it is now. It is no part of the module: `parameters`, `modules` and `state_dict`
-    do not find it, so that it is neither trained nor recorded nor saved. It is moved wherever the module is. A
-    prediction does not need it, and a run that goes on has it from where the student started.
+    The teacher is the backbone as it is now. `parameters`, `modules` and `state_dict` do not find it, so that it is
+    neither trained nor recorded nor saved: a run that goes on has it from where the student started.
     """
 
     def __init__(self, backbone: Backbone):
         super().__init__()
-        start = math.log(math.expm1(START - FLOOR))  # at which `variance` is START
+        start = math.log(math.expm1(START - FLOOR))  # at which the variance is START
         shapes = ((1, channels, 1, 1) for channels in backbone.feature_channels)
         self.raw_variances = nn.ParameterList(torch.full(shape, start) for shape in shapes)
         teacher = copy.deepcopy(backbone).eval().requires_grad_(False)
@@ -82,7 +72,7 @@ class MutualInformation(nn.Module):
         taps = zip(maps, held_to, self.raw_variances, strict=True)
         return torch.stack([divergence(*tap) for tap in taps]).sum()
 
-    def _apply(self: AnyRegulariser, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AnyRegulariser:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "MutualInformation":
         """What `to`, `cuda`, `double`, ... do to every tensor, for the teacher too."""
         self.teacher._apply(fn, recurse)  # type: ignore[no-untyped-call]
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from parse_dg.config import require
 from parse_dg.errors import InputError, require_known
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.tuples import ARITIES, Enumeration, Ranks, Symmetry, Tuples, count, unrank
+from parse_dg.model.tuples import ARITIES, Enumeration, Listing, Symmetry, list_tuples
 
 Activation = Float[Tensor, "n B"]
 Family = Literal["presence", "binary", "ternary", "quaternary"]
@@ -56,18 +56,15 @@ class Primitives(NamedTuple):
 
     @classmethod
     def of(cls, z: PrimitiveDescriptors) -> "Primitives":
-        """The same numbers as `z`."""
         centre, extent = z.centre.permute(2, 1, 0).contiguous(), z.extent.permute(2, 1, 0).contiguous()
         presence = z.presence.T.contiguous()
         return cls(centre, extent, presence, presence.clamp_min(MIN_PRESENCE).log())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BoundPrimitives:
-    """What a satisfaction is computed from: the primitives that n applications bind, the predicate's parameters.
-
-    Primitives are meant by their place in the tuple, from 0 on. Coordinates lie in [-1, 1]², x to the right, y
-    downwards.
+    """What a satisfaction is computed from: the primitives that n applications bind, by their place in the tuple,
+    and the predicate's parameters. Coordinates lie in [-1, 1]², x to the right, y downwards.
     """
 
     primitives: Primitives
@@ -80,19 +77,15 @@ class BoundPrimitives:
 
     def x(self, place: int) -> Activation:
         """Of a primitive's centre."""
-        return self._xs.index_select(0, self.tuples[place])
+        return self._axes[0].index_select(0, self.tuples[place])
 
     def y(self, place: int) -> Activation:
         """Of a primitive's centre; downwards."""
-        return self._ys.index_select(0, self.tuples[place])
+        return self._axes[1].index_select(0, self.tuples[place])
 
     @cached_property
-    def _xs(self) -> Float[Tensor, "K B"]:
-        return self.primitives.centre[0]
-
-    @cached_property
-    def _ys(self) -> Float[Tensor, "K B"]:
-        return self.primitives.centre[1]
+    def _axes(self) -> Vector:
+        return self.primitives.centre[0], self.primitives.centre[1]
 
     def extent(self, place: int) -> Float[Tensor, "2 n B"]:
         """Half the width and half the height of a primitive's box."""
@@ -120,18 +113,9 @@ class BoundPrimitives:
         return satisfied * fading(u, fade) * fading(v, fade) if fade else satisfied
 
     def parameter(self, name: str, then: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """A parameter of the predicate: one number, or with target angles one for each application, (n, 1).
-
-        `then` is a function of it, computed once for all applications.
-        """
-        value = self.parameters[name]
-        value = value if then is None else then(value)
+        """A parameter, `then` a function of it: one number, or with target angles one an application, (n, 1)."""
+        value = self.parameters[name] if then is None else then(self.parameters[name])
         return value if self.angle is None else value[self.angle].unsqueeze(1)
-
-
-def spread_angles(count: int) -> Float[Tensor, "count"]:
-    """Targets spread evenly over (0, π), half a step from both ends."""
-    return (torch.arange(count) + 0.5) * (math.pi / count)
 
 
 def nearest_angle(target: float) -> float:
@@ -192,7 +176,8 @@ class Predicate:
     def start(self, config: object, vocabulary: object) -> dict[str, Tensor]:
         """Its parameters before training, with a `PredicatesConfig` and a `VocabularyConfig`."""
         count = self.count_angles(vocabulary)
-        found = {} if self.angles is None else {"target_angle": spread_angles(count)}
+        evenly = (torch.arange(count) + 0.5) * (math.pi / count)  # half a step from both ends of (0, π)
+        found = {} if self.angles is None else {"target_angle": evenly}
         for kind, start in self.parameters.items():
             value = math.log(getattr(config, start)) if isinstance(start, str) else float(start)
             found[kind] = torch.full(() if self.angles is None else (count,), value)
@@ -203,12 +188,9 @@ class Predicate:
         """What it is switched with: predicates that bind as many primitives."""
         return FAMILIES[min(self.arity, len(FAMILIES)) - 1]
 
-    def count(self, K: int, enumeration: Enumeration) -> int:
-        return count(self.symmetry, self.arity, K, enumeration)
-
-    def unrank(self, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:
-        """The tuples of the given ranks, each in [0, count)."""
-        return unrank(self.symmetry, self.arity, K, enumeration, ranks)
+    def listing(self, K: int, enumeration: Enumeration = "distinct") -> Listing:
+        """The tuples of K primitives that it is applied to."""
+        return list_tuples(self.symmetry, self.arity, K, enumeration)
 
     def application(self, angle: int, primitives: tuple[int, ...]) -> str:
         """The readable name of one application: `above(p3, p11)`, `orient[2](p0→p4, p7→p9)`."""

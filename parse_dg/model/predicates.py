@@ -49,11 +49,7 @@ KINDS = ("log_steepness", "margin", "log_tolerance", "target_angle")
 
 
 class Predicates(nn.Module):
-    """Evaluates applications of the predicates; what is learned are the parameters that predicates declare.
-
-    A parameter is called `kind.predicate`, such as `log_tolerance.near`. What must stay positive is the exponential
-    of a free parameter.
-    """
+    """Evaluates applications of the predicates, and has the parameters that they declare: `log_tolerance.near`."""
 
     log_steepness: nn.ParameterDict
     margin: nn.ParameterDict
@@ -74,10 +70,7 @@ class Predicates(nn.Module):
     def forward(
         self, primitives: Primitives, parts: Sequence[Applications], shares: Float[Tensor, "n K"] | None = None
     ) -> Activation:
-        """The satisfaction in [0, 1] of every application of `parts` on every image.
-
-        `shares` is `presence_shares` of the same parts, for whoever has it already.
-        """
+        """The satisfaction in [0, 1] of every application on every image; `shares`: `presence_shares`, if known."""
         satisfied = torch.cat([self._satisfaction(primitives, part) for part in parts])
         if not self.config.gate:
             return satisfied
@@ -86,23 +79,18 @@ class Predicates(nn.Module):
         return satisfied * (shares @ primitives.log_presence).exp()
 
     def _satisfaction(self, primitives: Primitives, part: Applications) -> Activation:
-        predicate = PREDICATES[part.predicate]
         kinds: dict[str, Any] = dict(self.named_children())
-        bound = BoundPrimitives(
-            primitives=primitives,
-            tuples=part.primitives,
-            angle=None if predicate.angles is None else part.angle,
-            parameters={kind: each[part.predicate] for kind, each in kinds.items() if part.predicate in each},
-            edge_softness=self.config.edge_softness,
-            edge_fade=self.config.edge_fade,
+        parameters = {kind: each[part.predicate] for kind, each in kinds.items() if part.predicate in each}
+        predicate = PREDICATES[part.predicate]
+        angle = None if predicate.angles is None else part.angle
+        softness, fade = self.config.edge_softness, self.config.edge_fade
+        return predicate.satisfaction(
+            BoundPrimitives(primitives, part.primitives, angle, parameters, softness, fade)
         )
-        return predicate.satisfaction(bound)
 
 
 def presence_shares(parts: Sequence[Applications], K: int, dtype: torch.dtype) -> Float[Tensor, "n K"]:
-    """The share of each primitive in the gate of each application: a relation is gated by the geometric mean of its
-    primitives' presence (an addition to the paper).
-    """
+    """The share of each primitive in the gate of each application, a geometric mean of presence."""
     shares = []
     for part in parts:
         arity, n = part.primitives.shape
@@ -126,18 +114,11 @@ def _try_out(predicate: Predicate) -> None:
     centre[0] = 0.5
     z = PrimitiveDescriptors(2 * centre - 1, torch.rand(B, K, generator=generator), extent, torch.ones(B, K, 1, 1))
     given = [each.requires_grad_() for each in z[:3]]
-    tuples = predicate.unrank(K, "distinct", torch.arange(predicate.count(K, "distinct"))).T
-    config, n = PredicatesConfig(), tuples.shape[1]
-    found: object = predicate.satisfaction(
-        BoundPrimitives(
-            primitives=Primitives.of(z),
-            tuples=tuples,
-            angle=None if predicate.angles is None else torch.zeros(n, dtype=torch.long),
-            parameters=predicate.start(config, VocabularyConfig()),
-            edge_softness=config.edge_softness,
-            edge_fade=config.edge_fade,
-        )
-    )
+    config, (n, unrank) = PredicatesConfig(), predicate.listing(K)
+    angle = None if predicate.angles is None else torch.zeros(n, dtype=torch.long)
+    bind = unrank(torch.arange(n)).T, angle, predicate.start(config, VocabularyConfig())
+    bound = BoundPrimitives(Primitives.of(z), *bind, config.edge_softness, config.edge_fade)
+    found: object = predicate.satisfaction(bound)
     where = f"the satisfaction of predicate {predicate.name!r}"
     ok = isinstance(found, Tensor) and found.shape == (n, B)
     require(ok, where, getattr(found, "shape", found), f"a tensor of {n} applications × {B} images")

@@ -32,10 +32,9 @@ def reach_all_weights(
     evaluate: Callable[[int, int], Float[Tensor, "B m"]],
     steps: int,
 ) -> Float[Tensor, "B C"]:
-    """The scores themselves; their gradient also reaches the entries of Λ (`weight`) whose class weight is zero.
+    """The scores themselves; their gradient also reaches the entries of Λ (`weight`) that are not `used`.
 
-    `used` says which weights are not; `evaluate(first, last)` gives the activations of the columns of Λ from
-    `first` to before `last`; `steps` is how many steps this look stands for.
+    `evaluate(first, last)` gives activations of columns of Λ; `steps` is how many steps this look stands for.
     """
     result: Tensor = _ReachAllWeights.apply(scores, weight, used, evaluate, steps)  # type: ignore[no-untyped-call]
     return result

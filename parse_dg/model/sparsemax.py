@@ -56,49 +56,38 @@ class Support(NamedTuple):
     threshold: Threshold
     used: Bool[Tensor, "M"]
     """Which columns are inside the support of some row; a row without a projection claims the first."""
+    kept: Int[Tensor, "R k"] | None = None
+    """Where there is a limit, the columns of the k largest entries of each row: it may use no others."""
 
     def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
-        """The projection on some of the columns, given the entries of those."""
-        return self.threshold.weights(z)
+        """The projection on some of the columns, given the entries of those; with a limit, on those `used`."""
+        if self.kept is None:
+            return self.threshold.weights(z)
+        place = self.used.cumsum(0).sub_(1).clamp_min_(0)[self.kept]  # (R, k) among the columns that are used
+        own = torch.zeros_like(z).scatter_reduce_(1, place, self.used[self.kept].to(z.dtype), "amax")
+        return self.threshold.weights(z) * own
 
 
-def find_support(z: Float[Tensor, "R M"]) -> Support:
-    """τ of every row, exact, and the columns that lie above it in some row."""
+def find_support(z: Float[Tensor, "R M"], limit: int | None = None) -> Support:
+    """τ of every row, exact, and the columns that lie above it in some row.
+
+    With a `limit`, of the nearest vector of the simplex with at most so many entries: the row's largest ones,
+    projected by themselves (Kyrillidis et al. 2013, arXiv:1206.1529).
+    """
     if z.shape[1] == 0:
         raise ValueError(f"sparsemax needs at least one column, found the shape {tuple(z.shape)}")
+    if limit is not None:
+        largest, kept = z.topk(min(limit, z.shape[1]), dim=1)
+        threshold = find_support(largest).threshold
+        inside = (threshold.weights(largest) != 0).to(z.dtype)  # NaN too
+        used = z.new_zeros(z.shape[1]).scatter_reduce_(0, kept.flatten(), inside.flatten(), "amax") > 0
+        return Support(threshold, used, kept)
     if fused.usable(z):
         from parse_dg.model.fused import sparsemax as on_cuda
 
         highest, depth, used = on_cuda.find_support(z)
         return Support(Threshold(highest, depth), used)
     return _find_support(z)
-
-
-class LimitedSupport(NamedTuple):
-    """What the projection onto the vectors of the simplex with at most k entries keeps of the rows of a matrix."""
-
-    threshold: Threshold
-    used: Bool[Tensor, "M"]
-    """Which columns are inside the support of some row."""
-    kept: Int[Tensor, "R k"]
-    """The columns of the k largest entries of each row: it may use no others."""
-
-    def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
-        """The projection on the columns that are `used`, given the entries of those."""
-        place = self.used.cumsum(0).sub_(1).clamp_min_(0)[self.kept]  # (R, k) among the columns that are used
-        own = torch.zeros_like(z).scatter_reduce_(1, place, self.used[self.kept].to(z.dtype), "amax")
-        return self.threshold.weights(z) * own
-
-
-def find_limited_support(z: Float[Tensor, "R M"], limit: int) -> LimitedSupport:
-    """The nearest vector of the simplex with at most `limit` entries: the row's largest ones, projected by
-    themselves (Kyrillidis et al. 2013, arXiv:1206.1529).
-    """
-    largest, kept = z.topk(min(limit, z.shape[1]), dim=1)
-    threshold = find_support(largest).threshold
-    inside = (threshold.weights(largest) != 0).to(z.dtype)  # NaN too
-    used = z.new_zeros(z.shape[1]).scatter_reduce_(0, kept.flatten(), inside.flatten(), "amax") > 0
-    return LimitedSupport(threshold, used, kept)
 
 
 def _find_support(z: Float[Tensor, "R M"]) -> Support:
@@ -166,8 +155,6 @@ def _newton(d: Float[Tensor, "r n"]) -> Float[Tensor, "r 1"]:
 
 def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
     """Sparsemax along the last dimension, differentiable; entries outside the support are exactly zero."""
-    if z.ndim == 0 or z.shape[-1] == 0:
-        raise ValueError(f"sparsemax needs at least one column, found the shape {tuple(z.shape)}")
     wide = z if z.dtype == torch.float64 else z.float()
     result: Tensor = _Sparsemax.apply(wide.reshape(-1, z.shape[-1]))  # type: ignore[no-untyped-call]
     return result.view(z.shape).to(z.dtype)
@@ -211,22 +198,14 @@ def _backward_on_few(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n
     return result
 
 
-def restricted_sparsemax(
-    weight: Lambda, columns: Int[Tensor, "n"], support: Support | LimitedSupport, penalised: bool
-) -> tuple[Float[Tensor, "C n"], Float[Tensor, ""] | None]:
-    """The class weights on `columns`, which hold the whole support, and the mean of |Λ| if it is `penalised`."""
-    weights, l1 = _RestrictedSparsemax.apply(weight, columns, support, penalised)  # type: ignore[no-untyped-call]
-    return weights, l1
-
-
-class _RestrictedSparsemax(torch.autograd.Function):
-    """Columns of sparsemax(Λ) that hold the whole support, and the mean of |Λ|. Exact in both directions: outside
-    the support both the value and the Jacobian are zero. The gradient of Λ is written once, for both.
+class RestrictedSparsemax(torch.autograd.Function):
+    """Columns of sparsemax(Λ) that hold the whole support, and, if `penalised`, the mean of |Λ|. Exact in both
+    directions: outside the support both value and Jacobian are zero. The gradient of Λ is written once, for both.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, columns: Tensor, support: Support | LimitedSupport, penalised: bool
+        ctx: Any, weight: Tensor, columns: Tensor, support: Support, penalised: bool
     ) -> tuple[Tensor, Tensor | None]:
         restricted = support.weights(weight.index_select(1, columns))
         ctx.save_for_backward(weight, columns, restricted)

@@ -116,20 +116,17 @@ class StructuralLayer(nn.Module):
         return torch.cat(parts, 1)
 
     def _plain(self, z: PrimitiveDescriptors, columns: Columns) -> Float[Tensor, "B n"]:
-        chosen = self._choose(columns, z.centre.dtype)
+        chosen, dtype = self._chosen, z.centre.dtype
+        if chosen is None or chosen.columns is not columns or chosen.shares.dtype != dtype:
+            parts = tuple(self.vocabulary.applications(columns))
+            chosen = _CachedColumns(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
+            self._chosen = chosen
         activations: Tensor = self.predicates(Primitives.of(z), chosen.parts, chosen.shares)
         return activations.T
 
-    def _choose(self, columns: Columns, dtype: torch.dtype) -> _CachedColumns:
-        if self._chosen is None or self._chosen.columns is not columns or self._chosen.shares.dtype != dtype:
-            parts = tuple(self.vocabulary.applications(columns))
-            self._chosen = _CachedColumns(columns, parts, presence_shares(parts, self.vocabulary.primitives, dtype))
-        return self._chosen
-
     def _score(self, z: PrimitiveDescriptors, columns: Columns, weights: Float[Tensor, "C n"]) -> Scores:
-        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept.
-
-        The fused kernels keep nothing but the activations, so they need no parts.
+        """w·a; a long union of supports part by part, computed anew for the gradient instead of kept. Fused kernels
+        keep nothing but the activations.
         """
         images = z.centre.shape[0]
         kept = fused.usable(z.centre) and self._without_kernel == self.vocabulary.size

@@ -6,8 +6,9 @@ its rank, so that some can be had where there would be too many to list.
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from math import comb, perm
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,52 +28,41 @@ ARITIES = {"reversal": 3, "edges": 4, "lengths": 4}
 """How many primitives some symmetries are about; the others are about any number."""
 
 
-def count(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration) -> int:
-    """How many tuples of K primitives there are."""
-    distinct = enumeration == "distinct"
-    match symmetry:
-        case "full" if distinct:
-            return comb(K, arity)
-        case "apex" | "reversal" if distinct:
-            return K * comb(K - 1, arity - 1)
-        case "edges":
-            return 2 * comb(comb(K, 2), 2) if distinct else comb(perm(K, 2), 2)
-        case "lengths":
-            return comb(comb(K, 2), 2) if distinct else comb(K, 3)
-        case _:
-            return perm(K, arity)
+class Listing(NamedTuple):
+    """All tuples of K primitives that a predicate is applied to."""
+
+    total: int
+    unrank: Callable[[Ranks], Tuples]
+    """The tuples of the given ranks, each in [0, total)."""
 
 
-def unrank(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration, ranks: Ranks) -> Tuples:
-    """The tuples of the given ranks, each in [0, count)."""
-    distinct = enumeration == "distinct"
+def list_tuples(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration) -> Listing:
+    """How many there are, and which; of what leaves the value as it is, `distinct` has one."""
+    distinct, edges = enumeration == "distinct", comb(K, 2)
     match symmetry:
         case "full" if distinct:
-            return _combinations(K, arity, ranks)
+            return Listing(comb(K, arity), partial(_combinations, K, arity))
         case "apex" if distinct:
-            return _apex_first(K, arity, ranks)
+            return Listing(K * comb(K - 1, arity - 1), partial(_apex_first, K, arity))
         case "reversal" if distinct:
-            return _apex_first(K, arity, ranks)[:, [1, 0, 2]]
-        case "edges" if distinct:  # all pairs of undirected edges, then all again with the second edge reversed
-            pairs = comb(comb(K, 2), 2)
-            rows = _edge_pairs(_combinations, K, comb(K, 2), ranks % max(1, pairs))
-            return torch.where((ranks < pairs).unsqueeze(1), rows, rows[:, [0, 1, 3, 2]])
+            return Listing(K * comb(K - 1, 2), lambda ranks: _apex_first(K, 3, ranks)[:, [1, 0, 2]])
+        case "edges" if distinct:
+            return Listing(2 * comb(edges, 2), partial(_pairs_either_way, K))
         case "edges":
-            return _edge_pairs(_permutations, K, perm(K, 2), ranks)
+            return Listing(comb(perm(K, 2), 2), partial(_edge_pairs, _permutations, K, perm(K, 2)))
         case "lengths" if distinct:
-            return _edge_pairs(_combinations, K, comb(K, 2), ranks)
+            return Listing(comb(edges, 2), partial(_edge_pairs, _combinations, K, edges))
         case "lengths":  # the published count has one column a triple: the two legs of its chain
-            return _combinations(K, 3, ranks)[:, [0, 1, 1, 2]]
+            return Listing(comb(K, 3), lambda ranks: _combinations(K, 3, ranks)[:, [0, 1, 1, 2]])
         case _:
-            return _permutations(K, arity, ranks)
+            return Listing(perm(K, arity), partial(_permutations, K, arity))
 
 
 def draw_ranks(total: int, some: int, about: str) -> Ranks:
     """`some` different ranks below `total`, ascending, every set of them as likely as any other.
 
-    They are the first different ones in a stream of numbers, the digest SHAKE-256 of `about`: the same on every
-    machine, and with more to draw, the same and others. (A number has 64 bits; its rest modulo `total` is uneven
-    by one part in 2⁶⁴ / total.)
+    They are the first different ones in a stream of 64-bit numbers, the digest SHAKE-256 of `about`: the same on
+    every machine, and with more to draw, the same and others.
     """
     assert 0 < some <= total
     length = some
@@ -125,3 +115,10 @@ def _then(first: Ranks, others: Int[Tensor, "T some"]) -> Tuples:
 def _edge_pairs(edges: Callable[[int, int, Ranks], Tuples], K: int, number: int, ranks: Ranks) -> Tuples:
     """Unordered pairs of different edges, of which there are `number`."""
     return edges(K, 2, _combinations(number, 2, ranks).flatten()).reshape(-1, 4)
+
+
+def _pairs_either_way(K: int, ranks: Ranks) -> Tuples:
+    """All pairs of undirected edges, then all again with the second edge reversed."""
+    pairs = comb(comb(K, 2), 2)
+    rows = _edge_pairs(_combinations, K, comb(K, 2), ranks % max(1, pairs))
+    return torch.where((ranks < pairs).unsqueeze(1), rows, rows[:, [0, 1, 3, 2]])

@@ -4,14 +4,13 @@ Column m of the activations a(X) ∈ [0,1]^M is one *application*: a predicate, 
 of primitives. Columns are numbered block by block, a block being one predicate; inside it angle by angle, then
 tuple by tuple, so that a column's meaning is computed and never stored.
 
-Two enumerations are offered. `distinct` has every value once. `paper` reproduces the published M = 130,176 at
-K = 16 and holds many exact copies (docs/paper_map.md). Both grow with K⁴; with a budget a predicate that has more
-applications than that is given a part of them, which the configuration alone decides.
+`distinct` has every value once; `paper` reproduces the published M = 130,176 at K = 16 and holds many exact copies
+(docs/paper_map.md). Both grow with K⁴; with a budget a predicate has a part, which the configuration alone decides.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 from parse_dg.config import Config, Count, Whole, at_most, require
 from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.predicate import Family
-from parse_dg.model.tuples import Enumeration, Ranks, Tuples, draw_ranks
+from parse_dg.model.tuples import Enumeration, Listing, Ranks, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
     "none": ("presence",),
@@ -74,10 +73,6 @@ class VocabularyConfig(Config):
         """Every predicate, in the order of its columns, whether its family is switched on or not."""
         return (*(predicate.name for predicate in PAPER), *self.predicates)
 
-    def angles(self, predicate: str) -> int:
-        """How many target angles a predicate has; 1 for those without."""
-        return PREDICATES[predicate].count_angles(self)
-
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -87,7 +82,10 @@ class Block:
     angles: int
     start: int
     size: int
-    choose: Callable[[], Tuples]
+    listing: Listing
+    """Of all the tuples there are."""
+    drawn_from: str
+    """What decides which of them there is room for."""
 
     @property
     def family(self) -> Family:
@@ -96,7 +94,9 @@ class Block:
     @cached_property
     def tuples(self) -> Tuples:
         """Made when they are first asked for: a file may describe more of them than memory holds."""
-        return self.choose()
+        total, room = self.listing.total, self.size // self.angles
+        ranks = torch.arange(total) if total == room else draw_ranks(total, room, self.drawn_from)
+        return self.listing.unrank(ranks)
 
 
 class Applications(NamedTuple):
@@ -114,13 +114,14 @@ class Vocabulary:
         self.primitives, self.config = primitives, config
         check_budget(primitives, config)
         blocks, start = [], 0
-        for predicate in config.known:
-            if PREDICATES[predicate].family in SWITCHES[config.families]:
-                angles = config.angles(predicate)
-                size = angles * min(_count_tuples(predicate, primitives, config))
-                choose = partial(choose_tuples, predicate, primitives, config)
-                blocks.append(Block(predicate, angles, start, size, choose))
-                start += size
+        for name in config.known:
+            if PREDICATES[name].family in SWITCHES[config.families]:
+                listing = PREDICATES[name].listing(primitives, config.enumeration)
+                angles = PREDICATES[name].count_angles(config)
+                room = listing.total if config.budget is None else config.budget // angles
+                drawn_from = f"{name} of {primitives} {config.enumeration} {config.draw}"
+                blocks.append(Block(name, angles, start, angles * min(listing.total, room), listing, drawn_from))
+                start += blocks[-1].size
         self.blocks = tuple(blocks)
         self.size = start
         """M, the number of columns."""
@@ -135,16 +136,14 @@ class Vocabulary:
             if last > first:
                 local, each = columns[first:last] - block.start, block.size // block.angles
                 angle = local.div(each, rounding_mode="floor")
-                yield Applications(
-                    block.predicate, angle, self._tuples_of(block, local - angle * each).T.contiguous()
-                )
+                tuples = self._tuples_of(block, local - angle * each)
+                yield Applications(block.predicate, angle, tuples.T.contiguous())
             first = last
 
     def _tuples_of(self, block: Block, ranks: Ranks) -> Tuples:
         """Looked up; of a block too large to be kept, computed, as a compacted model needs few of them."""
         if block.size // block.angles > KEPT:
-            computed = PREDICATES[block.predicate].unrank(self.primitives, self.config.enumeration, ranks.cpu())
-            return computed.to(ranks.device)
+            return block.listing.unrank(ranks.cpu()).to(ranks.device)
         key = block.predicate, ranks.device
         if key not in self._tuples:
             self._tuples[key] = block.tuples.to(ranks.device)
@@ -162,28 +161,11 @@ class Vocabulary:
 def check_budget(K: int, config: VocabularyConfig) -> None:
     """Raise if a budget has no room for so many primitives."""
     if config.budget is not None:
-        least = max(K, *map(config.angles, config.known))
+        least = max(K, *(PREDICATES[name].count_angles(config) for name in config.known))
         room = f"at least {least}, for the presence of {K} primitives and for every target angle"
         require(config.budget >= least, "vocabulary.budget", config.budget, room)
 
 
 def count_columns(K: int, config: VocabularyConfig) -> int:
-    """M, without any of the tuples."""
-    used = (name for name in config.known if PREDICATES[name].family in SWITCHES[config.families])
-    return sum(config.angles(name) * min(_count_tuples(name, K, config)) for name in used)
-
-
-def _count_tuples(name: str, K: int, config: VocabularyConfig) -> tuple[int, int]:
-    """How many tuples of primitives a predicate can be applied to, and for how many there is room."""
-    total = PREDICATES[name].count(K, config.enumeration)
-    return total, total if config.budget is None else config.budget // config.angles(name)
-
-
-def choose_tuples(name: str, K: int, config: VocabularyConfig) -> Tuples:
-    """The primitives a predicate is applied to, one row an application: all there are, or as many as may be."""
-    total, room = _count_tuples(name, K, config)
-    if total <= room:
-        ranks = torch.arange(total)
-    else:
-        ranks = draw_ranks(total, room, f"{name} of {K} {config.enumeration} {config.draw}")
-    return PREDICATES[name].unrank(K, config.enumeration, ranks)
+    """M; no tuple is made."""
+    return Vocabulary(K, config).size

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.algorithms.cdann import Cdann, CdannConfig
-from parse_dg.algorithms.dann import Dann, DannConfig
-from tests.algorithms.tiny import CHANNELS, CLASSES, DOMAINS, batch, context, copy_of, moved, step
+from tests.algorithms.tiny import CHANNELS, batch, context, copy_of, moved, step
 from tests.parts import seeded
 
 
@@ -70,16 +69,3 @@ def test_the_embedding_learns_with_the_discriminator() -> None:
     before = copy_of(cdann)
     step(cdann)
     assert moved(cdann, before) == {"adversary"}
-
-
-def test_without_the_embedding_and_with_classes_in_balance_it_is_dann() -> None:
-    cdann = build()
-    dann = Dann(DannConfig(width=8), context())
-    state = {name: value for name, value in cdann.state_dict().items() if not name.startswith("class_embeddings")}
-    dann.load_state_dict(state)
-    torch.nn.init.zeros_(cdann.class_embeddings.weight)
-    example = batch(per_domain=4)._replace(labels=torch.arange(CLASSES).repeat(DOMAINS))
-    ours, theirs = (algorithm.losses(example, seeded()) for algorithm in (cdann, dann))
-    assert {name: value.item() for name, value in ours.items()} == pytest.approx(
-        {name: value.item() for name, value in theirs.items()}, 1e-5
-    )

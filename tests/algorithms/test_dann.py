@@ -141,16 +141,6 @@ def test_the_penalty_has_a_gradient_for_either_side() -> None:
         assert gradient[place].item() == pytest.approx((values[0] - values[1]) / 2e-6, 1e-4)
 
 
-def test_the_discriminators_gradient_does_not_depend_on_the_backbone_waiting() -> None:
-    dann, example = build(gradient_penalty=0.25, discriminator_steps=2), batch()
-    parameters = dann.groups()["adversary"]
-    (turn,) = dann.turns(example, seeded())
-    found = torch.autograd.grad(total(turn.terms), parameters)
-    whole = dann.discrimination(dann.features(example.images, seeded()), example, seeded())
-    for one, other in zip(found, torch.autograd.grad(total(whole), parameters), strict=True):
-        torch.testing.assert_close(one, other)
-
-
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 def test_losses_are_in_float32_under_mixed_precision(penalty: float) -> None:
     dann = build(gradient_penalty=penalty)

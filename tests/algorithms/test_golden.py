@@ -17,8 +17,8 @@ from parse_dg.algorithms.coral import Coral, CoralConfig
 from parse_dg.algorithms.dann import Dann, DannConfig
 from parse_dg.algorithms.erm import Erm, ErmConfig
 from parse_dg.algorithms.group_dro import GroupDro, GroupDroConfig
-from parse_dg.algorithms.mixup import Mixup, MixupConfig, Pairing
-from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig
+from parse_dg.algorithms.mixup import Mixup, MixupConfig
+from parse_dg.algorithms.sagnet import SagNet, SagNetConfig
 from parse_dg.training.optimizer import OptimizerConfig
 from tests.algorithms import golden
 from tests.algorithms.golden import State, Trace
@@ -124,7 +124,7 @@ def test_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def before(step: int) -> None:
         order, *shares = trace.draws(step)
-        monkeypatch.setattr(algorithm, "draw", lambda generator: Pairing(order, torch.stack(shares)))
+        monkeypatch.setattr(algorithm, "draw", lambda generator: (order, torch.stack(shares)))
 
     run(trace, algorithm, pooled, {"loss": "total"}, before=before)
 
@@ -140,7 +140,7 @@ def test_sagnet(monkeypatch: pytest.MonkeyPatch) -> None:
         assert left == []
         left.extend(trace.draws(step))
 
-    monkeypatch.setattr(algorithm, "draw", lambda size, generator: Exchange(left.pop(0), left.pop(0)))
+    monkeypatch.setattr(algorithm, "draw", lambda size, generator: (left.pop(0), left.pop(0)))
     terms = {"loss_c": "cross_entropy", "loss_s": "style", "loss_adv": "adversary"}
     run(trace, algorithm, lambda state: golden.renamed(state, prefixes), terms, before=before)
     assert left == []

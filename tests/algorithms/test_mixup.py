@@ -14,11 +14,11 @@ from tests.parts import seeded
 def test_the_loss_is_the_mean_over_a_circle_of_domains(domains: int, smoothing: float) -> None:
     """Smoothing is applied to either label."""
     mixup, example = Mixup(MixupConfig(), context(domains, smoothing=smoothing)), batch(domains)
-    drawn = mixup.draw(seeded(7))
+    order, shares = mixup.draw(seeded(7))
     parts, expected = example.by_domain(domains), 0.0
     for place in range(domains):
-        one, other = parts[drawn.order[place]], parts[drawn.order[(place + 1) % domains]]
-        share = drawn.share[place].item()
+        one, other = parts[order[place]], parts[order[(place + 1) % domains]]
+        share = shares[place].item()
         for image in range(len(one.images)):
             mixed = share * one.images[image] + (1 - share) * other.images[image]
             logs = mixup(mixed[None]).log_softmax(1)[0]
@@ -33,9 +33,9 @@ def test_draws_are_a_circle_of_all_domains_and_shares() -> None:
     circles: Counter[tuple[int, ...]] = Counter()
     shares = []
     for _ in range(600):
-        drawn = mixup.draw(draws)
-        circles[tuple(drawn.order.tolist())] += 1
-        shares.append(drawn.share)
+        order, share = mixup.draw(draws)
+        circles[tuple(order.tolist())] += 1
+        shares.append(share)
     assert all(sorted(circle) == [0, 1, 2, 3] for circle in circles)
     assert len(circles) == 24
     every = torch.stack(shares)

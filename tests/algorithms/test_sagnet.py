@@ -10,9 +10,8 @@ from torch import Tensor
 from parse_dg.algorithms.base import Turn
 from parse_dg.algorithms.sagnet import Exchange, SagNet, SagNetConfig, mix_style, swap_content
 from parse_dg.training.trainer import Trainer
-from tests.algorithms.golden import constant
-from tests.algorithms.tiny import batch, context, copy_of, moved, step
-from tests.parts import seeded, trainer_of
+from tests.algorithms.tiny import context, copy_of, moved, step
+from tests.parts import seeded
 
 GROUPS = [("backbone", "head"), ("adversary",), ("backbone",)]
 
@@ -23,9 +22,8 @@ def build(**settings: Any) -> SagNet:
 
 def features_and_exchange() -> tuple[Tensor, Exchange]:
     features = torch.randn(5, 7, generator=seeded(1), dtype=torch.float64) * 3 + 1
-    return features, Exchange(
-        torch.rand((5, 1), generator=seeded(2), dtype=torch.float64), torch.tensor([3, 2, 0, 4, 1])
-    )
+    shares = torch.rand((5, 1), generator=seeded(2), dtype=torch.float64)
+    return features, (shares, torch.tensor([3, 2, 0, 4, 1]))
 
 
 def style(values: list[float]) -> tuple[float, float]:
@@ -39,7 +37,7 @@ def test_style_is_mixed_with_that_of_the_partner() -> None:
     found = mix_style(features, exchange)
     styles = [style(row) for row in features.tolist()]
     for row, values in enumerate(features.tolist()):
-        share, partner = exchange.share[row].item(), int(exchange.partner[row])
+        share, partner = exchange[0][row].item(), int(exchange[1][row])
         mean, variance = (share * a + (1 - share) * b for a, b in zip(styles[row], styles[partner], strict=True))
         own_mean, own_variance = styles[row]
         expected = [
@@ -54,7 +52,7 @@ def test_content_is_swapped_with_that_of_the_partner() -> None:
     found = swap_content(features, exchange)
     rows = features.tolist()
     for row in range(len(rows)):
-        other = rows[int(exchange.partner[row])]
+        other = rows[int(exchange[1][row])]
         (mean, variance), (other_mean, other_variance) = style(rows[row]), style(other)
         expected = [
             (value - other_mean) / math.sqrt(other_variance + 1e-5) * math.sqrt(variance + 1e-5) + mean
@@ -72,7 +70,7 @@ def test_the_gradient_of_swapped_content_flows_through_the_style_alone() -> None
     def with_content_fixed(x: Tensor) -> Tensor:
         content = (features - features.mean(1, keepdim=True)) / (features.var(1, keepdim=True) + 1e-5).sqrt()
         std = (x.var(1, keepdim=True) + 1e-5).sqrt()
-        return (weights * (content[exchange.partner] * std + x.mean(1, keepdim=True))).sum()
+        return (weights * (content[exchange[1]] * std + x.mean(1, keepdim=True))).sum()
 
     leaf = features.clone().requires_grad_()
     (expected,) = torch.autograd.grad(with_content_fixed(leaf), leaf)
@@ -99,32 +97,10 @@ def test_every_turn_moves_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [set(groups) for groups in GROUPS] * 2
 
 
-def test_the_losses_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each from a pass of its own through the network as the turn before left it."""
-    sagnet, example = build(weight=0.3), batch()
-    drawn = [sagnet.draw(len(example.images), seeded(seed)) for seed in range(3)]
-    left = list(drawn)
-    monkeypatch.setattr(sagnet, "draw", lambda size, generator: left.pop(0))
-    optimizer = trainer_of(sagnet, constant(0.05))
-    for number, turn in enumerate(sagnet.turns(example, seeded())):
-        features = sagnet.backbone(example.images).mean((2, 3))
-        if number == 0:
-            logits = sagnet.classifier(mix_style(features, drawn[0]))
-        else:
-            logits = sagnet.style_classifier(swap_content(features, drawn[number]))
-        logs = logits.log_softmax(1)
-        of_label = -logs[torch.arange(len(logs)), example.labels].mean().item()
-        expected = [of_label, of_label, 0.3 * -logs.mean().item()][number]
-        (found,) = turn.terms.values()
-        assert found.item() == pytest.approx(expected, 1e-5)
-        optimizer._descend(found, turn)
-    assert left == []
-
-
 def test_a_draw_is_a_share_and_a_partner_for_every_image() -> None:
     sagnet, draws = build(), seeded(3)
-    one, other = sagnet.draw(200, draws), sagnet.draw(200, draws)
-    assert one.share.shape == (200, 1)
-    assert 0 <= one.share.min() < 0.1 < 0.9 < one.share.max() < 1
-    assert sorted(one.partner.tolist()) == list(range(200))
-    assert not torch.equal(one.partner, other.partner)
+    (share, partner), (_, other) = sagnet.draw(200, draws), sagnet.draw(200, draws)
+    assert share.shape == (200, 1)
+    assert 0 <= share.min() < 0.1 < 0.9 < share.max() < 1
+    assert sorted(partner.tolist()) == list(range(200))
+    assert not torch.equal(partner, other)

@@ -28,7 +28,7 @@ def images_of(count: int, seed: int = 0) -> Tensor:
 
 
 def opened(path: Path) -> tuple[Callable[[Tensor], Outputs], dict[str, str]]:
-    """The file, as the module's docstring says it is opened, and what it says of itself."""
+    """The file, as docs/deploy.md says it is opened, and what it says of itself."""
     if path.suffix == ".onnx":
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]

@@ -13,9 +13,8 @@ import parse_dg
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.images import ImageError, decode
 from parse_dg.data.splits import Subset, whole
-from parse_dg.deploy.compaction import compact
 from parse_dg.deploy.image_batches import find_images, load_batches
-from parse_dg.deploy.model_file import load_model, save_model
+from parse_dg.deploy.model_file import load_model
 from parse_dg.deploy.predictor import BATCH, Prediction, Predictor, load
 from parse_dg.errors import InputError
 from parse_dg.training.accuracy import EVALUATION_BATCH, predict
@@ -78,15 +77,6 @@ def test_files_of_any_size_are_resized_as_a_store_does(model: Predictor, odd: Pa
     image = decode(odd, model.model.spec.framing)
     assert image.shape == (64, 64, 3)
     assert torch.equal(logits_of(model.predict(odd)), logits_of(model.predict(image)))
-
-
-def test_a_compact_model_says_the_same(model: Predictor, tmp_path: Path, pixels: np.ndarray) -> None:
-    small, _ = compact(model.model, 0)
-    path = tmp_path / "compact.safetensors"
-    save_model(path, small.spec, small.algorithm.state_dict())
-    found = load(path, "cpu").predict(pixels)
-    assert [each.predicted for each in found] == [each.predicted for each in model.predict(pixels)]
-    torch.testing.assert_close(logits_of(found), logits_of(model.predict(pixels)), rtol=1e-6, atol=1e-6)
 
 
 def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndarray) -> None:

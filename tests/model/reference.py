@@ -168,18 +168,9 @@ def eqdist(p: list[Primitive], shape: Shape, angle: int) -> float:
 
 
 FORMULAS: dict[str, Callable[[list[Primitive], Shape, int], float]] = {
-    "above": above,
-    "left": left,
-    "h-align": h_align,
-    "v-align": v_align,
-    "near": near,
-    "contains": contains,
-    "tri": tri,
-    "turn": turn,
-    "orient": orient,
-    "eqdist": eqdist,
+    formula.__name__.replace("_", "-"): formula
+    for formula in (above, left, h_align, v_align, near, contains, tri, turn, orient, eqdist)
 }
-
 
 EDGES: dict[str, tuple[Tuple, Tuple]] = {
     "tri": ((0, 1), (0, 2)),
@@ -329,11 +320,7 @@ def sparsemax_by_sorting(z: Tensor) -> Tensor:
 
 
 def mean_l1(weight: list[list[float]]) -> float:
-    total = 0.0
-    for row in weight:
-        for value in row:
-            total += abs(value)
-    return total / (len(weight) * len(weight[0]))
+    return sum(abs(value) for row in weight for value in row) / (len(weight) * len(weight[0]))
 
 
 def diversity(maps: list[list[float]]) -> float:

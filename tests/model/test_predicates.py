@@ -312,17 +312,3 @@ def test_exactly_the_expected_predicates_are_invariant(name: str, gate: bool, so
     after = values(vocabulary, predicates, z._replace(centre=transform(z.centre)))
     unchanged = {p for p in NAMES if torch.allclose(before[p], after[p], rtol=1e-9, atol=1e-11)}
     assert unchanged == expected
-
-
-@pytest.mark.parametrize(("predicate", "mirror"), [("left", MIRROR_X), ("above", MIRROR_Y)])
-def test_mirroring_swaps_the_arguments_of_a_direction_without_margin(predicate: str, mirror: Tensor) -> None:
-    vocabulary, predicates = build(5)
-    with torch.no_grad():
-        predicates.margin[predicate].zero_()
-    z = random_descriptors(2, 5, seed=6)
-    names = names_of(vocabulary)[predicate]
-    before = values(vocabulary, predicates, z)[predicate]
-    after = values(vocabulary, predicates, z._replace(centre=z.centre * mirror))[predicate]
-    for row, name in enumerate(names):
-        i, j = read_name(name).primitives
-        torch.testing.assert_close(after[row], before[names.index(f"{predicate}(p{j}, p{i})")])

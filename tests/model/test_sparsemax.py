@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.model import sparsemax as module
-from parse_dg.model.sparsemax import WIDTH, Support, find_limited_support, find_support, sparsemax
+from parse_dg.model.sparsemax import WIDTH, find_support, sparsemax
 from tests.model.reference import sparsemax_by_sorting, sparsemax_exact
 
 ROWS = 24
@@ -158,35 +158,17 @@ def minus_infinity(n: int, draw: torch.Generator, dtype: torch.dtype) -> Tensor:
 
 
 KINDS: dict[str, Make] = {
-    "of scales 1e-6 to 1e6": scales,
-    "far from zero": shifted_scales,
-    "heavy tails": cauchy,
-    "heavier on one side": lognormal,
-    "constant": constant,
-    "ties on top": ties_on_top,
-    "ties at the threshold": ties_at_the_threshold,
-    "few values": few_values,
-    "on the simplex": on_the_simplex,
-    "staircase": staircase,
-    "geometric": geometric,
-    "harmonic": harmonic,
-    "all in one block": one_block,
-    "one entry a block": one_entry_a_block,
-    "all in the last block": last_partial_block,
-    "next to each other": next_to_each_other,
-    "barely inside": barely_inside,
-    "huge": huge,
-    "denormal": denormal,
-    "with -∞": minus_infinity,
+    make.__name__.replace("_", " "): make
+    for make in (
+        *(scales, shifted_scales, cauchy, lognormal, constant, ties_on_top, ties_at_the_threshold, few_values),
+        *(on_the_simplex, staircase, geometric, harmonic, one_block, one_entry_a_block, last_partial_block),
+        *(next_to_each_other, barely_inside, huge, denormal, minus_infinity),
+    )
 }
 
 
 def rows_of(kind: str, length: int, dtype: torch.dtype) -> Tensor:
     return KINDS[kind](length, torch.Generator().manual_seed(length), dtype)
-
-
-def all_kinds(length: int, dtype: torch.dtype) -> Tensor:
-    return torch.cat([rows_of(kind, length, dtype) for kind in KINDS])
 
 
 def definition(z: Tensor) -> Tensor:
@@ -197,7 +179,7 @@ def definition(z: Tensor) -> Tensor:
 
 def check(z: Tensor) -> None:
     """Everything that must hold of the weights of rows that have a projection."""
-    before, weights, (threshold, used) = z.clone(), sparsemax(z), find_support(z)
+    before, weights, (threshold, used, _) = z.clone(), sparsemax(z), find_support(z)
     tolerance = TOLERANCE[z.dtype]
     assert torch.equal(z, before)
     assert weights.dtype == z.dtype
@@ -219,7 +201,7 @@ def test_every_kind_of_row_at_every_length_equals_the_definition(kind: str, dtyp
         check(rows_of(kind, length, dtype))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "with -∞"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "minus infinity"])
 def test_short_rows_equal_the_definition_in_exact_fractions(kind: str) -> None:
     assert sparsemax_exact([-2.0, 0.0, 0.5]) == [0.0, 0.25, 0.75]
     for length in (1, 2, 3, 7):
@@ -272,28 +254,22 @@ class Watched:
         patch.setattr(module, "_side_by_side", watched_side_by_side)
 
 
-def same(found: Support, expected: Support, tolerance: float) -> None:
-    assert torch.equal(found.used, expected.used)
-    torch.testing.assert_close(found.threshold.depth, expected.threshold.depth, rtol=0, atol=tolerance)
-    assert torch.equal(found.threshold.highest, expected.threshold.highest)
-
-
-@pytest.mark.parametrize("at_once", [1, 1000, 10_000])
+@pytest.mark.parametrize("at_once", [1, 10_000])
 @each_dtype
 def test_rows_in_many_portions_give_what_rows_at_once_give(
     at_once: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for length in (2 * WIDTH, 4 * WIDTH + 1):
-        z = all_kinds(length, dtype)
-        weights, support = sparsemax(z), find_support(z)
-        with monkeypatch.context() as patch:
-            watched = Watched(patch)
-            patch.setattr(module, "AT_ONCE", at_once)
-            same(find_support(z), support, TOLERANCE[dtype])
-            torch.testing.assert_close(sparsemax(z), weights, rtol=0, atol=TOLERANCE[dtype])
-        assert watched.portions > 10
-        assert watched.few < watched.portions
-        assert watched.few > 0 or at_once == 10_000
+    z = torch.cat([rows_of(kind, 2 * WIDTH + 1, dtype) for kind in KINDS])
+    weights, support = sparsemax(z), find_support(z)
+    watched = Watched(monkeypatch)
+    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    found = find_support(z)
+    assert torch.equal(found.used, support.used)
+    torch.testing.assert_close(found.threshold, support.threshold, rtol=0, atol=TOLERANCE[dtype])
+    torch.testing.assert_close(found.weights(z), weights, rtol=0, atol=TOLERANCE[dtype])
+    assert watched.portions > 5
+    assert watched.few < watched.portions
+    assert watched.few > 0 or at_once == 10_000
 
 
 # --- how a matrix may lie in memory ---------------------------------------------------------------
@@ -311,7 +287,7 @@ NAN, INF = math.nan, math.inf
 
 
 @pytest.mark.parametrize("at_once", [1, 2**22])
-@pytest.mark.parametrize("length", [1, WIDTH, 3 * WIDTH + 2])
+@pytest.mark.parametrize("length", [1, 2 * WIDTH + 2])
 @pytest.mark.parametrize("value", [NAN, INF, -INF], ids=str)
 @pytest.mark.parametrize("scale", [0.1, 30.0], ids=["most inside", "few inside"])
 @each_dtype
@@ -337,7 +313,7 @@ def test_a_row_without_a_projection_is_nan_and_alone_in_it(
     torch.testing.assert_close(weights[~broken], sparsemax(good), rtol=0, atol=TOLERANCE[dtype])
     torch.testing.assert_close(weights[~broken].double(), definition(good), rtol=0, atol=TOLERANCE[dtype])
     assert gradient[~broken].isfinite().all()
-    threshold, used = find_support(z.detach())
+    threshold, used, _ = find_support(z.detach())
     expected = (weights > 0).any(0)
     expected[0] = True
     assert torch.equal(used, expected)
@@ -368,7 +344,7 @@ def away_from_kinks(z: Tensor) -> bool:
     return bool((z - tau.highest - tau.depth).abs().min() > 1e-3)
 
 
-@pytest.mark.parametrize(("length", "scale"), [(2, 1.0), (6, 0.2), (6, 1.0), (15, 0.05), (15, 0.5)])
+@pytest.mark.parametrize(("length", "scale"), [(2, 1.0), (6, 0.2), (12, 0.5)])
 def test_gradcheck_away_from_kinks(length: int, scale: float) -> None:
     draws = (torch.Generator().manual_seed(seed) for seed in range(200))
     candidates = (scale * randn(length, draw, torch.float64)[:3] for draw in draws)
@@ -384,7 +360,7 @@ def test_gradcheck_away_from_kinks(length: int, scale: float) -> None:
 def test_limited_to_the_largest_entries(limit: int) -> None:
     """The nearest of all vectors of the simplex with at most so many entries: every choice of entries is tried."""
     z = torch.randn(6, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 0.3
-    support = find_limited_support(z, limit)
+    support = find_support(z, limit)
     found = torch.zeros_like(z)
     found[:, support.used] = support.weights(z[:, support.used])
     assert bool(((found > 0).sum(1) <= limit).all())
@@ -399,7 +375,7 @@ def test_limited_to_the_largest_entries(limit: int) -> None:
 
 def test_a_limit_holds_where_entries_are_equal() -> None:
     z = torch.zeros(3, 50)
-    support = find_limited_support(z, 4)
+    support = find_support(z, 4)
     weights = support.weights(z[:, support.used])
     assert (weights > 0).sum(1).tolist() == [4, 4, 4]
     torch.testing.assert_close(weights.sum(1), torch.ones(3))

@@ -87,13 +87,6 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(1) - b.unsqueeze(0)).abs().amax(-1)
 
 
-@pytest.mark.parametrize(("enumeration", "expected"), [("distinct", 72_076), ("paper", 130_176)])
-def test_the_size_at_16_primitives(enumeration: str, expected: int) -> None:
-    vocabulary = build(16, enumeration)
-    assert vocabulary.size == expected
-    assert sum(block.size for block in vocabulary.blocks) == expected
-
-
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)
 @pytest.mark.parametrize("K", [4, 9, 16, 24])
 def test_counts_are_the_closed_form(K: int, enumeration: str) -> None:
@@ -101,6 +94,7 @@ def test_counts_are_the_closed_form(K: int, enumeration: str) -> None:
     sizes = {block.predicate.replace("_", "-"): block.size for block in vocabulary.blocks}
     assert sizes == closed_form(enumeration, K)
     assert vocabulary.size == sum(sizes.values())
+    assert K != 16 or vocabulary.size == {"distinct": 72_076, "paper": 130_176}[enumeration]
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATIONS)
@@ -196,19 +190,3 @@ def test_paper_and_distinct_have_the_same_values_but_for_eqdist_and_the_constant
     assert apart.amin(0).max() < 1e-12  # and the other way round
     equal_distances = paper[[m for m, a in enumerate(of_paper) if a.predicate == "eqdist"]]
     assert distances(equal_distances, distinct).amin(1).max() < 1e-12
-
-
-def test_merging_the_weights_of_equal_columns_leaves_every_score_unchanged() -> None:
-    of_paper, paper = activations("paper", 5, additions=True)
-    of_distinct, distinct = activations("distinct", 5, additions=True)
-    draw = torch.Generator().manual_seed(23)
-    usable = [m for m, a in enumerate(of_paper) if not own_reverse(a)]
-    weights = torch.zeros(3, len(of_paper), dtype=torch.float64)
-    weights[:, usable] = torch.rand(3, len(usable), generator=draw, dtype=torch.float64)
-    weights /= weights.sum(1, keepdim=True)
-    place = {application.key: column for column, application in enumerate(of_distinct)}
-    merged = torch.zeros(3, len(of_distinct), dtype=torch.float64)
-    for column in usable:
-        merged[:, place[of_paper[column].key]] += weights[:, column]
-    torch.testing.assert_close(merged.sum(1), torch.ones(3, dtype=torch.float64))
-    torch.testing.assert_close(merged @ distinct, weights @ paper, rtol=0, atol=1e-13)

@@ -1,12 +1,11 @@
 """CLIP's text encoder, frozen, which turns a caption into a vector where GVRT does not train its own.
 
-It needs `transformers`, which comes with `sentence-transformers`, and weights that are on this machine already:
-nothing is downloaded, and only `.safetensors` files are read, which cannot execute anything.
+Its weights must be on this machine already: nothing is downloaded, and `.safetensors` cannot execute anything.
 """
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -18,21 +17,13 @@ from parse_dg.errors import InputError
 EncoderName = Literal["trained", "clip-vit-b-32", "clip-vit-b-16", "clip-vit-l-14"]
 
 
-class ClipText(NamedTuple):
-    """A text encoder of CLIP: how long its vectors are, and the repositories of Hugging Face that have it."""
-
-    width: int
-    openai: str
-    sentence_transformers: str
-    """It is in the folder 0_CLIPModel there."""
-
-
 CLIP = {
-    "clip-vit-b-32": ClipText(512, "openai/clip-vit-base-patch32", "sentence-transformers/clip-ViT-B-32"),
-    "clip-vit-b-16": ClipText(512, "openai/clip-vit-base-patch16", "sentence-transformers/clip-ViT-B-16"),
-    "clip-vit-l-14": ClipText(768, "openai/clip-vit-large-patch14", "sentence-transformers/clip-ViT-L-14"),
+    "clip-vit-b-32": (512, "openai/clip-vit-base-patch32", "sentence-transformers/clip-ViT-B-32"),
+    "clip-vit-b-16": (512, "openai/clip-vit-base-patch16", "sentence-transformers/clip-ViT-B-16"),
+    "clip-vit-l-14": (768, "openai/clip-vit-large-patch14", "sentence-transformers/clip-ViT-L-14"),
 }
-"""The published encoder of GVRT is the first."""
+"""How long its vectors are, and the repositories of Hugging Face that have it, the second in a folder 0_CLIPModel.
+The published encoder of GVRT is the first."""
 
 
 class ClipEncoder:
@@ -43,7 +34,7 @@ class ClipEncoder:
 
     def __init__(self, name: str, tokenizer: Tokenizer):
         self.name, self.tokenizer = name, tokenizer
-        self.width = CLIP[name].width
+        self.width = CLIP[name][0]
         self._parts: tuple[Any, Any] | None = None
         self._known: dict[str, Tensor] = {}
 
@@ -67,9 +58,8 @@ def load_clip(name: str) -> tuple[Any, Any]:
     try:
         transformers = importlib.import_module("transformers")
     except ImportError as error:
-        advice = "install one of them, or set algorithm.encoder=trained"
-        needs = f"the sentence encoder {name} needs transformers or sentence-transformers"
-        raise InputError(f"{needs}, which cannot be imported ({error}): {advice}") from error
+        needs = f"the sentence encoder {name} needs transformers or sentence-transformers ({error})"
+        raise InputError(f"{needs}: install one of them, or set algorithm.encoder=trained") from error
     _, *repositories = CLIP[name]
     for repository, folder in zip(repositories, ("", "0_CLIPModel"), strict=True):
         here = {"subfolder": folder, "local_files_only": True}
@@ -82,5 +72,5 @@ def load_clip(name: str) -> tuple[Any, Any]:
             continue
         return words, network.eval().requires_grad_(False)
     expected = f"expected {' or '.join(repositories)} as .safetensors in the cache of Hugging Face"
-    advice = "fetch them there, or set algorithm.encoder=trained"
-    raise InputError(f"the weights of the sentence encoder {name} are not on this machine: {expected}; {advice}")
+    missing = f"the weights of the sentence encoder {name} are not on this machine"
+    raise InputError(f"{missing}, {expected}: fetch them there, or set algorithm.encoder=trained")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from parse_dg.algorithms.base import linear
+from parse_dg.algorithms.base import linear, started
 from parse_dg.algorithms.gvrt.text import BEGIN, END, PAD
 
 WRITABLE = END
@@ -29,21 +29,29 @@ class WordLikelihoods(NamedTuple):
     """Where there is one: everything after `BEGIN`, `END` included."""
 
 
-class Explainer(nn.Module):
+class Reader(nn.Module):
+    """Reads a sentence word by word."""
+
+    def __init__(self, vocabulary: int, width: int, generator: torch.Generator | None):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.embedding.weight, generator=generator)
+        self.reader = lstm(width, width, generator)
+
+    def read(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """The LSTM's state after each word; it does not know what comes later."""
+        states: Tensor = self.reader(self.embedding(tokens))[0]
+        return states
+
+
+class Explainer(Reader):
     """Image embedding and class → a sentence."""
 
     def __init__(self, vocabulary: int, classes: int, width: int = 128, generator: torch.Generator | None = None):
-        super().__init__()
+        super().__init__(vocabulary, width, generator)
         self.classes = classes
-        self.embedding = embedding(vocabulary, width, generator)
-        self.reader = lstm(width, width, generator)
         self.writer = lstm(2 * width + classes, width, generator)
         self.output = linear(width, vocabulary - WRITABLE, generator)
-
-    def read(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """The first LSTM's state after each word; it does not know what comes later."""
-        states: Tensor = self.reader(self.embedding(tokens))[0]
-        return states
 
     def about(self, image: Float[Tensor, "B D"], labels: Int[Tensor, "B"]) -> Float[Tensor, "B E"]:
         """What a sentence is to be about: the image's embedding, and its class."""
@@ -94,19 +102,16 @@ class Explainer(nn.Module):
         return self.output(hidden), after
 
 
-class Discriminator(nn.Module):
+class Discriminator(Reader):
     """A sentence → logits of the class it is about."""
 
     def __init__(self, vocabulary: int, classes: int, width: int = 128, generator: torch.Generator | None = None):
-        super().__init__()
-        self.embedding = embedding(vocabulary, width, generator)
-        self.reader = lstm(width, width, generator)
+        super().__init__(vocabulary, width, generator)
         self.classifier = linear(width, classes, generator)
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B C"]:
         words = tokens[:, 1:]  # `BEGIN` is not read
-        states: Tensor = self.reader(self.embedding(words))[0]
-        logits: Tensor = self.classifier(at_last(states, words != PAD))
+        logits: Tensor = self.classifier(at_last(self.read(words), words != PAD))
         return logits
 
 
@@ -116,19 +121,9 @@ def at_last(states: Float[Tensor, "B T D"], words: Bool[Tensor, "B T"]) -> Float
     return states[torch.arange(len(states), device=states.device), last]
 
 
-def embedding(count: int, width: int, generator: torch.Generator | None = None) -> nn.Embedding:
-    """nn.Embedding with its usual start, standard normal, drawn from `generator`."""
-    layer = nn.Embedding(count, width)
-    nn.init.normal_(layer.weight, generator=generator)
-    return layer
-
-
-def lstm(inputs: int, width: int, generator: torch.Generator | None = None) -> nn.LSTM:
-    """One layer of nn.LSTM, batch first, with its usual start, uniform in ±1/√width, drawn from `generator`."""
-    layer = nn.LSTM(inputs, width, batch_first=True)
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -(width**-0.5), width**-0.5, generator=generator)
-    return layer
+def lstm(inputs: int, width: int, generator: torch.Generator | None) -> nn.LSTM:
+    """One layer, batch first, with its usual start."""
+    return started(nn.LSTM(inputs, width, batch_first=True), width, generator)
 
 
 def _choose(logits: Float[Tensor, "B V"], uniform: Float[Tensor, "B"] | None) -> Int[Tensor, "B"]:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Width, linear
+from parse_dg.algorithms.base import BuildContext, LossTerms, Minibatch, Width, linear, widened
 from parse_dg.algorithms.gvrt.clip import ClipEncoder, EncoderName, load_clip
 from parse_dg.algorithms.gvrt.decoder import Discriminator, Explainer, WordLikelihoods, at_last
 from parse_dg.algorithms.gvrt.text import END, PAD, Tokenizer, learn_tokenizer
@@ -25,11 +25,94 @@ from parse_dg.data.splits import Subset
 from parse_dg.errors import InputError
 
 
+class Gvrt(Pooled):
+    """ERM whose features are grounded in sentences."""
+
+    config: "GvrtConfig"
+
+    words: Tensor
+
+    def __init__(self, config: "GvrtConfig", context: BuildContext):
+        super().__init__(config, context)
+        backbone, classes, generator = context.backbone, context.classes, context.generator
+        vocabulary = context.vocabulary or Tokenizer(())
+        assert isinstance(vocabulary, Tokenizer)
+        self.vocabulary = vocabulary
+        self.clip = None if config.encoder == "trained" else ClipEncoder(config.encoder, vocabulary)
+        self.visual = linear(backbone.channels, config.width, generator)  # W_v
+        self.textual = linear(self.clip.width if self.clip else config.width, config.width, generator)  # W_t
+        self.joint_classifier = linear(config.width, classes, generator)
+        self.explainer = Explainer(len(vocabulary), classes, config.width, generator)
+        self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
+        self.register_buffer("words", vocabulary.to_bytes())  # so that a saved model can put things in words
+
+    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
+        if example.captions is None:
+            raise InputError("gvrt needs a sentence about every image, found a batch that has none")
+        features = self.features(example.images, generator)
+        terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
+        with torch.autocast(features.device.type, enabled=False):  # LSTMs are small: exactness costs little
+            return terms | self._ground(widened(features), example.labels, example.captions, generator)
+
+    def _ground(
+        self,
+        features: Float[Tensor, "B D"],
+        labels: Int[Tensor, "B"],
+        captions: Int[Tensor, "B T"],
+        generator: torch.Generator,
+    ) -> LossTerms:
+        """The terms that know the captions."""
+        config = self.config
+        if config.repeat_end:
+            captions = F.pad(captions, (0, config.caption_length - captions.shape[1]), value=PAD)
+            captions = captions.masked_fill(captions == PAD, END)
+        image = self.visual(features)
+        about = self.explainer.about(image, labels)
+        states = self.explainer.read(captions[:, :-1])
+        made_up = self.explainer.sample(about, config.sample_length, generator)
+        made_up_states = self.explainer.read(made_up[:, :-1])
+        vector = self.clip(captions) if self.clip else at_last(made_up_states, made_up[:, 1:] != PAD)
+        terms = {
+            "align": config.align * F.mse_loss(image, self.textual(vector)),
+            "align_class": config.align * self.cross_entropy(self.joint_classifier(image), labels),
+            "tokens": config.tokens * self._per_word(self.explainer.speak(captions, states, about)),
+            "discriminator": config.discriminator * self.cross_entropy(self.discriminator(captions), labels),
+        }
+        if config.reinforce:
+            spoken = self.explainer.speak(made_up, made_up_states, about)
+            terms["reinforce"] = config.reinforce * self._reinforce(made_up, spoken, labels)
+        return terms
+
+    def _per_word(self, spoken: WordLikelihoods) -> Float[Tensor, ""]:
+        """The mean over domains of the mean over their words of -log p; all other terms are plain means."""
+        parts = zip(*(part.chunk(self.domains) for part in spoken), strict=True)
+        return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()
+
+    def _reinforce(
+        self, made_up: Int[Tensor, "B T1"], spoken: WordLikelihoods, labels: Int[Tensor, "B"]
+    ) -> Float[Tensor, ""]:
+        """-log p of made-up sentences, each times its reward: how sure the discriminator is of the right class."""
+        with torch.no_grad():
+            reward = self.discriminator(made_up).softmax(1).gather(1, labels[:, None])[:, 0]
+        rewarded: Tensor = -(spoken.log_probability.sum(1) * reward).mean()
+        return rewarded
+
+    @torch.no_grad()
+    def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
+        """What the explainer writes, the likeliest word each time."""
+        features = self.backbone(images).mean((2, 3))
+        if labels is None:
+            labels = self.classifier(features).argmax(1)
+        about = self.explainer.about(self.visual(features), labels)
+        return self.vocabulary.decode(self.explainer.sample(about, self.config.sample_length))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GvrtConfig(PooledConfig):
     """Settings of GVRT; the defaults are those published for CUB-DG, but for the encoder."""
 
     name = "gvrt"
+    method = Gvrt
     writes_sentences = True
     summary = "features grounded in the images' captions"
     reference = "Min et al. 2022, arXiv:2207.10285"
@@ -72,95 +155,3 @@ class GvrtConfig(PooledConfig):
         if "words" not in state:
             raise InputError("a model of gvrt must hold its vocabulary, found no tensor called words")
         return Tokenizer.from_bytes(state["words"], self.caption_length)
-
-    def build(self, context: BuildContext) -> "Gvrt":
-        return Gvrt(self, context)
-
-
-class Gvrt(Pooled):
-    """ERM whose features are grounded in sentences."""
-
-    config: GvrtConfig
-
-    words: Tensor
-
-    def __init__(self, config: GvrtConfig, context: BuildContext):
-        super().__init__(config, context)
-        backbone, classes, generator = context.backbone, context.classes, context.generator
-        vocabulary = context.vocabulary or Tokenizer(())
-        assert isinstance(vocabulary, Tokenizer)
-        self.vocabulary = vocabulary
-        self.clip = None if config.encoder == "trained" else ClipEncoder(config.encoder, vocabulary)
-        self.visual = linear(backbone.channels, config.width, generator)  # W_v
-        self.textual = linear(self.clip.width if self.clip else config.width, config.width, generator)  # W_t
-        self.joint_classifier = linear(config.width, classes, generator)
-        self.explainer = Explainer(len(vocabulary), classes, config.width, generator)
-        self.discriminator = Discriminator(len(vocabulary), classes, config.width, generator)
-        self.register_buffer("words", vocabulary.to_bytes())  # so that a saved model can put things in words
-
-    def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
-        if example.captions is None:
-            raise InputError("gvrt needs a sentence about every image, found a batch that has none")
-        features = self.features(example.images, generator)
-        terms = {"cross_entropy": self.cross_entropy(self.classifier(features), example.labels)}
-        with torch.autocast(features.device.type, enabled=False):  # LSTMs are small: exactness costs little
-            exact = features.to(torch.promote_types(features.dtype, torch.float32))
-            return terms | self._ground(exact, example.labels, example.captions, generator)
-
-    def _ground(
-        self,
-        features: Float[Tensor, "B D"],
-        labels: Int[Tensor, "B"],
-        captions: Int[Tensor, "B T"],
-        generator: torch.Generator,
-    ) -> LossTerms:
-        """The terms that know the captions."""
-        config = self.config
-        if config.repeat_end:
-            captions = F.pad(captions, (0, config.caption_length - captions.shape[1]), value=PAD)
-            captions = captions.masked_fill(captions == PAD, END)
-        image = self.visual(features)
-        about = self.explainer.about(image, labels)
-        states = self.explainer.read(captions[:, :-1])
-        made_up = self.explainer.sample(about, config.sample_length, generator)
-        made_up_states = self.explainer.read(made_up[:, :-1])
-        vector = self.clip(captions) if self.clip else at_last(made_up_states, made_up[:, 1:] != PAD)
-        terms = {
-            "align": config.align * F.mse_loss(image, self.textual(vector)),
-            "align_class": config.align * self.cross_entropy(self.joint_classifier(image), labels),
-            "tokens": config.tokens * self._per_word(self.explainer.speak(captions, states, about)),
-            "discriminator": config.discriminator * self.cross_entropy(self.discriminator(captions), labels),
-        }
-        if config.reinforce:
-            spoken = self.explainer.speak(made_up, made_up_states, about)
-            terms["reinforce"] = config.reinforce * self._reinforce(made_up, spoken, labels)
-        return terms
-
-    def _per_word(self, spoken: WordLikelihoods) -> Float[Tensor, ""]:
-        """The mean over domains of the mean over their words of -log p; all other terms are plain means."""
-        parts = zip(*(part.chunk(self.domains) for part in spoken), strict=True)
-        return torch.stack([-found.sum() / words.sum() for found, words in parts]).mean()
-
-    def _reinforce(
-        self, made_up: Int[Tensor, "B T1"], spoken: WordLikelihoods, labels: Int[Tensor, "B"]
-    ) -> Float[Tensor, ""]:
-        """-log p of made-up sentences, each times its reward: how sure the discriminator is of the right class.
-
-        The sentences were made without a gradient, and their probability was then computed like that of captions.
-        """
-        with torch.no_grad():
-            reward = self.discriminator(made_up).softmax(1).gather(1, labels[:, None])[:, 0]
-        rewarded: Tensor = -(spoken.log_probability.sum(1) * reward).mean()
-        return rewarded
-
-    @torch.no_grad()
-    def sentences(self, images: Float[Tensor, "B 3 H W"], labels: Int[Tensor, "B"] | None = None) -> list[str]:
-        """What the explainer writes about normalised images, the likeliest word each time.
-
-        `labels` are the classes it is to argue for; none: those that are predicted.
-        """
-        features = self.backbone(images).mean((2, 3))
-        if labels is None:
-            labels = self.classifier(features).argmax(1)
-        about = self.explainer.about(self.visual(features), labels)
-        return self.vocabulary.decode(self.explainer.sample(about, self.config.sample_length))

@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from parse_dg.config import require
 from parse_dg.errors import InputError
@@ -54,11 +55,13 @@ class Tokenizer:
 
     def encode(self, sentences: Sequence[str]) -> Int[Tensor, "B T"]:
         """Sentences → int64 numbers, padded to the longest."""
-        rows = [self._numbers(sentence) for sentence in sentences]
-        tokens = torch.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=torch.long)
-        for row, numbers in zip(tokens, rows, strict=True):
-            row[: len(numbers)] = torch.tensor(numbers)
-        return tokens
+        if not sentences:
+            return torch.zeros(0, 0, dtype=torch.long)
+        rows = []
+        for sentence in sentences:
+            words = split_words(sentence)[: self.length - 2]
+            rows.append(torch.tensor([BEGIN, *(self._number.get(word, UNKNOWN) for word in words), END]))
+        return pad_sequence(rows, batch_first=True, padding_value=PAD)
 
     def decode(self, tokens: Int[Tensor, "B T"]) -> list[str]:
         """Numbers → sentences, up to the first `END`."""
@@ -80,10 +83,6 @@ class Tokenizer:
     @cached_property
     def _number(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.words, len(SPECIAL))}
-
-    def _numbers(self, sentence: str) -> list[int]:
-        words = split_words(sentence)[: self.length - 2]
-        return [BEGIN, *(self._number.get(word, UNKNOWN) for word in words), END]
 
     def _sentence(self, numbers: Sequence[int]) -> str:
         names = (*SPECIAL, *self.words)

@@ -5,11 +5,9 @@ adapter. `build_backbone` is the one place where sizes are chosen.
 """
 
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import torch
@@ -27,8 +25,7 @@ __all__ = ["Backbone", "BackboneConfig", "FeatureAdapter", "build_backbone", "re
 
 PROBE_SIZE = 224
 """Side of the image an adapted network is tried with; some accept no other size."""
-
-
+LIBRARIES = {"torchvision": "torchvision.models", "timm": "timm"}
 NetworkMaker = Callable[[], nn.Module]
 
 
@@ -53,8 +50,8 @@ class BackboneConfig(Config):
     def check(self) -> None:
         library, _, model = self.name.partition(":")
         adapted = self.name not in SHAPES
-        if self.name not in BACKBONES and not (library in ADAPTERS and model):
-            raise unknown("backbone", self.name, [*BACKBONES, *(f"{library}:NAME" for library in ADAPTERS)])
+        if self.name not in BACKBONES and not (library in LIBRARIES and model):
+            raise unknown("backbone", self.name, [*BACKBONES, *(f"{library}:NAME" for library in LIBRARIES)])
         fits = self.stride_at == "3x3" or (not adapted and SHAPES[self.name].block is Bottleneck)
         self.require(fits, "stride_at", f"3x3 for {self.name}: first_1x1 is for the bottleneck blocks of resnet50")
         fits = self.last_stride == 2 or not adapted
@@ -72,7 +69,7 @@ def build_backbone(
     if config.name in BACKBONES:
         return BACKBONES[config.name](config, mixstyle, generator)
     library, _, model = config.name.partition(":")
-    return _adapted(lambda: ADAPTERS[library](model), config, mixstyle, generator)
+    return _adapted(partial(_from_library, library, model), config, mixstyle, generator)
 
 
 def _resnet(config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None) -> Backbone:
@@ -90,11 +87,11 @@ def _adapted(
     make: NetworkMaker, config: BackboneConfig, mixstyle: MixStyleConfig, generator: torch.Generator | None
 ) -> Backbone:
     if mixstyle.stages:
-        raise InputError(
-            f"MixStyle needs one of the ResNets written here ({', '.join(SHAPES)}): "
-            f"set mixstyle.stages=() to use {config.name}"
-        )
-    with _seeded(generator):
+        ours = f"one of the ResNets written here ({', '.join(SHAPES)})"
+        raise InputError(f"MixStyle needs {ours}: set mixstyle.stages=() to use {config.name}")
+    with torch.random.fork_rng(devices=[], enabled=generator is not None):
+        if generator is not None:
+            torch.default_generator.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
         network = make()
     return FeatureAdapter(network, name=config.name, freeze_batchnorm=config.freeze_batchnorm)
 
@@ -137,61 +134,35 @@ class FeatureAdapter(Backbone):
         return _last(self.network(images))
 
 
-def _timm(model: str) -> nn.Module:
-    """Timm's network `model` that returns its last feature map in a list."""
-    timm = _imported("timm", f"timm:{model}")
-    return _created(
-        f"timm:{model}", lambda: timm.create_model(model, pretrained=False, features_only=True, out_indices=(-1,))
-    )
-
-
-def _torchvision(model: str) -> nn.Module:
-    """Torchvision's network `model` up to its pooling layer, under its own parameter names."""
-    models = _imported("torchvision.models", f"torchvision:{model}")
-    network = _created(f"torchvision:{model}", lambda: models.get_model(model, weights=None))
-    features = nn.Sequential()
-    for name, child in network.named_children():
-        if name == "avgpool" or isinstance(child, nn.AdaptiveAvgPool2d):
-            return features
-        features.add_module(name, child)
-    raise InputError(
-        f"torchvision:{model} has no pooling layer to cut at, its parts are "
-        f"{', '.join(name for name, _ in network.named_children())}: try timm:NAME"
-    )
-
-
-ADAPTERS: dict[str, Callable[[str], nn.Module]] = {"torchvision": _torchvision, "timm": _timm}
-
-
-def _imported(module: str, backbone: str) -> ModuleType:
+def _from_library(library: str, model: str) -> nn.Module:
+    """Timm's network `model`, which returns its last feature map in a list; or torchvision's up to its pooling
+    layer, under its own parameter names.
+    """
+    name = f"{library}:{model}"
     try:
-        return importlib.import_module(module)
+        module = importlib.import_module(LIBRARIES[library])
     except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises RuntimeError
-        package = module.partition(".")[0]
-        raise InputError(
-            f"backbone {backbone} needs {package}, which cannot be imported: install parse-dg[backbones]"
-        ) from error
-
-
-def _created(backbone: str, create: Callable[[], Any]) -> nn.Module:
-    """What `create` returns; the library's complaint about name or options becomes an `InputError`."""
+        needs = f"backbone {name} needs {library}, which cannot be imported"
+        raise InputError(f"{needs}: install parse-dg[backbones]") from error
     try:
-        network = create()
+        if library == "timm":
+            network = module.create_model(model, pretrained=False, features_only=True, out_indices=(-1,))
+        else:
+            network = module.get_model(model, weights=None)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"backbone {backbone} cannot be built: {first_line(error)}") from error
+        raise InputError(f"backbone {name} cannot be built: {first_line(error)}") from error
     assert isinstance(network, nn.Module)
-    return network
+    return network if library == "timm" else _before_pooling(network, name)
 
 
-@contextmanager
-def _seeded(generator: torch.Generator | None) -> Iterator[None]:
-    """PyTorch's global CPU generator, seeded from `generator` and put back after; None leaves it alone."""
-    if generator is None:
-        yield
-        return
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
-        yield
+def _before_pooling(network: nn.Module, name: str) -> nn.Module:
+    features = nn.Sequential()
+    for part, child in network.named_children():
+        if part == "avgpool" or isinstance(child, nn.AdaptiveAvgPool2d):
+            return features
+        features.add_module(part, child)
+    parts = ", ".join(part for part, _ in network.named_children())
+    raise InputError(f"{name} has no pooling layer to cut at, its parts are {parts}: try timm:NAME")
 
 
 def _last(output: Any) -> Tensor:
@@ -212,13 +183,11 @@ def _probe(network: nn.Module, name: str) -> int:
     finally:
         network.train(training)
     if not isinstance(features, Tensor) or features.ndim != 4:
-        found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise InputError(f"backbone {name} must return a (B, C, H, W) map, found {found}")
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise InputError(f"backbone {name} must return a (B, C, H, W) map, found {shape}")
     channels = int(features.shape[1])
     info: Any = getattr(network, "feature_info", None)  # timm's
     if info is not None and channels != (known := info.channels()[-1]):
-        raise InputError(
-            f"backbone {name} must return a (B, {known}, H, W) map, found {tuple(features.shape)}: "
-            "networks that keep the channels last cannot be used"
-        )
+        found = f"found {tuple(features.shape)}: networks that keep the channels last cannot be used"
+        raise InputError(f"backbone {name} must return a (B, {known}, H, W) map, {found}")
     return channels

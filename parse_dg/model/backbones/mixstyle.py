@@ -1,10 +1,7 @@
 """MixStyle: the style of one sample, the content of another (Zhou et al., ICLR 2021).
 
 The style of a feature map is the mean and the standard deviation of each channel over the positions. While
-training, each sample is normalised and given a convex mixture of its own style and that of a partner from the
-same batch. Evaluation leaves the features alone.
-
-Letters: B batch, C channels, H W map.
+training, each sample is given a convex mixture of its own style and that of a partner from the same batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,10 +48,7 @@ class MixStyle(nn.Module):
     def forward(
         self, features: Float[Tensor, "B C H W"], source: torch.Generator | Iterator[Draw] | None
     ) -> Float[Tensor, "B C H W"]:
-        """The mixed features, in the type of `features`.
-
-        Draws from a CPU generator, or takes the next of what was drawn before. Nothing is drawn outside training.
-        """
+        """The mixed features; `source` is a CPU generator, or draws made before. Evaluation leaves them alone."""
         if not self.training:
             return features
         drawn = next(source) if isinstance(source, Iterator) else self.draw(len(features), source)
@@ -64,10 +58,8 @@ class MixStyle(nn.Module):
         return mix_styles(features, partner, lam, everyone=self.everyone)
 
     def draw(self, size: int, generator: torch.Generator | None) -> Draw:
-        """How to mix a batch of `size`: λ and the partner of each sample, or None, not at all.
-
-        Draws from the CPU `generator`, in this order: one uniform number that decides whether the batch is
-        mixed; if so λ of each sample; then the permutation(s).
+        """How to mix a batch of `size`. Draws from the CPU `generator`, in this order: one uniform number that
+        decides whether the batch is mixed; if so λ of each sample; then the permutation(s).
         """
         if generator is None or generator.device.type != "cpu":
             found = "none" if generator is None else f"one on {generator.device}"
@@ -85,19 +77,14 @@ def mix_styles(
     eps: float = 1e-6,
     everyone: Everyone | None = None,
 ) -> Float[Tensor, "B C H W"]:
-    """(x - μ) / σ · σ_mix + μ_mix, with μ_mix = λ μ + (1 - λ) μ[partner] and σ_mix likewise.
+    """(x - μ) / σ · σ_mix + μ_mix, with μ_mix = λ μ + (1 - λ) μ[partner] and σ_mix likewise, in float32 at least.
 
-    If `features` are a part of a batch, `everyone` makes of its statistics those of the whole, which partners are
-    numbered in.
-
-    σ = sqrt(unbiased variance + eps). μ and σ are constants to the gradient. Computed in float32 at least,
-    also where `features` are in half precision, and returned in the type of `features`.
+    μ and σ = sqrt(unbiased variance + eps) are constants to the gradient. If `features` are a part of a batch,
+    `everyone` makes of its statistics those of the whole, which partners are numbered in.
     """
     if features.shape[2] * features.shape[3] < 2:
-        raise InputError(
-            f"MixStyle needs maps of two positions or more, found {features.shape[2]}x{features.shape[3]}: "
-            "use larger images or earlier mixstyle.stages"
-        )
+        found = f"found {features.shape[2]}x{features.shape[3]}: use larger images or earlier mixstyle.stages"
+        raise InputError(f"MixStyle needs maps of two positions or more, {found}")
     x = features.to(torch.promote_types(features.dtype, torch.float32))
     variance, mean = torch.var_mean(x.detach(), dim=(2, 3), correction=1, keepdim=True)  # (B, C, 1, 1)
     std = (variance + eps).sqrt()
@@ -122,10 +109,8 @@ def draw_beta(alpha: float, size: int, generator: torch.Generator) -> Float[Tens
 
 
 def draw_partners(mode: Mode, size: int, generator: torch.Generator) -> Int[Tensor, " size"]:
-    """The index of each sample's partner: a permutation of range(size).
-
-    `crossdomain` reverses the batch, cuts it into halves and shuffles each, so that the first half meets the
-    second; with an odd size the middle sample stays in the first half.
+    """The index of each sample's partner. `crossdomain` reverses the batch, halves it and shuffles each half, so
+    that the first meets the second; with an odd size the middle sample stays in the first half.
     """
     if mode == "random":
         return torch.randperm(size, generator=generator)

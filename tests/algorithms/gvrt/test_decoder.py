@@ -72,14 +72,6 @@ def test_a_sentence_is_about_its_image_and_its_class(explainer: Explainer) -> No
     assert about[:, WIDTH:].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 0, 0]]
 
 
-def test_what_comes_later_is_not_known(explainer: Explainer, about: Tensor) -> None:
-    other = TOKENS.clone()
-    other[:, 3:] = 7
-    one, two = explainer.read(TOKENS), explainer.read(other)
-    assert torch.equal(one[:, :3], two[:, :3])
-    assert not torch.allclose(one[:, 3:], two[:, 3:])
-
-
 def test_gradients_reach_everything_and_padding_adds_nothing(explainer: Explainer, about: Tensor) -> None:
     about = about.clone().requires_grad_()
     spoken = explainer.speak(TOKENS, explainer.read(TOKENS[:, :-1]), about)
