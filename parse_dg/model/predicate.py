@@ -18,7 +18,7 @@ from parse_dg.config import require
 from parse_dg.errors import InputError, require_known
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.tuples import ARITIES, Enumeration, Listing, Symmetry, list_tuples
+from parse_dg.model.tuples import ARITIES, Enumeration, TupleListing, Symmetry, list_tuples
 
 Activation = Float[Tensor, "n B"]
 Family = Literal["presence", "binary", "ternary", "quaternary"]
@@ -188,7 +188,7 @@ class Predicate:
         """What it is switched with: predicates that bind as many primitives."""
         return FAMILIES[min(self.arity, len(FAMILIES)) - 1]
 
-    def listing(self, K: int, enumeration: Enumeration = "distinct") -> Listing:
+    def listing(self, K: int, enumeration: Enumeration = "distinct") -> TupleListing:
         """The tuples of K primitives that it is applied to."""
         return list_tuples(self.symmetry, self.arity, K, enumeration)
 

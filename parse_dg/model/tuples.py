@@ -28,7 +28,7 @@ ARITIES = {"reversal": 3, "edges": 4, "lengths": 4}
 """How many primitives some symmetries are about; the others are about any number."""
 
 
-class Listing(NamedTuple):
+class TupleListing(NamedTuple):
     """All tuples of K primitives that a predicate is applied to."""
 
     total: int
@@ -36,26 +36,26 @@ class Listing(NamedTuple):
     """The tuples of the given ranks, each in [0, total)."""
 
 
-def list_tuples(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration) -> Listing:
+def list_tuples(symmetry: Symmetry, arity: int, K: int, enumeration: Enumeration) -> TupleListing:
     """How many there are, and which; of what leaves the value as it is, `distinct` has one."""
     distinct, edges = enumeration == "distinct", comb(K, 2)
     match symmetry:
         case "full" if distinct:
-            return Listing(comb(K, arity), partial(_combinations, K, arity))
+            return TupleListing(comb(K, arity), partial(_combinations, K, arity))
         case "apex" if distinct:
-            return Listing(K * comb(K - 1, arity - 1), partial(_apex_first, K, arity))
+            return TupleListing(K * comb(K - 1, arity - 1), partial(_apex_first, K, arity))
         case "reversal" if distinct:
-            return Listing(K * comb(K - 1, 2), lambda ranks: _apex_first(K, 3, ranks)[:, [1, 0, 2]])
+            return TupleListing(K * comb(K - 1, 2), lambda ranks: _apex_first(K, 3, ranks)[:, [1, 0, 2]])
         case "edges" if distinct:
-            return Listing(2 * comb(edges, 2), partial(_pairs_either_way, K))
+            return TupleListing(2 * comb(edges, 2), partial(_pairs_either_way, K))
         case "edges":
-            return Listing(comb(perm(K, 2), 2), partial(_edge_pairs, _permutations, K, perm(K, 2)))
+            return TupleListing(comb(perm(K, 2), 2), partial(_edge_pairs, _permutations, K, perm(K, 2)))
         case "lengths" if distinct:
-            return Listing(comb(edges, 2), partial(_edge_pairs, _combinations, K, edges))
+            return TupleListing(comb(edges, 2), partial(_edge_pairs, _combinations, K, edges))
         case "lengths":  # the published count has one column a triple: the two legs of its chain
-            return Listing(comb(K, 3), lambda ranks: _combinations(K, 3, ranks)[:, [0, 1, 1, 2]])
+            return TupleListing(comb(K, 3), lambda ranks: _combinations(K, 3, ranks)[:, [0, 1, 1, 2]])
         case _:
-            return Listing(perm(K, arity), partial(_permutations, K, arity))
+            return TupleListing(perm(K, arity), partial(_permutations, K, arity))
 
 
 def draw_ranks(total: int, some: int, about: str) -> Ranks:

@@ -20,7 +20,7 @@ from torch import Tensor
 from parse_dg.config import Config, Count, Whole, at_most, require
 from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.predicate import Family
-from parse_dg.model.tuples import Enumeration, Listing, Ranks, Tuples, draw_ranks
+from parse_dg.model.tuples import Enumeration, TupleListing, Ranks, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
     "none": ("presence",),
@@ -82,7 +82,7 @@ class Block:
     angles: int
     start: int
     size: int
-    listing: Listing
+    listing: TupleListing
     """Of all the tuples there are."""
     drawn_from: str
     """What decides which of them there is room for."""

@@ -29,7 +29,7 @@ class WordLikelihoods(NamedTuple):
     """Where there is one: everything after `BEGIN`, `END` included."""
 
 
-class Reader(nn.Module):
+class CaptionReader(nn.Module):
     """Reads a sentence word by word."""
 
     def __init__(self, vocabulary: int, width: int, generator: torch.Generator | None):
@@ -44,7 +44,7 @@ class Reader(nn.Module):
         return states
 
 
-class Explainer(Reader):
+class Explainer(CaptionReader):
     """Image embedding and class → a sentence."""
 
     def __init__(self, vocabulary: int, classes: int, width: int = 128, generator: torch.Generator | None = None):
@@ -102,7 +102,7 @@ class Explainer(Reader):
         return self.output(hidden), after
 
 
-class Discriminator(Reader):
+class Discriminator(CaptionReader):
     """A sentence → logits of the class it is about."""
 
     def __init__(self, vocabulary: int, classes: int, width: int = 128, generator: torch.Generator | None = None):
