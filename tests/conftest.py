@@ -40,10 +40,8 @@ TINY = {
     "training.check_every": 2,
     "training.batch_per_domain": 4,
     "training.device": "cpu",
-    "backbone.name": "local",
 }
-"""Seconds instead of minutes: 40 images a domain, 8 of them held out; a backbone with which PARSE's few steps leave
-some class with both right and wrong images."""
+"""Seconds instead of minutes: 40 images a domain, 8 of them held out."""
 
 
 def slow_but(*quick: str) -> list[Any]:

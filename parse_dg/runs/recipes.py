@@ -70,7 +70,7 @@ def blueprints(algorithm: str) -> RunConfig:
     optimizer = OptimizerConfig(backbone_rate=5e-3, head_rate=3e-3, schedule="cosine")
     base = RunConfig(
         augment=AugmentConfig(grayscale=0.5),  # colour says nothing of the class
-        backbone=BackboneConfig(name="local19"),
+        backbone=BackboneConfig(name="local"),
         mixstyle=MixStyleConfig(stages=()),
         optimizer=optimizer,
         training=TrainingConfig(steps=1000, check_every=100),

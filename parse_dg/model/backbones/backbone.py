@@ -34,8 +34,8 @@ class BackboneConfig(Config):
     """Which network, from which weights."""
 
     name: str = "small"
-    """`small`, `local`, `local19` (for 64-pixel images; a cell of theirs sees all of one, 23 or 19 pixels of it),
-    `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name that was registered (docs/extend.md)."""
+    """`small`, `local` (for 64-pixel images), `resnet18`, `resnet50`, `torchvision:NAME`, `timm:NAME`, or a name
+    that was registered (docs/extend.md)."""
     weights: Annotated[str, Rule("a file or a name", bool)] | None = None
     """None: a random start. A `.safetensors`, `.pth` or `.pt` file. Or published weights by name: `imagenet-v1` (or
     `imagenet`), `imagenet-v2`, `augmix`; `parse-dg weights` says what they are."""

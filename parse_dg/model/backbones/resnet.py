@@ -83,15 +83,15 @@ class Backbone(nn.Module, ABC):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions (or 1x1, by `kernels`); the first carries the stride, whatever `stride_at` says."""
+    """Two 3x3 convolutions (or 1x1, by `kernel`); the first carries the stride, whatever `stride_at` says."""
 
     expansion = 1
 
-    def __init__(self, inputs: int, width: int, stride: int, stride_at: StrideAt, kernels: tuple[int, int]) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, stride_at: StrideAt, kernel: int) -> None:
         super().__init__()
-        self.conv1 = _conv(inputs, width, kernel=kernels[0], stride=stride)
+        self.conv1 = _conv(inputs, width, kernel=kernel, stride=stride)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = _conv(width, width, kernel=kernels[1])
+        self.conv2 = _conv(width, width, kernel=kernel)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = _shortcut(inputs, width, stride)
 
@@ -106,12 +106,12 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, inputs: int, width: int, stride: int, stride_at: StrideAt, kernels: tuple[int, int]) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, stride_at: StrideAt, kernel: int) -> None:
         super().__init__()
         at_3x3 = stride_at == "3x3"
         self.conv1 = _conv(inputs, width, kernel=1, stride=1 if at_3x3 else stride)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = _conv(width, width, kernel=kernels[0], stride=stride if at_3x3 else 1)
+        self.conv2 = _conv(width, width, kernel=kernel, stride=stride if at_3x3 else 1)
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = _conv(width, 4 * width, kernel=1)
         self.bn3 = nn.BatchNorm2d(4 * width)
@@ -134,9 +134,8 @@ class ResNetShape:
     widths: tuple[int, int, int, int] = (64, 128, 256, 512)
     """Channels inside the blocks of each stage; a stage returns `block.expansion` times as many."""
     strides: tuple[int, int, int, int] = (1, 2, 2, 2)
-    kernels: tuple[tuple[int, int], ...] = ((3, 3),) * 4
-    """Sides of the 3x3 convolutions of each stage, of which a bottleneck block has one; 1 keeps them from looking
-    beyond their cell."""
+    kernels: tuple[int, int, int, int] = (3, 3, 3, 3)
+    """Side of the 3x3 convolutions of each stage; 1 keeps a stage from looking beyond its cell."""
     small_stem: bool = False
     """A 3x3 convolution with stride 2 instead of a 7x7 one and a max-pool: half the size, not a quarter."""
 
@@ -145,22 +144,12 @@ SHAPES = {
     "small": ResNetShape(
         block=BasicBlock, blocks=(1, 1, 1, 1), widths=(16, 32, 64, 64), strides=(1, 2, 2, 1), small_stem=True
     ),
-    # A cell of the local ones sees a part, not the layout (the idea of BagNet, arXiv:1904.00760): 23 pixels are a
-    # part and some of its neighbours, 19 a part.
-    "local": ResNetShape(
+    "local": ResNetShape(  # a cell sees 23 pixels: a part, not the layout (the idea of BagNet, arXiv:1904.00760)
         block=BasicBlock,
         blocks=(1, 1, 1, 1),
         widths=(16, 32, 48, 48),
         strides=(1, 2, 1, 1),
-        kernels=((3, 3), (3, 3), (1, 1), (1, 1)),
-        small_stem=True,
-    ),
-    "local19": ResNetShape(
-        block=BasicBlock,
-        blocks=(1, 1, 1, 1),
-        widths=(16, 24, 32, 48),
-        strides=(1, 1, 2, 1),
-        kernels=((3, 3), (3, 1), (3, 1), (1, 1)),
+        kernels=(3, 3, 1, 1),
         small_stem=True,
     ),
     "resnet18": ResNetShape(block=BasicBlock, blocks=(2, 2, 2, 2)),
@@ -194,10 +183,10 @@ class ResNet(Backbone):
         strides = list(shape.strides)
         strides[max(i for i, stride in enumerate(strides) if stride == 2)] = last_stride
         for number, stride in enumerate(strides, start=1):
-            blocks, width, kernels = shape.blocks[number - 1], shape.widths[number - 1], shape.kernels[number - 1]
+            blocks, width, kernel = (s[number - 1] for s in (shape.blocks, shape.widths, shape.kernels))
             stage = nn.Sequential()
             for index in range(blocks):
-                stage.append(shape.block(inputs, width, stride if index == 0 else 1, stride_at, kernels))
+                stage.append(shape.block(inputs, width, stride if index == 0 else 1, stride_at, kernel))
                 inputs = width * shape.block.expansion
             self.add_module(f"layer{number}", stage)
         self.mixstyle = MixStyle(mixstyle)  # one object for all places; each call draws for itself

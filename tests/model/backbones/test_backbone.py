@@ -168,7 +168,7 @@ def test_frozen_statistics_stay_and_affine_trains() -> None:
     [
         (
             {"name": "resnet34"},
-            "unknown backbone 'resnet34': valid are small, local, local19, resnet18, resnet50, torchvision",
+            "unknown backbone 'resnet34': valid are small, local, resnet18, resnet50, torchvision",
         ),
         ({"name": "timm:"}, "unknown backbone 'timm:'"),
         ({"name": "small:x"}, "unknown backbone"),
@@ -179,7 +179,7 @@ def test_frozen_statistics_stay_and_affine_trains() -> None:
         ({"name": "timm:x", "stride_at": "first_1x1"}, "3x3 for timm:x"),
         (
             {"name": "timm:x", "last_stride": 1},
-            "last_stride must be 2 for timm:x: 1 is for small, local, local19, resnet18, resnet50, found 1",
+            "last_stride must be 2 for timm:x: 1 is for small, local, resnet18, resnet50, found 1",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_configuration_is_checked(options: dict[str, object], message: str) -> N
         BackboneConfig(**options)
 
 
-@pytest.mark.parametrize(("name", "seen"), [("local", 23), ("local19", 19), ("small", 64)])
+@pytest.mark.parametrize(("name", "seen"), [("local", 23), ("small", 64)])
 def test_how_much_of_the_image_a_cell_sees(name: str, seen: int) -> None:
     """In training mode batch statistics would join all pixels; in evaluation a cell sees its receptive field."""
     backbone = build_backbone(
