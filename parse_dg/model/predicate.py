@@ -18,7 +18,7 @@ from parse_dg.config import require
 from parse_dg.errors import InputError, require_known
 from parse_dg.model.geometry import Vector, damped, fading
 from parse_dg.model.primitives import PrimitiveDescriptors
-from parse_dg.model.tuples import ARITIES, Enumeration, TupleListing, Symmetry, list_tuples
+from parse_dg.model.tuples import ARITIES, Enumeration, Symmetry, TupleListing, list_tuples
 
 Activation = Float[Tensor, "n B"]
 Family = Literal["presence", "binary", "ternary", "quaternary"]

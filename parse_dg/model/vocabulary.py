@@ -20,7 +20,7 @@ from torch import Tensor
 from parse_dg.config import Config, Count, Whole, at_most, require
 from parse_dg.model.paper_predicates import PAPER, PREDICATES
 from parse_dg.model.predicate import Family
-from parse_dg.model.tuples import Enumeration, TupleListing, Ranks, Tuples, draw_ranks
+from parse_dg.model.tuples import Enumeration, Ranks, TupleListing, Tuples, draw_ranks
 
 SWITCHES: dict[str, tuple[Family, ...]] = {
     "none": ("presence",),
