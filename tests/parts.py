@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ def wait_until(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)
     return value
+
+
+def stop_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, now: Callable[[], float]) -> None:
+    """`time.monotonic` as one module sees it: patched for all, it would stop the event loops of services."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic": now}))
 
 
 def small_backbone(start: torch.Generator | None = None, stages: tuple[int, ...] = ()) -> Backbone:

@@ -21,6 +21,7 @@ import torch
 from parse_dg.config import to_dict
 from parse_dg.errors import InputError
 from parse_dg.files import write_json
+from parse_dg.runs import keeper as keeper_module
 from parse_dg.runs.config import RunConfig
 from parse_dg.runs.folder import BusyError, hold
 from parse_dg.runs.keeper import Keeper
@@ -30,7 +31,7 @@ from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from parse_dg.training.checkpoint import CURRENT, PREVIOUS, read_checkpoint, write_checkpoint
 from tests.conftest import Tiny, slow_but
-from tests.parts import refusal
+from tests.parts import refusal, stop_clock
 from tests.runs.helpers import CPU, MOVING, PLAIN, REPEATED, SELECTING, SWAD, hashes, quiet, read, repeated
 
 Whole = Callable[[str, RunConfig], dict[str, str]]
@@ -350,7 +351,7 @@ def test_the_first_checkpoints_of_an_attempt_come_early(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("parse_dg.runs.keeper.time.monotonic", lambda: now)
+    stop_clock(monkeypatch, keeper_module, lambda: now)
     keeper, due = Keeper(tmp_path, tiny("erm")), []
     for second in range(1, 300):
         now = float(second)

@@ -16,6 +16,7 @@ from parse_dg.runs.metrics import CheckLine
 from parse_dg.sweeps.jobs import Job, Outcome, read_state
 from parse_dg.sweeps.loop import Event, SweepReport, SweepStatus
 from tests.conftest import Tiny
+from tests.parts import stop_clock
 from tests.runs.helpers import check_of, environment_of, result_of
 
 
@@ -128,7 +129,7 @@ def test_time_left_is_of_runs_of_the_same_kind(
     jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    stop_clock(monkeypatch, display, lambda: now[0])
     view = SweepView(tmp_path)
     assert view.time_left(standing(waiting=jobs)) is None
     finish(jobs[0], 100)
