@@ -6,14 +6,14 @@ READY := .venv/ready
 
 .PHONY: demo test test-all lint bench results clean
 
-demo: $(READY)  ## train No Relations and PARSE on Blueprints, compare, compact, draw (under 5 minutes on 2 cores)
+demo: $(READY)  ## train No Relations and PARSE on Blueprints, compare, compact, draw (4 to 6 minutes on 2 cores)
 	$(BIN)/parse-dg demo
 
 # Three processes on two cores: many tests wait for others.
-test: $(READY)  ## every promise (about 7 minutes on 2 cores)
+test: $(READY)  ## every promise (about 6 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
-test-all: $(READY)  ## every test: also what kills, waits, enumerates or takes a whole journey (about 16 minutes)
+test-all: $(READY)  ## every test: also what kills, waits, enumerates or takes a whole journey (about 17 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 lint: $(READY)  ## style and types
