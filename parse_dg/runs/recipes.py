@@ -169,19 +169,20 @@ def fine_grained(algorithm: str) -> RunConfig:
     """For classes that colours and small marks tell apart, such as the birds of CUB-DG: crop and flip alone.
 
     Otherwise it is `pretrained`, with 1e-3 for every head. Jitter, grayscale and RandAugment cost ERM 14 points on
-    birds (docs/research.md). 200 classes want many primitives: PARSE has 256 of them, at most 2,000 applications of
-    a predicate, and classes that start on presence and select.
+    birds (docs/research.md). 200 classes want many primitives: PARSE has 1,024 of them, at most 2,000 applications of
+    a predicate, and classes that start on presence and select slowly.
     """
     base = pretrained(algorithm)
     base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))
     settings: dict[str, object] = {"optimizer.head_rate": 1e-3, "optimizer.composition_rate": 2e-4}
     if algorithm in OWN:
-        settings |= {"algorithm.primitives.count": 256, "algorithm.guidance": 1.0, "algorithm.distillation": 0.0}
+        settings |= {"algorithm.primitives.count": 1024, "algorithm.guidance": 1.0}
     if algorithm == "parse":
         settings |= {
             "algorithm.vocabulary.families": "all",
             "algorithm.vocabulary.budget": 2000,
             "algorithm.composition.start": "presence",
+            "algorithm.composition.scale_start": 15.0,
             "algorithm.composition.relations_per_class": None,
             "optimizer.composition_until": None,
         }
