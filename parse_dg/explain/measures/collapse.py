@@ -25,8 +25,8 @@ PRESENT = 0.5
 """The presence from which a primitive counts."""
 WITHIN = 0.5
 """How far apart the centres of two that coincide may be, in cells of the heat map."""
-AT_ONCE = 4096
-"""Images compared together: K × K numbers each."""
+PAIRS_AT_ONCE = 2**22
+"""How many pairs of primitives are compared together, K × K an image."""
 OF_MAXIMUM = 0.5
 """The share of a map's maximum that its value at the centre must have for a primitive to be on its evidence."""
 
@@ -50,10 +50,11 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coi
     height, width = located.cells
     pitch = located.centre.new_tensor([max(side - 1, 1) / 2 for side in (width, height)])  # cells in a unit
     centre, shown = located.centre * pitch, located.presence >= PRESENT
-    parts = zip(torch.split(centre, AT_ONCE), torch.split(shown, AT_ONCE), strict=True)
+    images = max(1, PAIRS_AT_ONCE // centre.shape[1] ** 2)
+    parts = zip(centre.split(images), shown.split(images), strict=True)
     place = torch.cat([_linked(c, p, within) for c, p in parts])
-    same = place[:, :, None] == place[:, None, :]  # (N, K, K)
-    coinciding = shown & ((same & shown[:, None, :]).sum(2) > 1)
+    at_place = torch.zeros_like(place).scatter_add_(1, place, shown.long())  # (N, K)
+    coinciding = shown & (at_place.gather(1, place) > 1)
     places = ((place == torch.arange(place.shape[1], device=place.device)) & shown).sum(1)
     count = shown.sum(1)
     collapsed = (count - places) / (count - 1).clamp_min(1).to(centre.dtype)

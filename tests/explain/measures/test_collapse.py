@@ -1,5 +1,6 @@
 """Collapse of primitives that were placed by hand; heat maps drawn by hand, whose heat at the centre is known."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -96,6 +97,17 @@ def test_the_distance_is_in_cells_of_the_map_along_each_axis() -> None:
     uneven = find_coinciding(located(centre, cells=(9, 5)))  # H 9, W 5: 0.8 cells apart along y
     assert uneven.collapse.tolist() == [1, 0]
     assert find_coinciding(located(centre, cells=(9, 5)), within=0.9).collapse.tolist() == [1, 1]
+
+
+def test_images_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, several = sys.modules["parse_dg.explain.measures.collapse"], []
+    whole = find_coinciding(located(images := torch.stack([APART, PAIR, CHAIN, ONE])))
+    linked = module._linked
+    monkeypatch.setattr(module, "PAIRS_AT_ONCE", 60)  # two images of 5 primitives
+    monkeypatch.setattr(module, "_linked", lambda centre, *more: several.append(len(centre)) or linked(centre, *more))
+    parts = find_coinciding(located(images))
+    assert several == [2, 2]
+    assert all(torch.equal(one, other) for one, other in zip(whole, parts, strict=True))
 
 
 def test_means_are_of_all_of_right_and_of_wrong_images() -> None:
