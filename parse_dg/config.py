@@ -59,7 +59,7 @@ class Config:
 
     retired: ClassVar[Mapping[str, object]] = {}
     """Fields that are gone, each with the value that had switched it off: files that have that are read. A section
-    that is gone has a mapping of those of its fields that had."""
+    that is gone has a mapping of those of its fields that had; what switched nothing has `...`."""
 
     def __post_init__(self) -> None:
         for name, kind in field_types(type(self), rules=True).items():
@@ -160,7 +160,7 @@ def _require_off(off: object, value: Any, path: str) -> None:
             _require_off(each, value.get(name, each), f"{path}.{name}")
         return
     expected = f"{as_typed(off)}: it is gone from this version, which cannot read what used it"
-    require(value == off, path, value, expected)
+    require(off is ... or value == off, path, value, expected)
 
 
 def change(config: C, settings: Mapping[str, Any]) -> C:

@@ -48,7 +48,7 @@ class CompositionConfig(Config):
     relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
     with more and comes down to it half-way."""
-    retired: ClassVar[Mapping[str, object]] = {"start_std": 0.01}
+    retired: ClassVar[Mapping[str, object]] = {"start_std": ...}
 
 
 class ActiveWeights(NamedTuple):

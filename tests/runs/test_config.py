@@ -151,6 +151,8 @@ def test_a_field_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_
     data = to_dict(RunConfig())
     data["algorithm"]["primitives"] |= {"window": None, "window_from": 0.5}
     assert from_dict(RunConfig, data) == RunConfig()
+    data["algorithm"]["composition"]["start_std"] = 0.5  # of a start that is gone, too
+    assert from_dict(RunConfig, data) == RunConfig()
     data["algorithm"]["primitives"]["window"] = 1.5
     with pytest.raises(InputError, match=r"^algorithm.primitives.window must be none: it is gone .* found 1.5$"):
         from_dict(RunConfig, data)
