@@ -62,7 +62,9 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coi
 
 
 def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: float) -> Int[Tensor, "n K"]:
-    """The first primitive that each one is linked to: the links are followed until nothing changes."""
+    """The first primitive that each one is linked to: the links are followed, and what was found behind them, until
+    nothing changes.
+    """
     count = centre.shape[1]
     first = torch.arange(count, device=centre.device)
     # Differences, not cdist: by a matrix product, what coincides exactly would be a little apart.
@@ -72,6 +74,7 @@ def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: 
     first = first.expand_as(shown)
     for _ in range(count):
         nearer = torch.where(linked, first[:, None, :], count).amin(2)
+        nearer = nearer.gather(1, nearer)
         if torch.equal(nearer, first):
             break
         first = nearer
