@@ -51,7 +51,7 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coi
     pitch = located.centre.new_tensor([max(side - 1, 1) / 2 for side in (width, height)])  # cells in a unit
     centre, shown = located.centre * pitch, located.presence >= PRESENT
     images = max(1, PAIRS_AT_ONCE // centre.shape[1] ** 2)
-    parts = zip(centre.split(images), shown.split(images), strict=True)
+    parts = zip(torch.split(centre, images), torch.split(shown, images), strict=True)
     place = torch.cat([_linked(c, p, within) for c, p in parts])
     at_place = torch.zeros_like(place).scatter_add_(1, place, shown.long())  # (N, K)
     coinciding = shown & (at_place.gather(1, place) > 1)
