@@ -17,13 +17,12 @@ TEXT = (ROOT / "docs" / "results.md").read_text()
 PUBLISHED = {
     "training.steps": 1500,
     "training.check_every": 500,
-    "averaging.kind": "ema",
-    "averaging.also_plain": True,
     "backbone.weights": "weights/resnet50_imagenet_v1.safetensors",
     "backbone.stride_at": "first_1x1",
-    "data.benchmark": "pacs",
 }
 """Where the runs differ from the recipe."""
+PACS = {**PUBLISHED, "averaging.kind": "ema", "averaging.also_plain": True, "data.benchmark": "pacs"}
+BIRDS = {**PUBLISHED, "split.scheme": "gvrt-split", "data.benchmark": "cub-dg"}
 DRAWN = {
     "algorithm.composition.relations_per_class": None,
     "optimizer.composition_rate": 2e-4,
@@ -32,6 +31,7 @@ DRAWN = {
 """Where those differ in which nothing is chosen."""
 RUNS = sorted(run for name in ("pacs", "pacs_drawn") for run in (ROOT / "results" / name).glob("*/*/seed?"))
 TARGETS = ("art_painting", "cartoon", "photo", "sketch")
+BIRD_RUNS = sorted((ROOT / "results" / "cub_dg_made_again").glob("*/*/seed?"))
 
 
 def test_there_are_three_seeds_of_every_method_on_every_target() -> None:
@@ -40,16 +40,23 @@ def test_there_are_three_seeds_of_every_method_on_every_target() -> None:
     assert {str(run.relative_to(ROOT / "results")) for run in RUNS} == expected
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(run.parts[-4:]))
+def test_there_is_one_seed_of_both_methods_on_every_domain_of_birds() -> None:
+    domains = ("Photo", "Cartoon", "Art", "Paint")
+    expected = {f"{method}/{target}/seed0" for method in ("erm", "parse") for target in domains}
+    assert {"/".join(run.parts[-3:]) for run in BIRD_RUNS} == expected
+
+
+@pytest.mark.parametrize("run", [*RUNS, *BIRD_RUNS], ids=lambda run: "-".join(run.parts[-4:]))
 def test_the_runs_are_of_the_recipe_that_users_get(run: Path) -> None:
     made = from_dict(RunConfig, json.loads((run / "config.json").read_text()))
-    settings = {**PUBLISHED, **(DRAWN if "pacs_drawn" in run.parts else {})}
-    expected = change(build_config("pretrained", made.algorithm.name, "pacs"), settings)
+    settings, recipe = (BIRDS, "fine_grained") if run in BIRD_RUNS else (PACS, "pretrained")
+    settings = {**settings, **(DRAWN if "pacs_drawn" in run.parts else {})}
+    expected = change(build_config(recipe, made.algorithm.name, made.data.benchmark), settings)
     assert {name for name, _ in flatten(expected).items() ^ flatten(made).items()} <= {"seed", "data.target"}
     assert run.parts[-3:] == (made.algorithm.name, made.data.target, f"seed{made.seed}")
 
 
-@pytest.mark.parametrize(("folder", "count"), [("pacs", 7), ("pacs_drawn", 3)])
+@pytest.mark.parametrize(("folder", "count"), [("pacs", 7), ("pacs_drawn", 3), ("cub_dg_made_again", 3)])
 def test_the_tables_in_the_docs_are_those_of_the_runs(
     folder: str, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,8 +169,8 @@ def fine_grained(algorithm: str) -> RunConfig:
     """For classes that colours and small marks tell apart, such as the birds of CUB-DG: crop and flip alone.
 
     Otherwise it is `pretrained`, with 1e-3 for every head. Jitter, grayscale and RandAugment cost ERM 14 points on
-    birds (docs/research.md). 200 classes want many primitives: PARSE has 1,024 of them, at most 2,000 applications of
-    a predicate, and classes that start on presence and select slowly.
+    birds (docs/research.md). 200 classes want many primitives: PARSE has 1,024, at most 2,000 applications of a
+    predicate, and classes that start on presence and select slowly.
     """
     base = pretrained(algorithm)
     base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))

@@ -51,7 +51,7 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coi
     pitch = located.centre.new_tensor([max(side - 1, 1) / 2 for side in (width, height)])  # cells in a unit
     centre, shown = located.centre * pitch, located.presence >= PRESENT
     images = max(1, PAIRS_AT_ONCE // centre.shape[1] ** 2)
-    parts = zip(centre.split(images), shown.split(images), strict=True)
+    parts = zip(torch.split(centre, images), torch.split(shown, images), strict=True)
     place = torch.cat([_linked(c, p, within) for c, p in parts])
     at_place = torch.zeros_like(place).scatter_add_(1, place, shown.long())  # (N, K)
     coinciding = shown & (at_place.gather(1, place) > 1)
@@ -62,7 +62,9 @@ def find_coinciding(located: SubsetPrimitives, *, within: float = WITHIN) -> Coi
 
 
 def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: float) -> Int[Tensor, "n K"]:
-    """The first primitive that each one is linked to: the links are followed until nothing changes."""
+    """The first primitive that each one is linked to: the links are followed, and what was found behind them, until
+    nothing changes.
+    """
     count = centre.shape[1]
     first = torch.arange(count, device=centre.device)
     # Differences, not cdist: by a matrix product, what coincides exactly would be a little apart.
@@ -72,6 +74,7 @@ def _linked(centre: Float[Tensor, "n K 2"], shown: Bool[Tensor, "n K"], within: 
     first = first.expand_as(shown)
     for _ in range(count):
         nearer = torch.where(linked, first[:, None, :], count).amin(2)
+        nearer = nearer.gather(1, nearer)
         if torch.equal(nearer, first):
             break
         first = nearer

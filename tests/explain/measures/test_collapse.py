@@ -100,11 +100,16 @@ def test_the_distance_is_in_cells_of_the_map_along_each_axis() -> None:
 
 
 def test_images_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, several = sys.modules["parse_dg.explain.measures.collapse"], []
+    module, several = sys.modules["parse_dg.explain.measures.collapse"], list[int]()
     whole = find_coinciding(located(images := torch.stack([APART, PAIR, CHAIN, ONE])))
     linked = module._linked
     monkeypatch.setattr(module, "PAIRS_AT_ONCE", 60)  # two images of 5 primitives
-    monkeypatch.setattr(module, "_linked", lambda centre, *more: several.append(len(centre)) or linked(centre, *more))
+
+    def counted(centre: Tensor, *more: object) -> Tensor:
+        several.append(len(centre))
+        return linked(centre, *more)
+
+    monkeypatch.setattr(module, "_linked", counted)
     parts = find_coinciding(located(images))
     assert several == [2, 2]
     assert all(torch.equal(one, other) for one, other in zip(whole, parts, strict=True))
