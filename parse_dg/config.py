@@ -58,7 +58,8 @@ class Config:
     """What every configuration is: fields that are checked, each by its type and then together by `check`."""
 
     retired: ClassVar[Mapping[str, object]] = {}
-    """Fields that are gone, each with the value that had switched it off: files that have that are read."""
+    """Fields that are gone, each with the value that had switched it off: files that have that are read. A section
+    that is gone has a mapping of those of its fields that had; what switched nothing has `...`."""
 
     def __post_init__(self) -> None:
         for name, kind in field_types(type(self), rules=True).items():
@@ -144,13 +145,22 @@ def from_dict(kind: type[C], data: Any, where: str = "", root: Any = None) -> C:
         if key == "name" and _is_named(kind):
             require(value == kind.name, f"{where}name", value, repr(kind.name))  # type: ignore[attr-defined]
         elif key in (retired := getattr(kind, "retired", {})):
-            expected = f"{as_typed(retired[key])}: it is gone from this version, which cannot read what used it"
-            require(value == retired[key], f"{where}{key}", value, expected)
+            _require_off(retired[key], value, f"{where}{key}")
         elif key not in known:
             raise _unknown_within(root, kind, where, f"{where}{key}")
         else:
             values[key] = _convert(known[key], value, where + key, root)
     return within(where, lambda: kind(**values))
+
+
+def _require_off(off: object, value: Any, path: str) -> None:
+    """Raise if what is gone, a field or a section, was in use."""
+    if isinstance(off, Mapping) and isinstance(value, Mapping):
+        for name, each in off.items():
+            _require_off(each, value.get(name, each), f"{path}.{name}")
+        return
+    expected = f"{as_typed(off)}: it is gone from this version, which cannot read what used it"
+    require(off is ... or value == off, path, value, expected)
 
 
 def change(config: C, settings: Mapping[str, Any]) -> C:

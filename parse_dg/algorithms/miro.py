@@ -11,7 +11,7 @@ import torch
 from parse_dg.algorithms.base import BuildContext, Group, GroupSettings, LossTerms, Minibatch
 from parse_dg.algorithms.pooled import Pooled, PooledConfig
 from parse_dg.config import NotNegative
-from parse_dg.model.mutual_information import MutualInformation, MutualInformationConfig
+from parse_dg.model.mutual_information import MutualInformation
 
 
 class TunedSettings(NamedTuple):
@@ -58,7 +58,7 @@ class Miro(Pooled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MiroConfig(MutualInformationConfig, PooledConfig):
+class MiroConfig(PooledConfig):
     """Settings of MIRO."""
 
     name = "miro"
@@ -67,6 +67,8 @@ class MiroConfig(MutualInformationConfig, PooledConfig):
     reference = "Cha et al. 2022, arXiv:2203.10789"
     weight: NotNegative = 0.1
     """Of the regulariser in the loss."""
+    rate_factor: NotNegative = 10.0
+    """The learning rate of the variances, times that of the backbone."""
 
     def check_interval(self, data_set: str) -> int | None:
         return 1000 if data_set == "domainnet" else 200 if data_set in TUNED else None

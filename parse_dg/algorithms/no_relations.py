@@ -4,7 +4,9 @@ The linear layer sees (c, σ, δ) of all K primitives, 5K numbers, or (c, σ), 3
 PARSE's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,7 +24,6 @@ from parse_dg.algorithms.base import (
 from parse_dg.algorithms.parse import BottleneckWeights, guide_terms
 from parse_dg.config import NotNegative
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
-from parse_dg.model.second_view import EquivarianceConfig, SecondView, lag, with_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,7 @@ class NoRelationsConfig(AlgorithmConfig):
     """As in PARSE."""
     distillation: NotNegative = 0.0
     """As in PARSE."""
-    equivariance: EquivarianceConfig = field(default_factory=EquivarianceConfig)
-    """As in PARSE."""
+    retired: ClassVar[Mapping[str, object]] = {"equivariance": {"weight": 0.0}}
 
     def check(self) -> None:
         self.require(self.guidance > 0 or not self.distillation, "distillation", "0 without algorithm.guidance")
@@ -61,17 +61,12 @@ class NoRelations(Algorithm):
 
     def __init__(self, config: NoRelationsConfig, context: BuildContext):
         super().__init__(config, context)
-        self.progress = 0.0
         self.backbone = context.backbone
         channels, classes, generator = context.backbone.channels, context.classes, context.generator
         self.bottleneck = PrimitiveBottleneck(channels, config.primitives, generator)
         inputs = (5 if config.extents else 3) * config.primitives.count
         self.classifier = linear(inputs, classes, generator)
         self.guide = linear(channels, classes, generator) if config.guidance else None
-        self.second_view = SecondView(config.equivariance) if config.equivariance.weight else None
-
-    def advance(self, step: int, steps: int) -> None:
-        self.progress = (step - 1) / steps
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
@@ -85,21 +80,13 @@ class NoRelations(Algorithm):
         return LogitParts(self._classify(z), parts, self.classifier.bias, z)
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
-        following: LossTerms = {}
-        if self.second_view is None:
-            features = self.backbone(example.images, generator)
-            z = self.bottleneck(features)
-        else:
-            views, move = self.second_view(example.images, len(example.labels), generator)
-            both = self.backbone(with_views(example.images, views), generator)
-            features, (z, second) = both.chunk(2)[0], self.bottleneck(both).halves()
-            following["equivariance"] = self.config.equivariance.weight * lag(z, second, move)
+        features = self.backbone(example.images, generator)
+        z = self.bottleneck(features)
         logits, config = self._classify(z), self.config
         weights = {"guidance": config.guidance, "distillation": config.distillation}
         return {
             "cross_entropy": self.cross_entropy(logits, example.labels),
-            **config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
-            **following,
+            **config.bottleneck.terms(z),
             **guide_terms(self, features, logits, example.labels, **weights),
         }
 

@@ -1,12 +1,13 @@
 """One image, what a model said of it and why, as the JSON data that the viewer shows: a *case*.
 
 A case stands for itself: the image is in it, and the heat maps are. It is kept small, so that a page can hold
-hundreds: at most `RELATIONS` relations of an explained class are listed and the others are summed, and at most
-`CLASSES` classes are named.
+hundreds: at most `RELATIONS` relations of an explained class are listed and the others are summed, at most
+`CLASSES` classes are named, and about `PRIMITIVES` primitives are shown.
 """
 
 import base64
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ MAPPED = 5
 """How many classes have a map of where their logit comes from, the most probable first; others may be asked for."""
 RELATIONS = 12
 """How many relations of an explained class are listed, the largest contribution first."""
+PRIMITIVES = 48
+"""How many primitives are shown, of models that have more: those of the listed relations, then the most present."""
 LOSSLESS_BYTES = 16_384
 """An image whose PNG is at most this long is kept as it is. Larger ones, which are photographs, become JPEG."""
 JPEG_QUALITY = 90
@@ -53,7 +56,7 @@ def case_of(
     }
     if isinstance(found, Prediction):
         top = [{"name": each.name, "probability": _short(each.probability), "score": None} for each in found.top]
-        return case | {"top": top[:CLASSES], "explanations": {}, **_located(None)}
+        return case | {"top": top[:CLASSES], "explanations": {}, **_located(None, {})}
     ranked, second = found.ranked, other if other is not None else truth
     if second is None or second == found.predicted:
         explained = [found.classes[c] for c in ranked[:2]]
@@ -72,22 +75,36 @@ def case_of(
         for c in ranked
         if c in named
     ]
-    return case | {"top": top, "explanations": explanations, **_located(found.descriptors)}
+    return case | {"top": top, "explanations": explanations, **_located(found.descriptors, explanations)}
 
 
-def _located(descriptors: PrimitiveDescriptors | None) -> dict[str, Any]:
-    """Where the primitives are, of a method that has some: their places and heat maps."""
+def _located(descriptors: PrimitiveDescriptors | None, explanations: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Where the primitives are that are shown, of a method that has some: their places and heat maps, one each."""
     if descriptors is None:
-        return {"places": [], "heatmaps": None}
-    heatmap = descriptors.heatmap[0].float().cpu().numpy()
+        return {"primitives_in_all": 0, "places": [], "heatmaps": None}
+    needed = {k for each in explanations.values() for k in _needed(each)}
+    present = descriptors.presence[0].argsort(descending=True, stable=True).tolist()
+    others = [k for k in present if k not in needed]
+    shown = sorted([*needed, *others[: max(0, PRIMITIVES - len(needed))]])
+    every = places_of(descriptors)
+    heatmap = descriptors.heatmap[0, shown].float().cpu().numpy()
     bytes_of = np.rint(255 * heatmap / heatmap.max(axis=(1, 2), keepdims=True)).astype(np.uint8)  # 255: the maximum
     return {
+        "primitives_in_all": len(every),
         "places": [
             {name: value if name == "primitive" else round(value, 4) for name, value in place.to_dict().items()}
-            for place in places_of(descriptors)
+            for place in (every[k] for k in shown)
         ],
         "heatmaps": {"shape": list(heatmap.shape), "values": _base64(bytes_of.tobytes())},
     }
+
+
+def _needed(explanation: dict[str, Any]) -> Iterator[int]:
+    """The primitives of the listed relations, or those that add or take away most."""
+    for relation in explanation.get("relations", ()):
+        yield from relation["primitives"]
+    parts = explanation.get("primitives") or ()
+    yield from sorted(range(len(parts)), key=lambda k: -abs(parts[k]))[:RELATIONS]
 
 
 def drawing_of(relation: Application) -> dict[str, Any]:

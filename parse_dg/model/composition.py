@@ -3,14 +3,15 @@
 Letters: C classes, M columns of the vocabulary, n of them that some class uses.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from parse_dg.config import Config, Count, NotNegative, Positive, Rule, Whole
+from parse_dg.config import Config, Count, Positive, Rule, Whole
 from parse_dg.devices import HostCopy
 from parse_dg.model.predicate import FAMILIES
 from parse_dg.model.sparsemax import Lambda, RestrictedSparsemax, Support, find_support, sparsemax
@@ -31,24 +32,23 @@ class CompositionConfig(Config):
     """The factor of the logits: scores lie in [0, 1], and cross-entropy needs one. `none` is the literal text."""
     scale_start: Positive = 15.0
     """The factor at the start; if it is `fixed`, for good."""
-    start: Literal["presence", "simplex", "normal", "zeros"] = "simplex"
+    start: Literal["presence", "simplex", "zeros"] = "simplex"
     """`presence`: every class on the presence of every primitive, nearly equally weighted; relations are for
-    selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `normal`:
-    N(0, std²). `zeros`: all applications equally weighted."""
+    selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `zeros`:
+    all applications equally weighted."""
     start_mass: Annotated[tuple[float, float, float, float], SHARES] = (0.3, 0.3, 0.2, 0.2)
     """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
     start_entries: Count = 8
     """simplex: how many applications of each predicate a class starts with."""
     start_margin: Positive = 0.02
     """presence, simplex: how far below the support every other application starts."""
-    start_std: NotNegative = 0.01
-    """normal: the standard deviation."""
     select_every: Whole = 0
     """An addition to the paper: every so many steps Λ is given the gradient of *all* class weights, also of those
     that are zero, so that a class can take up any application (selection.py). 0: only what has weight learns."""
     relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
     with more and comes down to it half-way."""
+    retired: ClassVar[Mapping[str, object]] = {"start_std": ...}
 
 
 class ActiveWeights(NamedTuple):
@@ -174,8 +174,6 @@ def initial_lambda(
     shape = (classes, vocabulary.size)
     if config.start == "zeros":
         return torch.zeros(shape)
-    if config.start == "normal":
-        return torch.randn(shape, generator=generator) * config.start_std
     start = torch.full(shape, -config.start_margin)
     if config.start == "presence":  # classes that were equal would give primitives no gradient
         presence = vocabulary.blocks[0].size

@@ -9,30 +9,18 @@ gives itself a large variance, and pays for it with the logarithm.
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from parse_dg.config import Config, NotNegative
 from parse_dg.model.backbones.backbone import Backbone
 
 START = 0.1
 """The variance of every channel at the start."""
 FLOOR = 1e-5
 """What a variance stays above."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MutualInformationConfig(Config):
-    """How strongly a student is held to its teacher."""
-
-    weight: NotNegative = 0.0
-    """Of the regulariser in the loss; 0 leaves it out. The authors' are 0.01 and 0.1."""
-    rate_factor: NotNegative = 10.0
-    """The learning rate of the variances, times that of the backbone."""
 
 
 def divergence(

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors
-from parse_dg.model.second_view import with_views
 from parse_dg.model.structure import StructuralLayer, StructuralOutput
 
 
@@ -20,8 +19,6 @@ class ParseOutput(NamedTuple):
     """The backbone's map."""
     descriptors: PrimitiveDescriptors
     structure: StructuralOutput
-    second: PrimitiveDescriptors | None = None
-    """The primitives of the second views, where there are any."""
 
 
 class ParseNetwork(nn.Module):
@@ -36,16 +33,10 @@ class ParseNetwork(nn.Module):
         images: Float[Tensor, "B 3 H W"],
         generator: torch.Generator | None = None,
         look: int = 0,
-        views: Float[Tensor, "B 3 H W"] | None = None,
     ) -> ParseOutput:
-        """Normalised images → scores. In training `generator` draws for MixStyle; `look`: see StructuralLayer.
-
-        Of `views`, which share the statistics of BatchNorm, primitives alone are found.
-        """
+        """Normalised images → scores. In training `generator` draws for MixStyle; `look`: see StructuralLayer."""
         support = self.structure.composition.find_support()  # early: the device finds it while work is queued
-        features, second = self.backbone(with_views(images, views), generator), None
+        features = self.backbone(images, generator)
         descriptors = self.bottleneck(features)
-        if views is not None:
-            features, (descriptors, second) = features.chunk(2)[0], descriptors.halves()
         structure = self.structure(descriptors, support, look)
-        return ParseOutput(structure.logits, features, descriptors, structure, second)
+        return ParseOutput(structure.logits, features, descriptors, structure)

@@ -31,15 +31,10 @@ class PrimitiveDescriptors(NamedTuple):
     heatmap: Heatmap
     """H̃, of which the centre is the mean: each map is positive and sums to one."""
 
-    def flat(self, extents: bool = True) -> Float[Tensor, "B D"]:
+    def flat(self, extents: bool) -> Float[Tensor, "B D"]:
         """(c, σ, δ) of all primitives in a row: D = 5K numbers; without `extents`, (c, σ): 3K."""
         parts = (self.centre.flatten(1), self.presence, *((self.extent.flatten(1),) if extents else ()))
         return torch.cat(parts, 1)
-
-    def halves(self) -> tuple["PrimitiveDescriptors", "PrimitiveDescriptors"]:
-        """Those of the first half of the batch, and of the second."""
-        first, second = zip(*(part.chunk(2) for part in self), strict=True)
-        return PrimitiveDescriptors(*first), PrimitiveDescriptors(*second)
 
 
 @dataclass(frozen=True, kw_only=True)

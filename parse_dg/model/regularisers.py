@@ -1,4 +1,4 @@
-"""The regularisers of appendix B and three additions, as pure functions; their weights belong to the algorithm.
+"""The regularisers of appendix B and one addition, as pure functions; their weights belong to the algorithm.
 
 The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
 """
@@ -40,23 +40,6 @@ def diversity_and_concentration(heatmap: Heatmap) -> tuple[Float[Tensor, ""], Fl
     return diversity(heatmap), concentration(heatmap)
 
 
-def spread(extent: Float[Tensor, "B K 2"], presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
-    """The mean variance under the heat maps of the primitives that are present.
-
-    Two narrow peaks far apart have little entropy, and so little concentration loss, but much of this.
-    """
-    return _over_present((extent / 2).square().sum(-1), presence)
-
-
-def ownership(heatmap: Heatmap, evidence: Heatmap, presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
-    """The mean cross-entropy of telling a present primitive from what all of them find where it is: there its own
-    evidence is to be the strongest.
-    """
-    with torch.autocast(heatmap.device.type, enabled=False):
-        found = heatmap.flatten(2) @ evidence.flatten(2).mT  # (B, K, K): where one is, what each finds
-    return _over_present(-found.log_softmax(-1).diagonal(dim1=1, dim2=2), presence)
-
-
 def divergence(
     logits: Float[Tensor, "B C"], teacher: Float[Tensor, "B C"], temperature: float = 2.0
 ) -> Float[Tensor, ""]:
@@ -66,12 +49,6 @@ def divergence(
     with torch.autocast(logits.device.type, enabled=False):
         log_p, log_q = ((x.float() / temperature).log_softmax(-1) for x in (teacher, logits))
         return temperature**2 * (log_p.exp() * (log_p - log_q)).sum(-1).mean()
-
-
-def _over_present(values: Float[Tensor, "B K"], presence: Float[Tensor, "B K"]) -> Float[Tensor, ""]:
-    """The mean weighted by presence, which has no gradient by it."""
-    weight = presence.detach()
-    return (weight * values).sum() / weight.sum().clamp_min(1.0)
 
 
 def angle_repulsion(angles: Float[Tensor, "N"]) -> Float[Tensor, ""]:

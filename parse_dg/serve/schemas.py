@@ -124,9 +124,9 @@ class CaseLogit(ResponseModel):
 
 
 class HeatMaps(ResponseModel):
-    """The heat maps of all primitives, each scaled to its own maximum."""
+    """A heat map for each of the `places`, in their order, scaled to its own maximum."""
 
-    shape: list[int] = Field(description="primitives, rows, columns", examples=[[16, 8, 8]])
+    shape: list[int] = Field(description="maps, rows, columns", examples=[[16, 8, 8]])
     values: str = Field(description="base64 of one byte for each value, row by row")
 
 
@@ -144,7 +144,8 @@ class CaseData(ResponseModel):
     explanations: dict[str, CaseExplanation | CaseLogit] = Field(
         description="by class: relations where the method is parse, else where the logit comes from, if it can say"
     )
-    places: list[PlaceData]
+    primitives_in_all: int = Field(description="how many the model has", examples=[16])
+    places: list[PlaceData] = Field(description="of those of the listed relations, and of the most present")
     heatmaps: HeatMaps | None
 
 

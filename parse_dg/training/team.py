@@ -28,7 +28,6 @@ from parse_dg.errors import InputError
 from parse_dg.model.backbones.backbone import Backbone
 from parse_dg.model.backbones.mixstyle import MixStyle
 from parse_dg.model.mutual_information import MutualInformation
-from parse_dg.model.second_view import SecondView
 from parse_dg.training.accuracy import Accuracy
 
 OF_A_SHARE = ("backbone", "encoders")
@@ -74,11 +73,8 @@ class Team:
         """Within, a training pass takes the share of a batch through the backbone and goes on with all features."""
         hooks = list(_hook(algorithm, self)) if self.size > 1 else []
         mixing = [module for module in algorithm.modules() if isinstance(module, MixStyle)] if hooks else []
-        viewing = [module for module in algorithm.modules() if isinstance(module, SecondView)]
         for module in mixing:
             module.everyone = self.gather
-        for view in viewing:
-            view.share = self.share
         try:
             yield
         finally:
@@ -86,8 +82,6 @@ class Team:
                 hook.remove()
             for module in mixing:
                 module.everyone = None
-            for view in viewing:
-                view.share = slice(None)
 
     def gather(self, share: Float[Tensor, "n *rest"]) -> Float[Tensor, "N *rest"]:
         """The whole of what is shared out, in its order.

@@ -8,7 +8,6 @@ from parse_dg.algorithms.base import BuildContext, Minibatch
 from parse_dg.algorithms.no_relations import NoRelations, NoRelationsConfig
 from parse_dg.algorithms.parse import Parse, ParseConfig
 from parse_dg.model.primitives import PrimitivesConfig
-from parse_dg.model.second_view import EquivarianceConfig, lag
 from tests.parts import seeded, small_backbone
 
 
@@ -55,19 +54,3 @@ def test_it_can_be_guided_as_parse_is() -> None:
     pooled = model.guide(model.backbone(images).mean((2, 3)))
     assert terms["guidance"].item() == pytest.approx(2 * F.cross_entropy(pooled, labels).item(), rel=1e-4)
     assert model(images).shape == (4, 3)
-
-
-def test_it_can_be_asked_to_follow_as_parse_is() -> None:
-    start = seeded(0)
-    backbone = small_backbone(start)
-    config = NoRelationsConfig(equivariance=EquivarianceConfig(weight=2.0))
-    model = NoRelations(config, BuildContext(backbone, 3, generator=start)).eval()
-    images = torch.randn(4, 3, 32, 32, generator=seeded(1))
-    example = Minibatch(images, torch.tensor([0, 1, 2, 0]), torch.zeros(4, dtype=torch.long))
-    terms = model.losses(example, seeded(2))
-    assert model.second_view is not None
-    views, move = model.second_view(images, 4, seeded(2))
-    first, second = (model.bottleneck(model.backbone(each)) for each in (images, views))
-    assert terms["equivariance"].item() == pytest.approx(2 * lag(first, second, move).item(), rel=1e-4)
-    expected = F.cross_entropy(model(images), example.labels).item()
-    assert terms["cross_entropy"].item() == pytest.approx(expected, rel=1e-4)

@@ -330,6 +330,22 @@ def test_heat_lies_where_the_map_is_hot_with_corners_aligned(page: Any, gathered
     assert right["x"] == pytest.approx((SIDE - 0.5) / SIDE * right["width"], abs=2)
 
 
+def test_of_many_primitives_each_has_its_own_map(page: Any, gathered: Report, tmp_path: Path) -> None:
+    case = hand_made([relation("has", 800)])
+    maps = np.frombuffer(base64.b64decode(case["heatmaps"]["values"]), np.uint8).reshape(4, 3, 3)[[1, 3]]
+    case |= {
+        "primitives_in_all": 900,
+        "places": [case["places"][1], case["places"][3] | {"primitive": 800}],
+        "heatmaps": {"shape": [2, 3, 3], "values": base64.b64encode(maps.tobytes()).decode()},
+    }
+    open_case(page, gathered, tmp_path, case)
+    assert page.locator(".pv-parts .pv-label").inner_text().startswith("2 of 900 primitives: where each is")
+    page.locator(".pv-primitive").nth(1).hover()
+    corner = page.evaluate(HEAT)
+    assert (corner["x"], corner["y"]) == (0, 0)
+    assert "p800" in page.locator(".pv-caption .pv-said").inner_text()
+
+
 # --- names, and methods without reasons -----------------------------------------------------------
 
 

@@ -20,14 +20,15 @@ from parse_dg.model.vocabulary import VocabularyConfig
 from parse_dg.training.accuracy import predict
 from tests.conftest import Tiny
 from tests.model import test_structure as structure
-from tests.model.reference import shake, sparsemax_by_sorting
+from tests.model.reference import scatter, shake, sparsemax_by_sorting
 from tests.parts import model_of, refusal
 
 STARTS = {
     **structure.STARTS,
     "presence": CompositionConfig(start="presence"),
-    "at most 3": CompositionConfig(start="normal", start_std=0.01, relations_per_class=3),
+    "at most 3": CompositionConfig(relations_per_class=3),
 }
+SCATTERED = {**structure.SCATTERED, "at most 3": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,14 @@ def untrained(config: ParseConfig, classes: tuple[str, ...]) -> Model:
     """A model before its first step; its predicates have parameters of their own."""
     model = model_of(config, classes, seed=5)
     shake(model.parse_network().structure.predicates, seed=9)
+    return model
+
+
+def untrained_from(start: str, classes: tuple[str, ...], **vocabulary: object) -> Model:
+    """The same, wherever Λ starts."""
+    model = untrained(small_config(start, **vocabulary), classes)
+    if start in SCATTERED:
+        scatter(composition_of(model), SCATTERED[start])
     return model
 
 
@@ -111,11 +120,11 @@ def assert_keeps_the_union_of_supports(full: Model, small: Model, rounding: floa
 @pytest.mark.parametrize("enumeration", ["distinct", pytest.param("paper", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", STARTS)
 def test_an_untrained_model_predicts_the_same(start: str, enumeration: str, benchmark: Benchmark) -> None:
-    full = untrained(small_config(start, enumeration=enumeration), benchmark.classes)
+    full = untrained_from(start, benchmark.classes, enumeration=enumeration)
     small = assert_lossless(full, benchmark)
     dropped = composition_of(full).weight.shape[1] - composition_of(small).weight.shape[1]
     assert dropped == 0 if start == "zeros" else dropped >= 0
-    assert dropped > 0 or start in ("zeros", "normal, narrow")  # the rest starts sparse
+    assert dropped > 0 or start in ("zeros", "scattered, narrow")  # the rest starts sparse
 
 
 def test_a_trained_model_predicts_the_same(parse_run: Path, benchmark: Benchmark) -> None:
@@ -126,9 +135,7 @@ def test_a_trained_model_predicts_the_same(parse_run: Path, benchmark: Benchmark
 
 def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -> None:
     full = load_model(parse_run)
-    with torch.no_grad():  # supports of more than a thousand, so that Λ is read in several goes
-        draw = torch.Generator().manual_seed(2)
-        composition_of(full).weight.copy_(1e-3 * torch.randn(composition_of(full).weight.shape, generator=draw))
+    scatter(composition_of(full), 1e-3, seed=2)  # supports of more than a thousand: Λ is read in several goes
     assert min((dense_weights(full) > 0).sum(1).tolist()) > 1000
     assert_lossless(full, benchmark)
 
@@ -140,7 +147,7 @@ def largest_usable(weights: Tensor) -> float:
 
 
 def test_a_threshold_keeps_what_weighs_more_and_gives_it_all_the_weight(benchmark: Benchmark) -> None:
-    full = untrained(small_config("normal"), benchmark.classes)
+    full = untrained_from("scattered", benchmark.classes)
     weights = dense_weights(full)
     sizes = []
     for threshold in (0.001, 0.02, 0.05, 0.99 * largest_usable(weights)):
@@ -238,7 +245,7 @@ def test_only_parse_can_be_compacted(erm_run: Path) -> None:
 
 
 def test_a_compact_file_is_read_by_the_ordinary_reader(benchmark: Benchmark, tmp_path: Path) -> None:
-    full = untrained(small_config("normal"), benchmark.classes)
+    full = untrained_from("scattered", benchmark.classes)
     small, _ = compact(full, 0.01)
     save_model(tmp_path / "m.safetensors", small.spec, dict(small.algorithm.state_dict()))
     again = load_model(tmp_path / "m.safetensors")

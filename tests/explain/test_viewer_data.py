@@ -3,6 +3,7 @@
 import base64
 import io
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,25 @@ def test_heat_maps_are_the_models_each_scaled_to_its_largest(reading: Reading, p
     expected = 255 * (maps / maps.amax((1, 2), keepdim=True)).numpy()
     assert np.abs(found - expected).max() <= 0.51
     assert (found.max(axis=(1, 2)) == 255).all()
+
+
+@pytest.mark.parametrize("most", [1, 14, 16, 100])
+def test_of_many_primitives_those_of_relations_are_shown_and_the_most_present(
+    reading: Reading, pixels: np.ndarray, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    whole = case_of(reading, Picture(pixels), title="")
+    monkeypatch.setattr(sys.modules[case_of.__module__], "PRIMITIVES", most)
+    case = case_of(reading, Picture(pixels), title="")
+    shown = [place["primitive"] for place in case["places"]]
+    needed = {k for each in case["explanations"].values() for one in each["relations"] for k in one["primitives"]}
+    assert needed <= set(shown)
+    assert len(shown) == min(16, max(most, len(needed)))
+    presence = reading.descriptors.presence[0]
+    left_out = [float(presence[k]) for k in range(16) if k not in shown]
+    assert max(left_out, default=0.0) <= min((float(presence[k]) for k in shown if k not in needed), default=1.0)
+    assert case["primitives_in_all"] == 16
+    assert case["places"] == [whole["places"][k] for k in shown]
+    assert np.array_equal(heat(case), heat(whole)[shown])
 
 
 def test_many_classes_are_cut_to_the_most_probable_and_the_explained(reading: Reading, pixels: np.ndarray) -> None:

@@ -13,6 +13,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from parse_dg.model.composition import Composition
 from parse_dg.model.predicates import Predicates
 from parse_dg.model.primitives import PrimitiveDescriptors
 
@@ -376,3 +377,10 @@ def shake(predicates: Predicates, seed: int) -> None:
             parameter.copy_(noise - 0.5)
         else:
             parameter.copy_(0.1 + 2.9 * noise)
+
+
+@torch.no_grad()
+def scatter(composition: Composition, std: float, seed: int = 0) -> None:
+    """Draw Λ from N(0, std²): the narrower, the wider the supports."""
+    draw = torch.Generator().manual_seed(seed)
+    composition.weight.copy_(std * torch.randn(composition.weight.shape, generator=draw, dtype=torch.float64))

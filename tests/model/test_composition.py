@@ -10,7 +10,7 @@ from torch import Tensor
 
 from parse_dg.model.composition import ActiveWeights, Composition, CompositionConfig, initial_lambda
 from parse_dg.model.vocabulary import SWITCHES, Vocabulary, VocabularyConfig
-from tests.model.reference import Application, mean_l1, read_name, sparsemax_by_sorting, sparsemax_exact
+from tests.model.reference import Application, mean_l1, read_name, scatter, sparsemax_by_sorting, sparsemax_exact
 from tests.parts import seeded
 
 SHARES = {"presence": 0.3, "binary": 0.3, "ternary": 0.2, "quaternary": 0.2}
@@ -66,15 +66,19 @@ def test_simplex_rows_hold_all_presences_and_a_few_equal_applications_of_each_pr
 STARTS = {
     "simplex": CompositionConfig(),
     "simplex, few": CompositionConfig(start_entries=2),
-    "normal": CompositionConfig(start="normal", start_std=0.1),
-    "normal, narrow": CompositionConfig(start="normal", start_std=1e-4),
     "zeros": CompositionConfig(start="zeros"),
+    "scattered": CompositionConfig(),
+    "scattered, narrow": CompositionConfig(),
 }
+SCATTERED = {"scattered": 0.1, "scattered, narrow": 1e-4}
+"""Where Λ is not what a start makes of it: its standard deviation."""
 
 
 def composition_of(start: str, enumeration: str = "distinct", K: int = 6) -> Composition:
     composition = Composition(3, vocabulary_of(K, enumeration=enumeration), STARTS[start], seeded()).double()
     composition.penalised = True
+    if start in SCATTERED:
+        scatter(composition, SCATTERED[start])
     return composition
 
 
@@ -133,7 +137,7 @@ def test_gradient_of_l1_is_the_sign_over_the_count_and_zero_at_zero(start: str) 
 
 
 def test_a_composition_that_is_not_penalised_has_no_l1_and_the_same_gradient() -> None:
-    composition = composition_of("normal")
+    composition = composition_of("scattered")
     penalised = composition.active()
     composition.penalised = False
     plain = composition.active()
@@ -168,8 +172,8 @@ def test_a_learnable_scale_multiplies_stays_positive_and_gets_a_gradient() -> No
 
 
 def test_a_limit_holds_and_what_it_keeps_is_what_would_be_largest() -> None:
-    config = CompositionConfig(start="normal", start_std=0.01, relations_per_class=4)
-    composition = Composition(3, vocabulary_of(6), config, seeded()).double().eval()
+    composition = Composition(3, vocabulary_of(6), CompositionConfig(relations_per_class=4)).double().eval()
+    scatter(composition, 0.01)
     active = composition.active()
     for row, weights in zip(composition.weight.detach(), active.weights, strict=True):
         used = active.columns[weights > 0]
@@ -209,12 +213,12 @@ def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
 
 
 VOCABULARY = Vocabulary(5, VocabularyConfig())
-NORMAL = CompositionConfig(start="normal", start_std=0.1)
 
 
 def in_evaluation(seed: int = 0) -> Composition:
-    composition = Composition(3, VOCABULARY, NORMAL, seeded(seed)).double().eval()
+    composition = Composition(3, VOCABULARY, CompositionConfig()).double().eval()
     composition.penalised = True
+    scatter(composition, 0.1, seed)
     return composition
 
 

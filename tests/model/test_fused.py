@@ -24,7 +24,7 @@ from parse_dg.model.regularisers import EPSILON, concentration, diversity, diver
 from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
-from tests.model.reference import random_descriptors, shake
+from tests.model.reference import random_descriptors, scatter, shake
 from tests.model.test_sparsemax import INF, KINDS, NAN, TOLERANCE, definition, rows_of
 from tests.parts import seeded
 
@@ -409,8 +409,8 @@ def test_regularisers_follow_the_plain_ones(kernels: Kernels, scale: float, name
 
 STARTS = {
     "simplex": CompositionConfig(start_entries=2),
-    "normal": CompositionConfig(start="normal", start_std=0.1),
     "zeros": CompositionConfig(start="zeros"),
+    "scattered": CompositionConfig(),
 }
 
 
@@ -419,6 +419,8 @@ def layer_of(start: str, families: str = "all") -> StructuralLayer:
     config = StructureConfig(vocabulary=vocabulary, composition=STARTS[start])
     layer = StructuralLayer(K, 3, config, seeded(20))
     layer.composition.penalised = True
+    if start == "scattered":
+        scatter(layer.composition, 0.1, seed=20)
     shake(layer.predicates, seed=21)
     return layer.to(DEVICE)
 

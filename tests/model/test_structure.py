@@ -11,23 +11,25 @@ from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import VocabularyConfig
 from tests.model import reference
-from tests.model.reference import random_descriptors, read_name, shake, shape_of, sparsemax_by_sorting
+from tests.model.reference import random_descriptors, read_name, scatter, shake, shape_of, sparsemax_by_sorting
 from tests.parts import seeded
 
 STARTS = {
     "simplex": CompositionConfig(),
-    "simplex, few": CompositionConfig(start_entries=3, logit_scale="fixed"),
-    "normal": CompositionConfig(start="normal", start_std=0.1),
-    "normal, narrow": CompositionConfig(start="normal", start_std=1e-3, logit_scale="none"),
+    "simplex, few": CompositionConfig(start_entries=3),
     "zeros": CompositionConfig(start="zeros"),
+    "scattered": CompositionConfig(logit_scale="fixed"),
+    "scattered, narrow": CompositionConfig(logit_scale="none"),
 }
+SCATTERED = {"scattered": 0.1, "scattered, narrow": 1e-3}
+"""Where Λ is not what a start makes of it: its standard deviation."""
 
 
 def build(
     K: int = 6,
     classes: int = 3,
     *,
-    composition: CompositionConfig | None = None,
+    start: str = "simplex",
     gate: bool = True,
     softness: float | None = None,
     **vocabulary: object,
@@ -37,10 +39,12 @@ def build(
         predicates=PredicatesConfig(
             gate=gate, edge_softness=(0.2 if gate else 0.0) if softness is None else softness, edge_fade=0.0
         ),
-        composition=composition or CompositionConfig(),
+        composition=STARTS[start],
     )
     layer = StructuralLayer(K, classes, config, seeded(0)).double()
     layer.composition.penalised = True
+    if start in SCATTERED:
+        scatter(layer.composition, SCATTERED[start])
     shake(layer.predicates, seed=31)
     return layer
 
@@ -73,7 +77,7 @@ def gradients(loss: Tensor, layer: StructuralLayer, z: PrimitiveDescriptors) -> 
 @pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
 @pytest.mark.parametrize("start", STARTS)
 def test_the_restricted_path_equals_the_dense_path(start: str, gate: bool, enumeration: str) -> None:
-    layer = build(5, composition=STARTS[start], gate=gate, enumeration=enumeration)
+    layer = build(5, start=start, gate=gate, enumeration=enumeration)
     z = with_gradients(random_descriptors(4, 5, seed=0))
     upstream = torch.randn(4, 3, generator=seeded(1), dtype=torch.float64)
     output = layer(z)
@@ -90,7 +94,7 @@ def test_the_restricted_path_equals_the_dense_path(start: str, gate: bool, enume
 
 @pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
 def test_scores_equal_the_papers_sum_in_slow_loops(gate: bool) -> None:
-    layer = build(4, gate=gate, composition=CompositionConfig(start="normal", start_std=0.1))
+    layer = build(4, gate=gate, start="scattered")
     z = random_descriptors(2, 4, seed=1)
     found = [read_name(name) for name in layer.vocabulary.names(torch.arange(layer.vocabulary.size))]
     shape, output = shape_of(layer.predicates), layer(z)
@@ -103,7 +107,7 @@ def test_scores_equal_the_papers_sum_in_slow_loops(gate: bool) -> None:
 
 
 def test_the_output_explains_its_scores() -> None:
-    layer = build(composition=STARTS["normal"])
+    layer = build(start="scattered")
     z = random_descriptors(3, 6, seed=2)
     output = layer(z)
     activations = layer.evaluate(z, output.columns)
@@ -117,9 +121,9 @@ def test_the_output_explains_its_scores() -> None:
 
 @pytest.mark.parametrize("gate", [False, True], ids=["paper's text", "with additions"])
 def test_gradient_of_the_whole_head_is_right(gate: bool) -> None:
-    start, angles = CompositionConfig(start_entries=3), {"triangle_angles": 1, "orientation_angles": 1}
+    angles = {"triangle_angles": 1, "orientation_angles": 1}
     # a damped gradient is not the derivative
-    layer = build(3, 2, composition=start, gate=gate, softness=0.0, **angles)
+    layer = build(3, 2, start="simplex, few", gate=gate, softness=0.0, **angles)
     z = random_descriptors(2, 3, seed=4)
     with torch.no_grad():
         layer.composition.weight.add_(0.003 * torch.randn(2, layer.vocabulary.size, generator=seeded(2)))
@@ -163,7 +167,7 @@ def in_parts(patch: pytest.MonkeyPatch, columns: int) -> list[int]:
 def test_part_by_part_gives_what_all_at_once_gives(
     start: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = build(4, composition=STARTS[start])
+    layer = build(4, start=start)
     z = with_gradients(random_descriptors(IMAGES, 4, seed=9))
     upstream = torch.randn(IMAGES, 3, generator=seeded(4), dtype=torch.float64)
     expected = layer(z)

@@ -42,8 +42,7 @@ SWAD = {
 """weights that are averaged over a valley of a few steps,"""
 SELECTING = {
     **{"algorithm__composition__start": "presence", "algorithm__composition__select_every": 2},
-    **{"algorithm__composition__relations_per_class": 3, "algorithm__probe": 1.0},
-    **{"optimizer__composition_rate": 0.5},
+    **{"algorithm__composition__relations_per_class": 3, "optimizer__composition_rate": 0.5},
 }
 """and classes that select."""
 

@@ -151,9 +151,23 @@ def test_a_field_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_
     data = to_dict(RunConfig())
     data["algorithm"]["primitives"] |= {"window": None, "window_from": 0.5}
     assert from_dict(RunConfig, data) == RunConfig()
+    data["algorithm"]["composition"]["start_std"] = 0.5  # of a start that is gone, too
+    assert from_dict(RunConfig, data) == RunConfig()
     data["algorithm"]["primitives"]["window"] = 1.5
     with pytest.raises(InputError, match=r"^algorithm.primitives.window must be none: it is gone .* found 1.5$"):
         from_dict(RunConfig, data)
+
+
+@pytest.mark.parametrize("algorithm", ["parse", "no_relations"])
+def test_a_section_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_not(algorithm: str) -> None:
+    config = build_config("blueprints", algorithm)
+    data = to_dict(config)
+    data["algorithm"]["bottleneck"] |= {"spread": 0.0, "ownership": 0.0}
+    data["algorithm"]["equivariance"] = {"weight": 0.0, "restyle": False}
+    assert from_dict(RunConfig, data) == config
+    data["algorithm"]["equivariance"]["weight"] = 2.0
+    expected = "algorithm.equivariance.weight must be 0.0: it is gone from this version"
+    assert refusal(from_dict, RunConfig, data) == f"{expected}, which cannot read what used it, found 2.0"
 
 
 # What a run is called in tables and folders: averaged weights make a method another

@@ -77,13 +77,6 @@ LONGER: dict[str, dict[str, Any]] = {
         **{"optimizer__composition_until": 0.8},
     },
     "parse+swad": {**SWAD, "training__steps": 6},
-    "parse+equivariance": {
-        **MOVING,
-        "algorithm__equivariance__weight": 2.0,
-        "algorithm__bottleneck__spread": 2.0,
-        "algorithm__bottleneck__ownership": 0.2,
-    },
-    "no_relations+equivariance": {**MOVING, "algorithm__equivariance__weight": 2.0},
     "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
     "dann": {"training__steps": 6, "training__check_every": 4},
     "erm+swad": {**SWAD, **MOVING, "training__steps": 7},

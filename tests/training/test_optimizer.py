@@ -20,7 +20,7 @@ from parse_dg.training.optimizer import (
     save_optimizer,
     set_rates,
 )
-from tests.model.reference import sparsemax_by_sorting
+from tests.model.reference import scatter, sparsemax_by_sorting
 from tests.parts import seeded, small_backbone
 
 
@@ -111,8 +111,8 @@ class OnlyLambda(Algorithm):
         nn.Module.__init__(self)
         self.label_smoothing = 0.0
         vocabulary = Vocabulary(5, VocabularyConfig())
-        start = CompositionConfig(start="normal", start_std=0.1, logit_scale="none")
-        self.composition = Composition(3, vocabulary, start, torch.Generator().manual_seed(0))
+        self.composition = Composition(3, vocabulary, CompositionConfig(logit_scale="none"))
+        scatter(self.composition, 0.1)
         self.target = torch.randn(3, vocabulary.size, generator=torch.Generator().manual_seed(1))
         self.composition.penalised = True
         self.sparsity = sparsity

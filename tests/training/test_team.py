@@ -29,16 +29,12 @@ from tests.runs.helpers import CPU, MOVING, SELECTING, SWAD, checks, quiet, read
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.training.test_team"])
 
-MIXED = {**MOVING, "mixstyle__probability": 0.7, "algorithm__miro__weight": 0.1}
+MIXED = {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.7}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
-    "parse, MixStyle, MIRO, moving BatchNorm": ("parse", {**MIXED, "mixstyle__stages": "1,2"}),
-    "parse, second views, MixStyle, MIRO, moving BatchNorm": (
-        "parse",
-        {**MIXED, "mixstyle__stages": "1", "algorithm__equivariance__weight": 2.0},
-    ),
+    "parse, MixStyle, moving BatchNorm": ("parse", MIXED),
+    "miro, MixStyle, moving BatchNorm": ("miro", MIXED),
     "parse, joined domains": ("parse", {"training__batch": 10}),
-    "no_relations, second views": ("no_relations", {"algorithm__equivariance__weight": 2.0}),
     "parse, selection": ("parse", SELECTING),
     "erm, SWAD, moving BatchNorm, RandAugment": ("erm", {**MOVING, **SWAD, "augment__randaugment_ops": 2}),
     "erm, clipped, everything scored": ("erm", {"optimizer__clip_norm": 0.1, "protocol__checks": "everything"}),

@@ -335,7 +335,7 @@ window.ParseDrawing = (() => {
   function paintHeat(canvas, heatmaps, place, size, seen) {
     if (!heatmaps || !place) return paint(canvas, null, size, seen);
     const [, rows, columns] = heatmaps.shape;
-    const map = valuesOf(heatmaps).subarray(place.primitive * rows * columns, (place.primitive + 1) * rows * columns);
+    const map = valuesOf(heatmaps).subarray(place.map * rows * columns, (place.map + 1) * rows * columns);
     const strength = 0.25 + 0.65 * place.presence;
     paint(canvas, { map, rows, columns }, size, seen, (value) => [...colour(value / 255), value * strength]);
   }

@@ -53,7 +53,7 @@ window.ParseViewer = (() => {
     constructor(data, known) {
       this.data = data;
       this.known = { names: {}, faces: [], words: "", rename: null, ...known };
-      this.places = new Map(data.places.map((place) => [place.primitive, place]));
+      this.places = new Map(data.places.map((place, map) => [place.primitive, { ...place, map }]));
       this.explanations = new Map(Object.entries(data.explanations));
       this.explained = this.explanations.has(data.predicted) ? data.predicted : null;
       this.hovered = null; // what the pointer is on: {relation} or {primitive}
@@ -109,7 +109,9 @@ window.ParseViewer = (() => {
       row.append(...this.primitives);
       const about = this.known.words ? `. Faces: ${this.known.words}` : "";
       const naming = this.known.rename ? "; choose one to name it" : "";
-      const label = make("p", "pv-label", `Primitives: where each is, and how present${naming}${about}`);
+      const [shown, all] = [this.places.size, this.data.primitives_in_all];
+      const which = shown < all ? `${shown} of ${all} primitives` : "Primitives";
+      const label = make("p", "pv-label", `${which}: where each is, and how present${naming}${about}`);
       this.naming = make("div", "pv-naming");
       return make("div", "pv-parts", label, row, this.naming);
     }
@@ -223,7 +225,7 @@ window.ParseViewer = (() => {
 
     /* Primitives without relations: what presence, place and extent of each add to the logit. */
     buildPresences({ logit, bias, primitives }) {
-      const order = [...primitives.keys()].sort((one, other) => primitives[other] - primitives[one]);
+      const order = [...this.places.keys()].sort((one, other) => primitives[other] - primitives[one]);
       const widest = Math.max(...primitives.map(Math.abs), 1e-9);
       const list = group("pv-relations", "Primitives, what adds most first", "ol");
       this.parts = order.map((k) => {
@@ -239,7 +241,11 @@ window.ParseViewer = (() => {
       const hint = "What presence, place and extent of each primitive add to this class's logit: orange adds, blue " +
         "takes away. This method has no relations between them.";
       const total = primitives.reduce((sum, part) => sum + part, 0);
-      return [this.hint(hint), list, this.buildParts([[`the ${primitives.length} primitives`, total]], bias, logit)];
+      const rest = total - order.reduce((sum, k) => sum + primitives[k], 0);
+      const [shown, others] = [order.length, primitives.length - order.length];
+      const sums = others ? [[`the ${shown} primitives above`, total - rest], [`${others} others`, rest]]
+        : [[`the ${shown} primitives`, total]];
+      return [this.hint(hint), list, this.buildParts(sums, bias, logit)];
     }
 
     /* A logit as a sum. */
@@ -327,8 +333,8 @@ window.ParseViewer = (() => {
 
     show() {
       if (this.explained === null) return;
-      const { relations = [], cells, primitives } = this.explanations.get(this.explained);
-      const strongest = primitives ? { primitive: primitives.indexOf(Math.max(...primitives)) } : null;
+      const { relations = [], cells } = this.explanations.get(this.explained);
+      const strongest = this.parts.length ? { primitive: to_primitive(this.parts[0]) } : null;
       const item = this.hovered || this.chosen || strongest;
       const relation = item && "relation" in item ? relations[item.relation] : null;
       const place = item && "primitive" in item ? this.places.get(item.primitive) : null;
