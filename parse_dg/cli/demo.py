@@ -38,16 +38,14 @@ IMAGES_PER_DOMAIN = 2
 EXPLAINED = "image.png"
 """The image of the target that is explained, as it is."""
 METHODS = ("no_relations", "parse")
-"""What has learnt its sources after the recipe's steps; ERM needs more of them (docs/results.md)."""
+"""What learns its sources in the time; ERM needs more of it (docs/results.md)."""
 
 
-def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int | None) -> None:
+def run_demo(folder: Path, console: Console, *, target: str, seed: int, steps: int) -> None:
     """Train No Relations and PARSE with `target` held out; compare, compact and draw."""
     require_matplotlib()
     started = time.monotonic()
-    settings: dict[str, object] = {"data.target": target, "seed": seed}
-    if steps is not None:
-        settings["training.steps"] = steps
+    settings: dict[str, object] = {"data.target": target, "seed": seed, "training.steps": steps}
     configs = {name: change(build_config("blueprints", name), settings) for name in METHODS}
     console.print(
         "Blueprints: 8 creatures made of the same 6 parts, told apart by their layout alone, in 4 drawing styles.\n"
