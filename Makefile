@@ -6,7 +6,7 @@ READY := .venv/ready
 
 .PHONY: demo test test-all lint bench results clean
 
-demo: $(READY)  ## train No Relations and PARSE on Blueprints, compare, compact, draw (4 to 6 minutes on 2 cores)
+demo: $(READY)  ## train No Relations and PARSE on Blueprints, compare, compact, draw (3 to 6 minutes on 2 cores)
 	$(BIN)/parse-dg demo
 
 # Three processes on two cores: many tests wait for others.
