@@ -10,10 +10,10 @@ demo: $(READY)  ## train No Relations and PARSE on Blueprints, compare, compact,
 	$(BIN)/parse-dg demo
 
 # Three processes on two cores: many tests wait for others.
-test: $(READY)  ## every promise (about 6 minutes on 2 cores)
+test: $(READY)  ## every promise (about 5 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
-test-all: $(READY)  ## every test: also what kills, waits, enumerates or takes a whole journey (about 17 minutes)
+test-all: $(READY)  ## every test: also what kills, waits, enumerates or takes a whole journey (about 13 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 lint: $(READY)  ## style and types
