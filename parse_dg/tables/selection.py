@@ -182,7 +182,7 @@ SELECTIONS: Mapping[str, Selection] = {
     "training-domain": Selection(
         "training-domain",
         "training-domain validation: the step and hyper-parameters with the highest mean accuracy over the source "
-        "domains, each on its out part",
+        "domains, each on its held-out images",
         "a run with the target alone held out",
         _training_domain,
     ),

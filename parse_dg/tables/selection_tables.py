@@ -211,7 +211,7 @@ class SelectionTables:
     def _scored(self) -> str:
         if self.share == 1:
             return "Accuracy in % on all images of the target"
-        return f"Accuracy in % on the target's in part, {100 * self.share:g}% of its images"
+        return f"Accuracy in % on the scored part of the target, {100 * self.share:g}% of its images"
 
     def _finish(self, table: TextTable, missing: Sequence[str], places: Iterable[CellKey]) -> TextTable:
         """The table with its selection named, and what is missing, with the commands that would fill it."""

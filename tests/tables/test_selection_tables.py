@@ -106,7 +106,7 @@ def test_every_table_says_its_selection_and_what_its_numbers_are(name: str) -> N
     for table, trials in zip(tables.text(), ("over 2 trials", "over 3 trials", "over trials"), strict=True):
         for text in (" ".join(table.notes), table.markdown(), table.latex().replace("\\%", "%")):
             assert SELECTIONS[name].summary in text
-            assert "Accuracy in % on the target's in part, 80% of its images" in text
+            assert "Accuracy in % on the scored part of the target, 80% of its images" in text
             assert f"standard error {trials}" in text
     assert ("labels of the target" in " ".join(note for table in tables.text() for note in table.notes)) == (
         name == "oracle"
