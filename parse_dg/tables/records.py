@@ -115,12 +115,20 @@ def read_comparable(
     _require_comparable(runs)
     for run in runs:
         _require_selectable(run, selection)
-    keys = [_tuned(run.config) for run in runs]
-    differing = {name for name in set().union(*keys) if len({json.dumps(key.get(name)) for key in keys}) > 1}
-    if len({run.config.algorithm.name for run in runs}) > 1:
-        differing -= {name for name in differing if name.startswith("algorithm.")}
-    settings = ({name: key[name] for name in sorted(differing) if name in key} for key in keys)
-    return tuple(run.with_records(settings=mine) for run, mine in zip(runs, settings, strict=True))
+    rows: dict[str, list[dict[str, object]]] = {}
+    for run in runs:
+        rows.setdefault(run.record.algorithm, []).append(_tuned(run.config))
+    differing = {row: _differing(keys) for row, keys in rows.items()}
+    tuned = ((run, _tuned(run.config), differing[run.record.algorithm]) for run in runs)
+    return tuple(
+        run.with_records(settings={name: key[name] for name in names if name in key}) for run, key, names in tuned
+    )
+
+
+def _differing(configurations: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """The settings of which not all configurations have the same."""
+    names = sorted(set().union(*configurations))
+    return tuple(name for name in names if len({json.dumps(each.get(name)) for each in configurations}) > 1)
 
 
 def read_run(folder: Path) -> tuple[FinishedRun, ...]:

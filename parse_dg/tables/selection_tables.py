@@ -27,6 +27,8 @@ class DataSetTable:
     runs_in: Mapping[tuple[str, str], int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     """Domains that are no columns, as no run has them as its target. There is no average then."""
+    tried: Mapping[str, str] = field(default_factory=dict)
+    """By algorithm: out of how many configurations its cells are the best, and what those differ in."""
 
 
 def data_set_table(
@@ -61,7 +63,20 @@ def data_set_table(
     used = [record for record in records if pairs or len(record.held_out) == 1]
     runs = dict.fromkeys((r.algorithm, r.held_out, r.trial, r.hyperparameters) for r in used)
     runs_in = Counter((algorithm, target) for algorithm, held_out, *_ in runs for target in held_out)
-    return DataSetTable(name, domains, trials, cells, averages, len(runs), runs_in)
+    tried = {name: words for name in cells if (words := _tried([r for r in used if r.algorithm == name]))}
+    return DataSetTable(name, domains, trials, cells, averages, len(runs), runs_in, tried=tried)
+
+
+def _tried(records: Sequence[Record]) -> str:
+    """`the best of 2 configurations, which differ in optimizer.head_rate`; nothing where no cell has a choice."""
+    cells: dict[object, set[str]] = {}
+    for record in records:
+        cells.setdefault((record.held_out, record.trial), set()).add(record.hyperparameters)
+    most = max(map(len, cells.values()), default=0)
+    names = sorted({name for record in records for name in record.settings})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    differ = f", which differ in {', '.join(names[:NAMED])}{more}" if names else ""
+    return f"the best of {most} configurations{differ}" if most > 1 else ""
 
 
 def only_targets(table: DataSetTable) -> DataSetTable:
@@ -100,6 +115,8 @@ CSV_HEADER = (
     *("trials", "missing_trials", "runs", "share_of_target", "to_fill"),
 )
 BEST = "bold: the best mean of each column"
+NAMED = 4
+"""How many of the settings in which configurations differ are named."""
 
 CellKey = tuple[str, str, str]
 
@@ -171,7 +188,8 @@ class SelectionTables:
         how = f"{explain_spread(self.spread, len(table.trials))}; {last}{f'; {BEST}' if bold else ''}"
         header = ("algorithm", *table.domains, *(["Avg"] if whole else []))
         paired = (compared_with(table.cells, self.against),) if self.against in table.cells and self.against else ()
-        notes = (f"{self._scored()}: {how}. {count_runs(table)}", *paired)
+        tried = tuple(f"{name}: in each cell {words}." for name, words in table.tried.items())
+        notes = (f"{self._scored()}: {how}. {count_runs(table)}", *tried, *paired)
         title = DATA_SETS[table.data_set].title if table.data_set in DATA_SETS else table.data_set
         caption = self._caption(f"each target of {title}", explain_spread(self.spread, len(table.trials)))
         text = TextTable(table.data_set, header, tuple(rows), notes, bold=bold, caption=caption)

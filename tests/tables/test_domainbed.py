@@ -69,7 +69,8 @@ def test_the_sweep_of_domainbed_gives_its_own_table(sweep: Path, name: str) -> N
     assert algorithm == "ERM"
     assert [*cells, average.split(" ± ")[0]] == EXPECTED[name]
     assert "over 2 trials" in table.notes[0]
-    assert len(table.notes) == 2  # nothing is missing
+    assert "ERM: in each cell the best of 2 configurations, which differ in " in table.notes[1]
+    assert len(table.notes) == 3  # nothing is missing
 
 
 def test_runs_are_read_whether_finished_or_not_in_a_folder_or_a_file(tmp_path: Path) -> None:

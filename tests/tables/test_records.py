@@ -24,6 +24,7 @@ from parse_dg.runs.recipes import build_config
 from parse_dg.runs.result import TargetAccuracy
 from parse_dg.tables.records import find_runs, read_run
 from parse_dg.tables.selection import Case, select
+from parse_dg.tables.selection_tables import selection_tables
 from parse_dg.training.accuracy import Accuracy
 from parse_dg.training.check import Check
 from tests.parts import refusal
@@ -230,6 +231,16 @@ def test_the_better_rate_is_chosen_by_validation_not_by_the_target(tmp_path: Pat
     assert (by_validation.accuracy, by_validation.settings) == (0.3, {"optimizer.head_rate": 0.25})
     by_target = select(read_runs(folders, "oracle"), "oracle")[case]
     assert (by_target.accuracy, by_target.settings) == (0.9, {"optimizer.head_rate": 0.5})
+
+
+def test_a_table_says_out_of_how_many_configurations_its_cells_are_the_best(tmp_path: Path) -> None:
+    rates = [configured(optimizer__head_rate=rate) for rate in (0.25, 0.5)]
+    configs = [*rates, configured("dann", data__target="photo")]
+    folders = [write(tmp_path / str(n), config, [scored(config)]) for n, config in enumerate(configs)]
+    (text,) = selection_tables(read_runs(folders, "training-domain"), "training-domain").text()
+    assert [note for note in text.notes if "in each cell" in note] == [
+        "erm: in each cell the best of 2 configurations, which differ in optimizer.head_rate."
+    ]
 
 
 def test_leave_one_domain_out_from_runs_with_pairs_held_out(tmp_path: Path) -> None:
