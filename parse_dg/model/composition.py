@@ -20,8 +20,6 @@ from parse_dg.model.vocabulary import Block, Vocabulary
 PRESENCE_SPREAD = 0.2
 """start=presence: by how much of their mean the weights of a class differ at the start (standard deviation)."""
 SHARES = Rule("four shares, 0 or more, the first positive", lambda shares: min(shares) >= 0 < shares[0])
-BEGIN_WITH = 8
-"""Training begins with this many times relations_per_class, and comes down to it over its first half."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class CompositionConfig(Config):
     that are zero, so that a class can take up any application (selection.py). 0: only what has weight learns."""
     relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
-    with more and comes down to it half-way."""
+    with all that a class starts with, and comes down to it half-way."""
     retired: ClassVar[Mapping[str, object]] = {"start_std": ...}
 
 
@@ -106,17 +104,22 @@ class Composition(nn.Module):
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
-        self.limit = config.relations_per_class
+        at_most = config.relations_per_class
+        self.begins_with = None if at_most is None else max(at_most, int((sparsemax(start) > 0).sum(1).max()))
+        """With a limit: how many columns a class may use when training begins, all that it starts with."""
+        self.limit = self.begins_with
         """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
         self._last: _CachedWeights | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
     def advance(self, progress: float) -> None:
-        """Come down to `relations_per_class`; `progress` is the share of training that is done."""
-        if self.config.relations_per_class is not None:
-            more = BEGIN_WITH ** max(0.0, 1 - 2 * progress)
-            self.limit = round(self.config.relations_per_class * more)
+        """Come down to `relations_per_class` half-way, by the same factor every step; `progress` is the share of
+        training that is done.
+        """
+        at_most, begins_with = self.config.relations_per_class, self.begins_with
+        if at_most is not None and begins_with is not None:
+            self.limit = round(at_most * (begins_with / at_most) ** max(0.0, 1 - 2 * progress))
 
     def find_support(self) -> PendingSupport | None:
         """Begin to look for the columns that some class uses, without waiting for CUDA; None if they are known."""

@@ -182,16 +182,28 @@ def test_a_limit_holds_and_what_it_keeps_is_what_would_be_largest() -> None:
         torch.testing.assert_close(weights[weights > 0], expected)
 
 
-def test_training_comes_down_to_the_limit_half_way() -> None:
-    config = CompositionConfig(start="zeros", relations_per_class=5)
+def test_training_comes_down_from_the_whole_start_to_the_limit_half_way() -> None:
+    config = CompositionConfig(start_entries=16, relations_per_class=5)
     composition = Composition(2, vocabulary_of(6), config, seeded())
-    found = []
+
+    def most_used() -> int:
+        return int((composition.active().weights > 0).sum(1).max())
+
+    found = [most_used()]  # before training, too: what classes begin with
     for progress in (0.0, 0.25, 0.5, 0.75, 1.0):
         composition.advance(progress)
-        found.append(int((composition.train().active().weights > 0).sum(1).max()))
-    assert found == [40, 14, 5, 5, 5]
+        found.append(most_used())
+    assert found == [163, 163, 29, 5, 5, 5]
     composition.advance(0.0)
-    assert int((composition.eval().active().weights > 0).sum(1).max()) == 5  # a model is scored as it will be used
+    composition.eval()
+    assert most_used() == 5  # a model is scored as it will be used
+
+
+def test_a_start_with_fewer_than_the_limit_keeps_the_limit() -> None:
+    composition = Composition(2, vocabulary_of(6), CompositionConfig(start_entries=1, relations_per_class=50))
+    for progress in (0.0, 0.25, 1.0):
+        composition.advance(progress)
+        assert composition.limit == 50
 
 
 def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:

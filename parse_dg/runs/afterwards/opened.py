@@ -209,13 +209,13 @@ open_run = OpenedRun
 
 @torch.no_grad()
 def weights_at_start(config: RunConfig, model: Model) -> ActiveWeights | None:
-    """The class weights before training, on the model's device; None if it is not of the run's vocabulary.
+    """The class weights that training begins with, on the model's device; None if it has another vocabulary.
 
     The start is not kept: it is drawn again, as it was.
     """
     end = model.parse_network().structure
     config = replace(config, backbone=replace(config.backbone, weights=None))
-    start = build_start(config, len(model.spec.classes), model.spec.domains).eval().parse_network
+    start = build_start(config, len(model.spec.classes), model.spec.domains).train().parse_network
     if start is None:
         return None
     structure = start.structure.to(end.composition.weight.device)

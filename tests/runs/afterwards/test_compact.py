@@ -268,10 +268,13 @@ def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatc
 # What was in use before training, said beside what compaction leaves
 
 
-def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path) -> None:
-    """A start on the presence of all K primitives uses K applications, of a vocabulary of many more."""
-    config = tiny(training__steps=1, algorithm__composition__start="presence", algorithm__primitives__count=5)
-    execute(config, tmp_path / "run", quiet)
+@pytest.mark.parametrize("at_most", [None, 2])
+def test_what_was_in_use_before_training(tiny: Tiny, tmp_path: Path, at_most: int | None) -> None:
+    """A start on the presence of all K primitives uses K applications, of a vocabulary of many more; a limit counts
+    from where training comes down to it.
+    """
+    start = {"algorithm__composition__start": "presence", "algorithm__composition__relations_per_class": at_most}
+    execute(tiny(training__steps=1, algorithm__primitives__count=5, **start), tmp_path / "run", quiet)
     outcome = compact_run(open_run(tmp_path / "run", device="cpu"), None, 0.0)
     assert outcome.report.applications.at_start == 5 < outcome.report.applications.before
     assert read(outcome.report_path)["applications"]["at_start"] == 5
