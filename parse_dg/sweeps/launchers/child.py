@@ -35,6 +35,7 @@ def follow(pipe: int) -> None:
 if __name__ == "__main__":
     module = sys.argv[2]
     follow(int(sys.argv[1]))
-    sys.path.append(str(Path(__file__).parents[3]))  # where the package is, if it is not installed
+    if (ours := str(Path(__file__).parents[3])) not in sys.path:  # a checkout; another version may be installed
+        sys.path.insert(0, ours)
     sys.argv = [module, *sys.argv[3:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import parse_dg
 from parse_dg.config import to_dict
 from parse_dg.data.parallel import default_workers
 from parse_dg.errors import InputError
@@ -83,6 +84,15 @@ def test_how_a_process_ended_is_told(does: str, kind: str, reason: str, fake: Fa
     assert (outcome.job, outcome.kind) == (job, kind)
     assert outcome.reason.startswith(reason)
     assert "\n" not in outcome.reason
+
+
+def test_a_process_runs_the_version_that_started_it(fake: Fake, job: Job, tmp_path: Path) -> None:
+    """A checkout, too, where another version is installed."""
+    launcher = fake("import parse_dg; print(parse_dg.__file__)")
+    (tmp_path / "parse_dg").mkdir()
+    (tmp_path / "parse_dg" / "__init__.py").touch()
+    run(launcher, job)
+    assert launcher.log_of(job).read_text().strip() == parse_dg.__file__
 
 
 def test_a_process_gets_its_configuration_its_place_and_a_log(
