@@ -68,9 +68,6 @@ class NoRelations(Algorithm):
         self.classifier = linear(inputs, classes, generator)
         self.guide = linear(channels, classes, generator) if config.guidance else None
 
-    def advance(self, step: int, steps: int) -> None:
-        self.bottleneck.advance((step - 1) / steps)
-
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
 

@@ -139,7 +139,6 @@ class Parse(Algorithm):
         return self.network
 
     def advance(self, step: int, steps: int) -> None:
-        self.network.bottleneck.advance((step - 1) / steps)
         self.network.structure.composition.advance((step - 1) / steps)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0

@@ -40,7 +40,7 @@ class StrongImage(Jsonable):
     evidence: float
     """The largest value of the primitive's map before the softmax."""
     presence: float
-    """σ of the evidence; with primitives.placed, as far as it lies at the centre. From 0 to 1."""
+    """σ of the evidence, in (0, 1)."""
     x: float
     """Its centre in [-1, 1]², x to the right, y downwards."""
     y: float

@@ -24,15 +24,6 @@ def grid_axis(cells: int, device: torch.device, dtype: torch.dtype) -> Float[Ten
     return torch.linspace(-1.0, 1.0, cells, device=device, dtype=dtype)
 
 
-def value_at(maps: Float[Tensor, "B K H W"], place: Float[Tensor, "B K 2"]) -> Float[Tensor, "B K"]:
-    """Each map's value at its place (x, y), bilinear between cells."""
-    along = []
-    for cells, axis in zip(maps.shape[:1:-1], place.unbind(-1), strict=True):  # x along W, y along H
-        grid = grid_axis(cells, maps.device, maps.dtype)
-        along.append((1 - (grid - axis.unsqueeze(-1)).abs() * ((cells - 1) / 2)).clamp_min(0))  # (B, K, cells)
-    return (maps * (along[1].unsqueeze(-1) * along[0].unsqueeze(-2))).sum((2, 3))
-
-
 def damped(v: Vector, softness: float) -> Vector:
     """The vector itself, its gradient multiplied by ‖v‖²/(‖v‖² + softness²); 0 leaves the gradient alone.
 

@@ -14,12 +14,8 @@ from torch.nn import functional as F
 
 from parse_dg.config import Config, Count, Positive, at_most
 from parse_dg.model import fused
-from parse_dg.model.geometry import MIN_VARIANCE, grid_axis, value_at
+from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
 
-FORMED = (0.3, 0.7)
-"""primitives.placed: between which shares of training it comes in, when heat maps have formed."""
-MIN_HEAT = 1e-6
-"""primitives.placed: the heat at a centre ÷ the map's maximum is at least this, so that gradients stay finite."""
 Heatmap = Float[Tensor, "B K H W"]
 
 
@@ -29,7 +25,7 @@ class PrimitiveDescriptors(NamedTuple):
     centre: Float[Tensor, "B K 2"]
     """c: (x, y) in [-1, 1]², x to the right, y downwards."""
     presence: Float[Tensor, "B K"]
-    """σ, from 0 to 1."""
+    """σ in (0, 1)."""
     extent: Float[Tensor, "B K 2"]
     """δ: twice the standard deviation of the heat map along x and y."""
     heatmap: Heatmap
@@ -55,10 +51,6 @@ class PrimitivesConfig(Config):
     temperature_rule: Literal["divides", "multiplies"] = "divides"
     """`divides`: H̃ = softmax(H/T), as in the paper. `multiplies`: softmax(T·H), but extents under softmax(H/T), as
     in the authors' earlier code."""
-    placed: bool = False
-    """An addition: a primitive is present only as far as its evidence lies where it is said to be. σ is multiplied
-    by the heat map at the centre ÷ its maximum: the mean of a wide map, or of one with two peaks, lies where there
-    is nothing. In training this comes in between 30% and 70%, when heat maps have formed."""
     retired: ClassVar[Mapping[str, object]] = {"window": None, "window_from": 0.5}
 
 
@@ -85,16 +77,8 @@ def to_descriptors(evidence: Heatmap, temperature: Float[Tensor, ""]) -> Primiti
     )
 
 
-def heat_at_centre(z: PrimitiveDescriptors) -> Float[Tensor, "B K"]:
-    """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum: from 0 to 1."""
-    return value_at(z.heatmap, z.centre) / z.heatmap.amax((2, 3))
-
-
 class PrimitiveBottleneck(nn.Module):
     """g_cb, a 1×1 convolution to K heat maps, followed by `to_descriptors`; computed in float32 or wider."""
-
-    placed = 0.0
-    """How much of `primitives.placed` has come in, in training, from 0 to 1; otherwise it is there as a whole."""
 
     def __init__(self, channels: int, config: PrimitivesConfig, generator: torch.Generator | None = None):
         super().__init__()
@@ -105,23 +89,15 @@ class PrimitiveBottleneck(nn.Module):
         nn.init.constant_(self.projection.bias, config.presence_bias)
         self.log_temperature = nn.Parameter(torch.tensor(config.temperature).log())
 
-    def advance(self, progress: float) -> None:
-        """`progress` is the share of training that is done."""
-        first, last = FORMED
-        self.placed = min(1.0, max(0.0, (progress - first) / (last - first)))
-
     def forward(self, features: Float[Tensor, "B C H W"]) -> PrimitiveDescriptors:
         """Feature map F → descriptors of the K primitives."""
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
             temperature = self.log_temperature.exp()
-            z = divided = to_descriptors(evidence, temperature)
-            if self.config.temperature_rule == "multiplies":
-                z = to_descriptors(evidence, 1 / temperature)._replace(extent=divided.extent)
-            power = self.placed if self.training else 1.0
-            if self.config.placed and power:
-                z = z._replace(presence=z.presence * heat_at_centre(z).clamp(MIN_HEAT, 1).pow(power))
-        return z
+            divided = to_descriptors(evidence, temperature)
+            if self.config.temperature_rule == "divides":
+                return divided
+            return to_descriptors(evidence, 1 / temperature)._replace(extent=divided.extent)
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.geometry import MIN_LENGTH, Vector, angle_between, damped, grid_axis, length, value_at
+from parse_dg.model.geometry import MIN_LENGTH, Vector, angle_between, damped, grid_axis, length
 
 CPU = torch.device("cpu")
 
@@ -27,18 +27,6 @@ def test_grid_axis_is_the_papers_formula(cells: int) -> None:
     torch.testing.assert_close(
         grid_axis(cells, CPU, torch.float64), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-15
     )
-
-
-@pytest.mark.parametrize("size", [(7, 7), (4, 6), (1, 5), (5, 1), (1, 1)])
-def test_a_value_between_cells_is_that_of_the_grid_sampler(size: tuple[int, int]) -> None:
-    draw = torch.Generator().manual_seed(0)
-    maps = torch.randn(3, 4, *size, generator=draw, dtype=torch.float64)
-    place = 2 * torch.rand(3, 4, 2, generator=draw, dtype=torch.float64) - 1
-    place[0, 0], place[0, 1] = torch.tensor([-1.0, -1.0]), torch.tensor([1.0, 1.0])  # two corners
-    expected = torch.nn.functional.grid_sample(
-        maps.view(12, 1, *size), place.view(12, 1, 1, 2), padding_mode="border", align_corners=True
-    )
-    torch.testing.assert_close(value_at(maps, place), expected.view(3, 4))
 
 
 def test_length_has_a_floor_with_zero_gradient_below() -> None:

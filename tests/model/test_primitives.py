@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.primitives import (
-    PrimitiveBottleneck,
-    PrimitiveDescriptors,
-    PrimitivesConfig,
-    heat_at_centre,
-    to_descriptors,
-)
+from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, to_descriptors
 from tests.model import reference
 
 ONE = torch.tensor(1.0, dtype=torch.float64)
@@ -64,9 +58,8 @@ def test_gradient_of_describe_is_right(size: tuple[int, int]) -> None:
     assert torch.autograd.gradcheck(lambda e, t: tuple(to_descriptors(e, t)), (evidence, temperature))
 
 
-@pytest.mark.parametrize("placed", [False, True])
-def test_gradient_of_the_whole_bottleneck_is_right(placed: bool) -> None:
-    bottleneck = PrimitiveBottleneck(2, PrimitivesConfig(count=2, temperature=0.7, placed=placed)).double().eval()
+def test_gradient_of_the_whole_bottleneck_is_right() -> None:
+    bottleneck = PrimitiveBottleneck(2, PrimitivesConfig(count=2, temperature=0.7)).double()
     features = random_evidence(1, 2, 2, 3, seed=4).requires_grad_()
     names, values = zip(*bottleneck.named_parameters(), strict=True)
 
@@ -141,35 +134,3 @@ def test_descriptors_stay_in_single_precision_under_autocast() -> None:
     expected = to_descriptors(evidence.float(), bottleneck.log_temperature.exp())
     for part, wanted in zip(z, expected, strict=True):
         torch.testing.assert_close(part, wanted, rtol=0, atol=0.02)  # the products are rounded to bfloat16
-
-
-def placing(power: float | None) -> PrimitiveBottleneck:
-    """The same bottleneck every time, at a point of training or, with None, in use."""
-    bottleneck = PrimitiveBottleneck(3, PrimitivesConfig(placed=power is None or power >= 0), torch.Generator())
-    bottleneck.train(power is not None)
-    bottleneck.placed = power or 0.0
-    return bottleneck.double()
-
-
-def test_a_placed_primitive_is_present_as_far_as_its_evidence_is_at_its_centre() -> None:
-    features = random_evidence(4, 3, 5, 6, seed=7)
-    plain = placing(-1)(features)  # the setting is off
-    heat = heat_at_centre(plain)
-    assert ((heat > 0) & (heat < 1)).all()
-    for power, expected in (
-        (0.0, plain.presence),
-        (0.5, plain.presence * heat.sqrt()),
-        (None, plain.presence * heat),
-    ):
-        z = placing(power)(features)
-        torch.testing.assert_close(z.presence, expected)
-        assert all(torch.equal(a, b) for a, b in zip((z[0], *z[2:]), (plain[0], *plain[2:]), strict=True))
-
-
-def test_what_is_placed_comes_in_when_maps_have_formed() -> None:
-    bottleneck = PrimitiveBottleneck(3, PrimitivesConfig(placed=True))
-    found = []
-    for progress in (0.0, 0.3, 0.5, 0.7, 1.0):
-        bottleneck.advance(progress)
-        found.append(bottleneck.placed)
-    assert found == pytest.approx([0, 0, 0.5, 1, 1])

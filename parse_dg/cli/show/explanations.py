@@ -208,7 +208,7 @@ def print_primitives(
     say(
         console,
         "evidence: the largest value of the primitive's map; its mean is over all images of the domain",
-        "presence: how far it counts as there, from 0 (absent) to 1",
+        "presence: sigmoid of the evidence, from 0 (absent) to 1",
         "x and y: the centre of the primitive's heat map, from -1 (left, top) to 1 (right, bottom)",
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from parse_dg.data.blueprints.store import open_blueprints
 from parse_dg.data.listing import Progress
@@ -21,7 +22,7 @@ from parse_dg.data.public.cub_parts import PartAnnotations, read_parts
 from parse_dg.data.splits import Subset
 from parse_dg.deploy.model_file import Model
 from parse_dg.errors import InputError
-from parse_dg.model.primitives import PrimitiveDescriptors, heat_at_centre
+from parse_dg.model.primitives import PrimitiveDescriptors
 from parse_dg.runs.afterwards.opened import OpenedRun
 
 BATCH = 128
@@ -72,7 +73,7 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         output = network(model.prepare(images))
         probability, predicted = output.logits.softmax(1).max(1)
         z = output.descriptors
-        heat = heat_at_centre(z)
+        heat = heat_at_centre(z.heatmap, z.centre)
         kept = {"centre": z.centre, "presence": z.presence, "extent": z.extent, "heat_at_centre": heat}
         kept |= {"labels": labels.to(heat.device), "predicted": predicted, "probability": probability}
         if guide is not None:
@@ -81,6 +82,15 @@ def locate(model: Model, subset: Subset, progress: Progress | None = None) -> Su
         cells = (z.heatmap.shape[2], z.heatmap.shape[3])
     together = {name: torch.cat([each[name] for each in found]) for name in found[0]}
     return SubsetPrimitives(domain=subset.domain.name, cells=cells, **together)
+
+
+def heat_at_centre(heatmap: Float[Tensor, "N K H W"], centre: Float[Tensor, "N K 2"]) -> Float[Tensor, "N K"]:
+    """Each heat map at its primitive's centre, bilinear between cells, ÷ its maximum."""
+    maps = heatmap.flatten(0, 1).unsqueeze(1)  # (N·K, 1, H, W)
+    places = centre.flatten(0, 1)[:, None, None]  # (N·K, 1, 1, 2)
+    # The corners of the grid are aligned, and of a single cell every place is that cell, as in the grid.
+    heat = F.grid_sample(maps, places, mode="bilinear", padding_mode="border", align_corners=True)
+    return heat.view(centre.shape[:2]) / heatmap.amax((2, 3))
 
 
 def require_primitives(run: OpenedRun) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from parse_dg.data.benchmarks import open_benchmark
 from parse_dg.data.splits import Subset
 from parse_dg.explain.measures.collapse import collapse, evidence, find_coinciding, wrong_above_right
-from parse_dg.explain.measures.images import SubsetPrimitives, locate
-from parse_dg.model.primitives import heat_at_centre, to_descriptors
+from parse_dg.explain.measures.images import SubsetPrimitives, heat_at_centre, locate
+from parse_dg.model.primitives import to_descriptors
 from tests.conftest import Tiny
 from tests.explain.test_explanation import placed_model
 
@@ -150,7 +150,7 @@ def heat(cells: list[list[float]]) -> float:
     heatmap = torch.tensor(cells, dtype=torch.float64)
     assert float(heatmap.sum()) == pytest.approx(1)
     z = to_descriptors((heatmap + 1e-300).log()[None, None], torch.tensor(1.0, dtype=torch.float64))
-    return float(heat_at_centre(z))
+    return float(heat_at_centre(z.heatmap, z.centre))
 
 
 @pytest.mark.parametrize(
