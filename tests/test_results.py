@@ -74,6 +74,7 @@ def test_the_runs_are_of_the_recipe_that_users_get(run: Path) -> None:
         ("pacs", 7, []),
         ("pacs_drawn", 3, []),
         ("cub_dg_made_again", 5, ["--by", "algorithm.composition.relations_per_class"]),
+        ("blueprints_2000_steps", 4, ["--by", "algorithm.composition.relations_per_class"]),
     ],
 )
 def test_the_tables_in_the_docs_are_those_of_the_runs(

@@ -51,7 +51,7 @@ class PrimitivesConfig(Config):
     temperature_rule: Literal["divides", "multiplies"] = "divides"
     """`divides`: H̃ = softmax(H/T), as in the paper. `multiplies`: softmax(T·H), but extents under softmax(H/T), as
     in the authors' earlier code."""
-    retired: ClassVar[Mapping[str, object]] = {"window": None, "window_from": 0.5}
+    retired: ClassVar[Mapping[str, object]] = {"window": None, "window_from": 0.5, "placed": False}
 
 
 def to_descriptors(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:

@@ -131,16 +131,21 @@ def _collapse(found: RunMeasures) -> TextTable:
 
 
 def _evidence(found: RunMeasures) -> TextTable:
-    of = [each.evidence for each in found.domains]
+    rows = []
+    for each in found.domains:
+        of, score = each.evidence, _share(each.structure.on_evidence)
+        rows.append((f"{of.present:,}", _share(of.on_evidence), _number(of.heat_at_centre), score))
     return _by_domain(
         found,
         "On its evidence: heat maps where the primitives are",
-        ("present", "on its evidence", "heat at the centre"),
-        [(f"{each.present:,}", _share(each.on_evidence), _number(each.heat_at_centre)) for each in of],
+        ("present", "on its evidence", "heat at the centre", "of the score"),
+        rows,
         f"present: primitives of presence {PRESENT:g} or more, counted over all images. On its evidence: the share "
         f"of them whose heat map has at least {OF_MAXIMUM:g} of its maximum at the primitive's centre; the mean of "
         "a wide map, or of one with two peaks, lies where nothing is. Heat at the centre: the mean of that value ÷ "
         "the maximum.",
+        "Of the score: what the predicted classes' scores have from relations all of whose primitives, present or "
+        "not, are on their evidence.",
     )
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.deploy.model_file import Model
+from parse_dg.explain.measures.collapse import OF_MAXIMUM
 from parse_dg.explain.measures.images import SubsetPrimitives
 from parse_dg.jsonable import Jsonable
 from parse_dg.model.composition import ActiveWeights
@@ -53,6 +54,9 @@ class StructureUse(Jsonable):
     swapped_deviation: float
     """The standard deviation over them; 0 for a single one."""
     swaps: int
+    on_evidence: float | None
+    """Of the predicted classes' scores, summed over images: the share that comes from relations all of whose
+    primitives are on their evidence (collapse.py), and so lie where they are drawn. None if all scores are 0."""
 
 
 @torch.no_grad()
@@ -84,6 +88,7 @@ def structure_use(
         swapped=float(spread.mean()),
         swapped_deviation=float(spread.std()) if swaps > 1 else 0.0,
         swaps=swaps,
+        on_evidence=_share_on_evidence(structure, located, active),
     )
 
 
@@ -135,6 +140,24 @@ def _accuracies(
         held = structure.evaluate(PrimitiveDescriptors(*parts), columns)
         right += torch.stack([((held @ each.T).argmax(1) == true).sum() for each in weights]).cpu()
     return (right.double() / len(labels)).tolist()
+
+
+def _share_on_evidence(
+    structure: StructuralLayer, located: SubsetPrimitives, active: ActiveWeights
+) -> float | None:
+    parts = tuple(structure.vocabulary.applications(active.applications))
+    on = located.heat_at_centre >= OF_MAXIMUM  # (N, K)
+    size = max(1, AT_ONCE // len(active.applications))
+    sums = []
+    for predicted, on_each, *some in zip(
+        *(torch.split(tensor, size) for tensor in (located.predicted, on, *located.descriptors)), strict=True
+    ):
+        held = structure.evaluate(PrimitiveDescriptors(*some), active.applications)
+        score = (held * active.weights[predicted]).double()  # (b, n): its sum is the score
+        drawn_right = torch.cat([on_each[:, part.primitives].all(1) for part in parts], 1)  # (b, n)
+        sums.append(torch.stack(((score * drawn_right).sum(1), score.sum(1))).cpu())
+    right, whole = torch.cat(sums, 1).sum(1).tolist()
+    return right / whole if whole > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)

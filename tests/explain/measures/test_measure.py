@@ -171,6 +171,7 @@ def test_tables_say_what_their_numbers_are(found: RunMeasures) -> None:
     assert "0.5 cells of the 16 × 16 heat map" in " ".join(collapse.notes)
     share = found.domains[3].evidence.on_evidence
     assert evidence.rows[3][4] == ("–" if share is None else f"{100 * share:.1f}%")
+    assert evidence.rows[3][6] == f"{100 * (use.on_evidence or 0):.1f}%"
     assert consistency.rows[3][0] == "photo and sketch (target)"
     assert localisation.rows[0][3].endswith(" of 16")
     parts = found.domains[3].followed_parts

@@ -1,5 +1,6 @@
 """What accuracy rests on, and what was selected: models and compositions written by hand."""
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,24 @@ def test_one_family_can_mislead_where_both_are_right() -> None:
     assert (found.whole, found.presence, found.relations) == (1, 1, 0)
 
 
+def test_what_of_a_score_lies_on_its_evidence() -> None:
+    """p1 is off its evidence in every other image: there the relation that binds it does not count."""
+    model = model_of({"has(p0)": 0.25, "above(p0, p1)": 0.75}, {"has(p3)": 1.0})
+    centre = torch.zeros(COUNT, K, 2)
+    centre[:, 0, 1], centre[:, 1, 1] = -0.1, 0.1
+    presence = torch.tensor([1.0, 1.0, 1.0, 0.0]).expand(COUNT, K)  # p2 is bound by nothing
+    images = located(centre, presence, torch.zeros(COUNT, dtype=torch.long))
+    assert structure_use(model, images, seeded()).on_evidence == 1
+    heat = torch.ones(COUNT, K)
+    heat[:, 2], heat[::2, 1] = 0.0, 0.49
+    above = 1 / (1 + math.exp(-5 * 0.2))  # κ is 5 at the start
+    expected = (0.25 + 0.75 * above / 2) / (0.25 + 0.75 * above)
+    found = structure_use(model, replace(images, heat_at_centre=heat), seeded())
+    assert found.on_evidence == pytest.approx(expected, abs=1e-6)
+    nothing = located(centre, torch.zeros(COUNT, K), torch.ones(COUNT, dtype=torch.long), predicted=[1] * COUNT)
+    assert structure_use(model, nothing, seeded()).on_evidence is None
+
+
 def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accuracy from what was kept is accuracy of the network, also in small parts, also compacted."""
     subset = whole(open_benchmark(tiny().data).domain("sketch"))
@@ -86,7 +105,9 @@ def test_the_whole_model_is_the_model(parse_run: Path, tiny: Tiny, monkeypatch: 
     smaller, _ = compact(model)
     assert structure_use(smaller, locate(smaller, subset), seeded()) == found
     monkeypatch.setattr(sys.modules["parse_dg.explain.measures.structure_use"], "AT_ONCE", 1)
-    assert structure_use(model, locate(model, subset), seeded()) == found
+    in_parts = structure_use(model, locate(model, subset), seeded())
+    assert in_parts.on_evidence == pytest.approx(found.on_evidence)  # a sum, which is rounded otherwise
+    assert replace(in_parts, on_evidence=found.on_evidence) == found
 
 
 def test_weights_are_shared_by_what_is_bound() -> None:
