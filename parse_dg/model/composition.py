@@ -20,6 +20,8 @@ from parse_dg.model.vocabulary import Block, Vocabulary
 PRESENCE_SPREAD = 0.2
 """start=presence: by how much of their mean the weights of a class differ at the start (standard deviation)."""
 SHARES = Rule("four shares, 0 or more, the first positive", lambda shares: min(shares) >= 0 < shares[0])
+BEGIN_WITH = 8
+"""Training begins with at least this many times relations_per_class, so that there is room to select."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class CompositionConfig(Config):
     that are zero, so that a class can take up any application (selection.py). 0: only what has weight learns."""
     relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
-    with all that a class starts with, and comes down to it half-way."""
+    with all that a class starts with, at least eight times as many, and comes down to it half-way."""
     retired: ClassVar[Mapping[str, object]] = {"start_std": ...}
 
 
@@ -105,8 +107,10 @@ class Composition(nn.Module):
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
         at_most = config.relations_per_class
-        self.begins_with = None if at_most is None else max(at_most, int((sparsemax(start) > 0).sum(1).max()))
-        """With a limit: how many columns a class may use when training begins, all that it starts with."""
+        self.begins_with = at_most
+        """With a limit: how many columns a class may use when training begins."""
+        if at_most is not None:
+            self.begins_with = max(BEGIN_WITH * at_most, int((sparsemax(start) > 0).sum(1).max()))
         self.limit = self.begins_with
         """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
         self._last: _CachedWeights | None = None

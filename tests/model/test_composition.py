@@ -199,11 +199,13 @@ def test_training_comes_down_from_the_whole_start_to_the_limit_half_way() -> Non
     assert most_used() == 5  # a model is scored as it will be used
 
 
-def test_a_start_with_fewer_than_the_limit_keeps_the_limit() -> None:
+def test_a_class_that_starts_with_few_has_room_to_select() -> None:
     composition = Composition(2, vocabulary_of(6), CompositionConfig(start_entries=1, relations_per_class=50))
-    for progress in (0.0, 0.25, 1.0):
+    found = [composition.limit]
+    for progress in (0.0, 0.25, 0.5, 1.0):
         composition.advance(progress)
-        assert composition.limit == 50
+        found.append(composition.limit)
+    assert found == [400, 400, 141, 50, 50]
 
 
 def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:
