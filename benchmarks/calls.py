@@ -129,7 +129,7 @@ def _milliseconds(call: Call, seconds: float) -> float:
 
 async def _load(predictor: Predictor, files: list[bytes], seconds: float) -> tuple[list[float], float]:
     """Seconds that each answer took, and all of them."""
-    batcher = Batcher(predictor, LIMITS.max_batch, LIMITS.max_wait)
+    batcher = Batcher(predictor, LIMITS.max_batch)
     batcher.start()
     decode = _decoder(predictor)
     loop, latencies = asyncio.get_running_loop(), []
@@ -139,8 +139,7 @@ async def _load(predictor: Predictor, files: list[bytes], seconds: float) -> tup
         async def client(number: int) -> None:
             while time.perf_counter() - start < seconds:
                 number, began = (number + 1) % len(files), time.perf_counter()
-                with batcher.coming():
-                    image = await loop.run_in_executor(pool, decode, files[number])
+                image = await loop.run_in_executor(pool, decode, files[number])
                 await batcher.predict(image.pixels)
                 latencies.append(time.perf_counter() - began)
 

@@ -1,14 +1,12 @@
 """Images that are asked about at the same time share one pass of the network.
 
 One thread owns the model. While it is at work, images gather; when it is done, it takes what is there, up to a
-batch. An image waits only for those that are being decoded already, and not long: one that comes alone is predicted
-at once.
+batch. An image never waits for another while the model is free.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +30,10 @@ class QueuedImage(NamedTuple):
 class Batcher:
     """Gathers images and has them predicted."""
 
-    def __init__(self, predictor: Predictor, max_batch: int, max_wait: float) -> None:
-        """`max_wait` in seconds."""
-        self.predictor, self.max_batch, self.max_wait = predictor, max_batch, max_wait
+    def __init__(self, predictor: Predictor, max_batch: int) -> None:
+        self.predictor, self.max_batch = predictor, max_batch
         self.images = self.batches = 0
         """What has been predicted so far."""
-        self._coming = 0
         self._jobs: asyncio.Queue[QueuedImage] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._task: asyncio.Task[None] | None = None
@@ -52,15 +48,6 @@ class Batcher:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._thread.shutdown(wait=True)
-
-    @contextmanager
-    def coming(self) -> Iterator[None]:
-        """While an image is being decoded: those before it may wait for it."""
-        self._coming += 1
-        try:
-            yield
-        finally:
-            self._coming -= 1
 
     async def predict(self, pixels: SquarePixels, *, why: bool = False) -> ModelAnswer:
         """What the model says of one image; with the reasons that the method has, if asked `why`."""
@@ -86,13 +73,8 @@ class Batcher:
 
     async def _gather(self) -> list[QueuedImage]:
         jobs = [await self._jobs.get()]
-        deadline = asyncio.get_running_loop().time() + self.max_wait
-        while len(jobs) < self.max_batch and (self._coming or not self._jobs.empty()):
-            try:
-                async with asyncio.timeout_at(None if not self._jobs.empty() else deadline):
-                    jobs.append(await self._jobs.get())
-            except TimeoutError:
-                break
+        while len(jobs) < self.max_batch and not self._jobs.empty():
+            jobs.append(self._jobs.get_nowait())
         return jobs
 
 

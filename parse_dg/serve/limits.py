@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Annotated
 from weakref import WeakValueDictionary
 
-from parse_dg.config import Config, Count, NotNegative, Positive, Rule
+from parse_dg.config import Config, Count, NotNegative, Positive
 from parse_dg.data.limits import MAX_PIXELS
 
 MEBIBYTE = 2**20
@@ -32,8 +31,6 @@ class ServiceLimits(Config):
     """Uploads a second from one address; 0 for any number."""
     max_batch: Count = 32
     """Images in one pass of the network."""
-    max_wait: Annotated[float, Rule("0 to 10 seconds", lambda value: 0 <= value <= 10)] = 0.005
-    """Seconds that an image waits for others that are being decoded; never for ones that may come."""
     timeout: Positive = 30.0
     """Seconds in which a request's headers, and then its body, must have arrived, and in which a client must go on
     reading its answer."""

@@ -50,7 +50,7 @@ class Service:
         self.started = time.monotonic()
         self.queue = Budget(max(64, 4 * limits.max_batch), "too many images are waiting")
         self.memory = Budget(16 * limits.max_bytes, "too many uploads are arriving")
-        self.batcher = Batcher(predictor, limits.max_batch, limits.max_wait)
+        self.batcher = Batcher(predictor, limits.max_batch)
         cores = default_workers()
         self._threads = ThreadPoolExecutor(2 * cores, thread_name_prefix="decode")  # one client has half of them
         self._decoding = Turns(cores)
@@ -152,9 +152,8 @@ class Service:
                 take_place(1)
                 how = (upload.data, self.predictor.model.spec.framing, self.limits.max_pixels, self._room)
                 address = request.client.host if request.client else ""
-                with self.batcher.coming():
-                    async with self._decoding.turn(address):
-                        decoded = await self._in_thread(partial(decode_upload, *how, shown=shown))
+                async with self._decoding.turn(address):
+                    decoded = await self._in_thread(partial(decode_upload, *how, shown=shown))
             return upload.name, decoded.picture, await self.batcher.predict(decoded.pixels, why=why)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:

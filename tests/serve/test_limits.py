@@ -150,7 +150,7 @@ def test_what_counts_as_a_client() -> None:
 
 
 def test_limits_are_checked() -> None:
-    wrong = {"max_bytes": 0, "max_pixels": MAX_PIXELS + 1, "rate": float("nan"), "max_wait": 11.0}
+    wrong = {"max_bytes": 0, "max_pixels": MAX_PIXELS + 1, "rate": float("nan"), "timeout": 0.0}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=name):
             ServiceLimits(**{name: value})  # type: ignore[arg-type]

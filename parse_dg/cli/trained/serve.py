@@ -74,7 +74,6 @@ def _limits(options: Namespace, shared: bool) -> ServiceLimits:
         max_pixels=options.max_pixels,
         rate=rate,
         max_batch=options.max_batch,
-        max_wait=options.max_wait / 1000,
         timeout=options.timeout,
         per_address=options.per_address,
     )
@@ -104,5 +103,3 @@ def add_commands(commands: Commands) -> None:
     words = "connections from one address at once; a proxy before the service counts as one"
     command.add("--per-address N", words, limits.per_address)
     command.add("--max-batch N", "images in one pass of the network", limits.max_batch)
-    words = "milliseconds that an image waits for others that are being decoded"
-    command.add("--max-wait MS", words, 1000 * limits.max_wait)

@@ -55,5 +55,5 @@ def test_without_options_the_limits_are_the_usual_ones() -> None:
     plain = build_parser().parse_args(["serve", "RUN"])
     assert _limits(plain, shared=False) == ServiceLimits()
     assert _limits(plain, shared=True) == ServiceLimits(rate=RATE)
-    asked = build_parser().parse_args(["serve", "RUN", "--rate", "0", "--max-wait", "20", "--max-upload", "1"])
-    assert _limits(asked, shared=True) == ServiceLimits(max_wait=0.02, max_bytes=2**20)
+    asked = build_parser().parse_args(["serve", "RUN", "--rate", "0", "--max-batch", "8", "--max-upload", "1"])
+    assert _limits(asked, shared=True) == ServiceLimits(max_batch=8, max_bytes=2**20)
