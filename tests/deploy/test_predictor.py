@@ -15,7 +15,7 @@ from parse_dg.data.images import ImageError, decode
 from parse_dg.data.splits import Subset, whole
 from parse_dg.deploy.image_batches import find_images, load_batches
 from parse_dg.deploy.model_file import load_model
-from parse_dg.deploy.predictor import BATCH, Prediction, Predictor, load
+from parse_dg.deploy.predictor import BATCH, FEW, Prediction, Predictor, leading, load
 from parse_dg.errors import InputError
 from parse_dg.training.accuracy import EVALUATION_BATCH, predict
 from tests.conftest import FinishedRun, Tiny
@@ -86,6 +86,14 @@ def test_probabilities_are_those_of_the_logits(model: Predictor, pixels: np.ndar
         assert each.top == tuple((model.classes[i], shares[i].item()) for i in best)
         assert (each.predicted, each.probability) == each.top[0]
         assert each.logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("top", [1, 3, FEW, FEW + 1, 100])
+def test_the_best_classes_are_the_first_of_a_stable_sort(top: int) -> None:
+    logits = torch.randn(50, 20, generator=torch.Generator().manual_seed(0)).mul(2).round()  # many are equal
+    before = logits.clone()
+    assert leading(logits, top).equal(logits.argsort(dim=1, descending=True, stable=True)[:, :top])
+    assert logits.equal(before)
 
 
 def test_a_model_with_broken_weights_is_refused(erm_run: Path, pixels: np.ndarray) -> None:
