@@ -30,7 +30,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, S
 
 import parse_dg
 from benchmarks.data_path import at_home_in, make_files
-from benchmarks.report import Row, Side
+from benchmarks.report import Row, Side, Skipped
 from benchmarks.setting import QUICK, Setting
 from benchmarks.step import resnet
 from parse_dg.data.augment.batches import IMAGENET_MEAN, IMAGENET_STD, AugmentConfig, draw_augment
@@ -53,7 +53,7 @@ Times = tuple[float, float, float]
 Transform = Callable[[Image.Image], Tensor]
 
 
-def rows(setting: Setting) -> Iterator[Row]:
+def rows(setting: Setting) -> Iterator[Row | Skipped]:
     with tempfile.TemporaryDirectory() as place, at_home_in(Path(place)):
         folder = Path(place) / "images"
         _make(setting, folder)
@@ -64,10 +64,16 @@ def rows(setting: Setting) -> Iterator[Row]:
         precisions = ("auto", "float32") if setting.on_gpu else ("auto",)
         ours = {each: _ours(setting, folder, Path(place) / each, steps, each) for each in precisions}
         files = sum(1 for _ in folder.rglob("*.jpg"))
-        theirs = _alone(_theirs, setting, folder, steps)
+        what = f"{steps} steps and a check of {files:,} images; ours in {{}} precision"
+        try:
+            theirs = _alone(_theirs, setting, folder, steps)
+        except TimeoutError as error:
+            for precision, seconds in ours.items():
+                yield Skipped(what.format(precision), f"theirs is {error}; ours took {seconds:.1f} s")
+            return
         for precision, seconds in ours.items():
             yield Row(
-                what=f"{steps} steps and a check of {files:,} images; ours in {precision} precision",
+                what=what.format(precision),
                 first=Side(name="DomainBed's loop", values=[1e3 * sum(theirs)]),
                 second=Side(name="ours", values=[1e3 * seconds]),
                 goal=setting.goal("at least", 2) if setting.on_gpu else None,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import step
+from benchmarks import domainbed, step
 from benchmarks.report import Skipped
 from benchmarks.setting import QUICK, Setting, Sizes, make_trained, trained_lambda
 from benchmarks.structural_layer import build_layer, descriptors
@@ -64,6 +64,14 @@ def test_every_section_is_answered(tmp_path: Path) -> None:
     assert report["hardware"]["precision"] == "float32"
     assert len(report["sections"]["step"]["rows"]) == 2 * len(QUICK.classes) * 2 + 1  # and where classes select
     assert_quotients(report)
+
+
+@pytest.mark.slow
+def test_what_ours_took_is_said_where_the_other_loop_is_not_done_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domainbed, "PATIENCE", 0.0)
+    (row,) = domainbed.rows(TINY)
+    assert isinstance(row, Skipped)
+    assert "theirs is not done after 0 seconds; ours took " in row.reason
 
 
 def assert_quotients(report: dict[str, Any]) -> None:
