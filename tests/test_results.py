@@ -74,7 +74,11 @@ def test_the_runs_are_of_the_recipe_that_users_get(run: Path) -> None:
         ("pacs", 7, []),
         ("pacs_drawn", 3, []),
         ("cub_dg_made_again", 5, ["--by", "algorithm.composition.relations_per_class"]),
-        ("blueprints_2000_steps", 4, ["--by", "algorithm.composition.relations_per_class"]),
+        (
+            "blueprints_2000_steps",
+            5,
+            ["--by", "algorithm.composition.relations_per_class", "--by", "algorithm.composition.select_every"],
+        ),
         ("pacs_authors_regime", 4, ["--by", "algorithm.vocabulary.enumeration"]),
     ],
 )
