@@ -44,6 +44,8 @@ CLASSES, TARGET, PIXELS = 7, "sketch", 227
 PER_DOMAIN, EVALUATED, WORKERS = 32, 64, 8
 DISTINCT = 20
 """Files of every class that are made; the others are copies."""
+FEW = 6
+"""On a CPU: as many as fill a batch, and no copies."""
 
 PATIENCE = 300.0
 """Seconds for their loop."""
@@ -90,7 +92,8 @@ def _make(setting: Setting, folder: Path) -> None:
     """Files as many and as large as PACS's; on a CPU a few."""
     small = not setting.on_gpu or setting.sizes is QUICK
     names = tuple(f"class{number}" for number in range(CLASSES))
-    make_files(folder, 2 if small else DISTINCT, 40 if setting.sizes is QUICK else PIXELS, tuple(PACS), names)
+    each = 2 if setting.sizes is QUICK else DISTINCT if setting.on_gpu else FEW
+    make_files(folder, each, 40 if setting.sizes is QUICK else PIXELS, tuple(PACS), names)
     for domain, count in PACS.items():
         distinct = sorted((folder / domain).rglob("*.jpg"))
         for number in range(len(distinct), 0 if small else count):
@@ -159,6 +162,7 @@ class Endless(Sampler[list[int]]):
     """Batches without end, drawn with replacement."""
 
     def __init__(self, data: Files, size: int):
+        assert len(data) >= size, f"{len(data)} files do not fill a batch of {size}"
         self.batches = BatchSampler(RandomSampler(data, replacement=True), size, drop_last=True)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -180,7 +184,7 @@ def _theirs(setting: Setting, folder: Path, steps: int) -> Times:
         evaluated += [Files(kept, transform), Files(held_out, transform)]
         if domain != TARGET:
             data = Files(kept, transform)
-            sampler = Endless(data, min(_per_domain(setting), len(kept)))
+            sampler = Endless(data, _per_domain(setting))
             training.append(iter(DataLoader(data, num_workers=workers, batch_sampler=sampler)))
     network = _network(setting)
     adam = torch.optim.Adam(network.parameters(), lr=5e-5)
