@@ -20,6 +20,7 @@ from parse_dg.algorithms.base import (
 )
 from parse_dg.config import Config, NotNegative
 from parse_dg.model.network import ParseNetwork, ParseOutput
+from parse_dg.model.predicate import FAMILIES
 from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
 from parse_dg.model.regularisers import angle_repulsion, divergence, diversity_and_concentration
 from parse_dg.model.structure import StructuralLayer, StructureConfig
@@ -76,10 +77,19 @@ class ParseConfig(StructureConfig, AlgorithmConfig):
 
     def check(self) -> None:
         check_budget(self.primitives.count, self.vocabulary)
-        presence = "presence" in SWITCHES[self.vocabulary.families]
+        families = SWITCHES[self.vocabulary.families]
+        presence = "presence" in families
         expected = f"another start where vocabulary.families={self.vocabulary.families} leaves presence out"
         self.require(presence or self.composition.start != "presence", "composition.start", expected)
         self.require(self.guidance > 0 or not self.distillation, "distillation", "0 without algorithm.guidance")
+        if self.composition.presence_share is not None:
+            both = presence and len(families) > 1
+            expected = "none where algorithm.vocabulary.families leaves presence or relations out"
+            self.require(both, "composition.presence_share", expected)
+            start = zip(FAMILIES, self.composition.start_mass, strict=True)
+            mass = sum(mass for family, mass in start if family in families[1:])
+            expected = "something for the relations there are, where they have a share (presence_share)"
+            self.require(mass > 0, "composition.start_mass", expected)
 
     @property
     def ablation(self) -> str | None:

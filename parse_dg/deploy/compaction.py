@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from parse_dg.config import require
 from parse_dg.deploy.cost import ModelCost, cost, count_parameters
 from parse_dg.deploy.model_file import COLUMNS, Model, build_model
-from parse_dg.model.composition import ActiveWeights
 
 LAMBDA = "network.structure.composition.weight"
 
@@ -54,7 +53,9 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
     with torch.no_grad():
         active = composition.active()
         kept = active.weights.amax(0) > threshold
-        _require_every_class(model.spec.classes, active, kept, threshold)
+        for part in composition.parts:
+            inside = (active.columns >= part.first) & (active.columns < part.last)
+            _require_every_class(model.spec.classes, active.weights[:, inside], kept[inside], threshold)
         columns = active.columns[kept]
         for_training = model.algorithm.for_training
         state = {n: v.cpu() for n, v in model.algorithm.state_dict().items() if not n.startswith(for_training)}
@@ -66,11 +67,11 @@ def compact(model: Model, threshold: float = 0.0) -> tuple[Model, Compaction]:
 
 
 def _require_every_class(
-    classes: tuple[str, ...], active: ActiveWeights, kept: Bool[Tensor, "n"], threshold: float
+    classes: tuple[str, ...], weights: Float[Tensor, "C n"], kept: Bool[Tensor, "n"], threshold: float
 ) -> None:
-    """Raise unless every class keeps an application that it uses."""
-    own = active.weights > 0
-    highest = (own * active.weights.amax(0)).amax(1)  # per class: the largest weight, in any class, of what it uses
+    """Raise unless every class keeps an application that it uses, of the part of Λ whose weights these are."""
+    own = weights > 0
+    highest = (own * weights.amax(0)).amax(1)  # per class: the largest weight, in any class, of what it uses
     first = int(highest.argmin())  # the class that loses all of its own before the others do
     limit = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(highest[first].item())
     expected = f"below {limit}, so that class {classes[first]!r} keeps an application of its own"

@@ -19,6 +19,7 @@ from parse_dg.model.vocabulary import Block, Vocabulary
 
 PRESENCE_SPREAD = 0.2
 """start=presence: by how much of their mean the weights of a class differ at the start (standard deviation)."""
+SHARE = Rule("between 0 and 1, and neither", lambda share: 0 < share < 1)
 SHARES = Rule("four shares, 0 or more, the first positive", lambda shares: min(shares) >= 0 < shares[0])
 BEGIN_WITH = 8
 """Training begins with at least this many times relations_per_class, so that there is room to select."""
@@ -34,8 +35,8 @@ class CompositionConfig(Config):
     """The factor at the start; if it is `fixed`, for good."""
     start: Literal["presence", "simplex", "zeros"] = "simplex"
     """`presence`: every class on the presence of every primitive, nearly equally weighted; relations are for
-    selection to take up. `simplex`: every family gets its share of weight, on a few random applications. `zeros`:
-    all applications equally weighted."""
+    selection to take up, or, if they have a share (presence_share), as in `simplex`. `simplex`: every family gets
+    its share of weight, on a few random applications. `zeros`: all applications equally weighted."""
     start_mass: Annotated[tuple[float, float, float, float], SHARES] = (0.3, 0.3, 0.2, 0.2)
     """simplex: the shares of presence, binary, ternary and quaternary; families switched off drop out."""
     start_entries: Count = 8
@@ -48,7 +49,34 @@ class CompositionConfig(Config):
     relations_per_class: Count | None = None
     """An addition: a class uses at most so many applications, those with the largest entries of Λ. Training begins
     with all that a class starts with, at least eight times as many, and comes down to it half-way."""
+    presence_share: Annotated[float, SHARE] | None = None
+    """An addition: presence has this share of every class's weight, from the first step to the last, and relations
+    have the rest: a sparsemax each. A limit is divided alike. None: the shares are learnt."""
     retired: ClassVar[Mapping[str, object]] = {"start_std": ...}
+
+    def check(self) -> None:
+        room = self.presence_share is None or self.relations_per_class is None or self.relations_per_class > 1
+        self.require(room, "relations_per_class", "2 or more where presence has a share (presence_share)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Adjacent columns of Λ whose weights sum to a share of a class's: all of them, or presence and relations."""
+
+    first: int
+    last: int
+    share: float
+    at_most: int | None
+    """How many of them a class may use, trained."""
+    begins_with: int | None
+    """How many when training begins."""
+
+    def limit(self, progress: float) -> int | None:
+        """How many of them a class may use: it comes down half-way, by the same factor every step."""
+        if self.at_most is None or self.begins_with is None:
+            return None
+        factor: float = (self.begins_with / self.at_most) ** max(0.0, 1 - 2 * progress)
+        return round(self.at_most * factor)
 
 
 class ActiveWeights(NamedTuple):
@@ -73,9 +101,9 @@ class _CachedWeights(NamedTuple):
 
 
 class PendingSupport(NamedTuple):
-    """The support of Λ, found or being found on the device; how many columns are used is on its way here."""
+    """The support of Λ, part by part, found or being found on the device; how many columns are used is coming."""
 
-    support: Support
+    supports: tuple[Support, ...]
     used: HostCopy
 
 
@@ -106,33 +134,29 @@ class Composition(nn.Module):
             self.register_buffer("columns", columns)
             start = torch.zeros(classes, len(columns))
         self.weight = nn.Parameter(start)
-        at_most = config.relations_per_class
-        self.begins_with = at_most
-        """With a limit: how many columns a class may use when training begins."""
-        if at_most is not None:
-            self.begins_with = max(BEGIN_WITH * at_most, int((sparsemax(start) > 0).sum(1).max()))
-        self.limit = self.begins_with
-        """At most how many columns a class uses in training, now; otherwise it is the configuration's."""
+        presence = vocabulary.blocks[0].size if vocabulary.blocks[0].family == "presence" else 0
+        self.parts = _divide(start, int((self.columns < presence).sum()), config)
+        self.progress = 0.0
+        """The share of training that is done."""
         self._last: _CachedWeights | None = None
         if config.logit_scale == "learnable":
             self.log_scale = nn.Parameter(torch.tensor(config.scale_start).log())
 
     def advance(self, progress: float) -> None:
-        """Come down to `relations_per_class` half-way, by the same factor every step; `progress` is the share of
-        training that is done.
-        """
-        at_most, begins_with = self.config.relations_per_class, self.begins_with
-        if at_most is not None and begins_with is not None:
-            self.limit = round(at_most * (begins_with / at_most) ** max(0.0, 1 - 2 * progress))
+        """Say what share of training is done: limits come down."""
+        self.progress = progress
 
     def find_support(self) -> PendingSupport | None:
         """Begin to look for the columns that some class uses, without waiting for CUDA; None if they are known."""
         if self._known() is not None:
             return None
         with torch.no_grad():
-            limit = self.limit if self.training else self.config.relations_per_class
-            support = find_support(self.weight, limit)
-            return PendingSupport(support, HostCopy(support.used.sum()))
+            progress = self.progress if self.training else 1.0
+            supports = tuple(
+                find_support(self.weight[:, part.first : part.last], part.limit(progress), part.share)
+                for part in self.parts
+            )
+            return PendingSupport(supports, HostCopy(torch.stack([support.used.sum() for support in supports])))
 
     def active(self, pending: PendingSupport | None = None) -> ActiveWeights:
         """The exact class weights, on the union of the classes' supports only; differentiable."""
@@ -141,8 +165,10 @@ class Composition(nn.Module):
             return known
         pending = pending or self.find_support()
         assert pending is not None
-        columns = torch.nonzero_static(pending.support.used, size=int(pending.used.read())).squeeze(1)
-        given = self.weight, columns, pending.support, self.penalised
+        counts: list[int] = pending.used.read().tolist()
+        used = torch.cat([support.used for support in pending.supports])
+        columns = torch.nonzero_static(used, size=sum(counts)).squeeze(1)
+        given = self.weight, columns, pending.supports, counts, self.penalised
         weights, l1 = RestrictedSparsemax.apply(*given)  # type: ignore[no-untyped-call]
         found = ActiveWeights(columns, self.columns[columns], weights, l1)
         if not self.training and not torch.is_grad_enabled() and not self.weight.is_inference():
@@ -174,6 +200,26 @@ class Composition(nn.Module):
         return scores * (self.log_scale.exp() if learnable else self.config.scale_start)
 
 
+def _divide(start: Lambda, presence: int, config: CompositionConfig) -> tuple[Part, ...]:
+    """The parts of Λ; `presence` is how many of its columns, the first ones, are of presence."""
+    columns, share, at_most = start.shape[1], config.presence_share, config.relations_per_class
+    divided: list[tuple[int, int, float, int | None]] = [(0, columns, 1.0, at_most)]
+    if share is not None and 0 < presence < columns:  # a compacted layer may have kept one of them alone
+        first = None if at_most is None else min(max(1, round(at_most * share)), at_most - 1)
+        rest = None if at_most is None or first is None else at_most - first
+        divided = [(0, presence, share, first), (presence, columns, 1 - share, rest)]
+    return tuple(Part(*each, _begins_with(start, *each)) for each in divided)
+
+
+def _begins_with(start: Lambda, first: int, last: int, share: float, at_most: int | None) -> int | None:
+    """With all that some class starts with, and with room to select."""
+    if at_most is None:
+        return None
+    entries = start[:, first:last]
+    used = find_support(entries, share=share).weights(entries) > 0
+    return max(BEGIN_WITH * at_most, int(used.sum(1).max()))
+
+
 def initial_lambda(
     classes: int, vocabulary: Vocabulary, config: CompositionConfig, generator: torch.Generator | None
 ) -> Lambda:
@@ -182,13 +228,13 @@ def initial_lambda(
     if config.start == "zeros":
         return torch.zeros(shape)
     start = torch.full(shape, -config.start_margin)
+    if config.start == "simplex" or config.presence_share is not None:
+        for row in start:
+            _put_on_simplex(row, vocabulary, config, generator)
     if config.start == "presence":  # classes that were equal would give primitives no gradient
         presence = vocabulary.blocks[0].size
         drawn = 1 + PRESENCE_SPREAD * torch.randn(classes, presence, generator=generator)
-        start[:, :presence] = sparsemax(drawn / presence)
-    else:
-        for row in start:
-            _put_on_simplex(row, vocabulary, config, generator)
+        start[:, :presence] = (config.presence_share or 1.0) * sparsemax(drawn / presence)
     return start
 
 
@@ -198,6 +244,9 @@ def _put_on_simplex(
     """Some entries that sum to one: the row becomes its own sparsemax."""
     torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
     mass = dict(zip(FAMILIES, config.start_mass, strict=True))
+    if config.presence_share is not None:
+        relations = sum(mass[family] for family in {block.family for block in vocabulary.blocks} - {"presence"})
+        mass["presence"] = relations * config.presence_share / (1 - config.presence_share)
     drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}
     drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
     families = [block.family for block in drawn]

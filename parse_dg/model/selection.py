@@ -8,11 +8,12 @@ applications are evaluated, without a gradient of their own, and Λ is given for
     ∂L/∂w - (mean of ∂L/∂w over the weights in use),
 
 which is negative just where taking the application up would lower the loss (at an optimum on the simplex it is so
-nowhere: the condition of Karush, Kuhn and Tucker). On the weights in use the same difference is the gradient
+nowhere: the condition of Karush, Kuhn and Tucker). Where presence and relations have a share of the weight each,
+the mean is that of the same part. On the weights in use the same difference is the gradient
 through sparsemax, which is there at every step. In between nothing of weight zero is evaluated.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,22 +32,30 @@ def reach_all_weights(
     used: Bool[Tensor, "C M"],
     evaluate: Callable[[int, int], Float[Tensor, "B m"]],
     steps: int,
+    parts: Sequence[tuple[int, int]],
 ) -> Float[Tensor, "B C"]:
     """The scores themselves; their gradient also reaches the entries of Λ (`weight`) that are not `used`.
 
-    `evaluate(first, last)` gives activations of columns of Λ; `steps` is how many steps this look stands for.
+    `evaluate(first, last)` gives activations of columns of Λ; `steps` is how many steps this look stands for;
+    `parts` are the columns, from first to last, that have a share of the weights each.
     """
-    result: Tensor = _ReachAllWeights.apply(scores, weight, used, evaluate, steps)  # type: ignore[no-untyped-call]
+    result: Tensor = _ReachAllWeights.apply(scores, weight, used, evaluate, steps, parts)  # type: ignore[no-untyped-call]
     return result
 
 
 class _ReachAllWeights(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, weight: Tensor, used: Tensor, evaluate: Callable[[int, int], Tensor], steps: int
+        ctx: Any,
+        scores: Tensor,
+        weight: Tensor,
+        used: Tensor,
+        evaluate: Callable[[int, int], Tensor],
+        steps: int,
+        parts: Sequence[tuple[int, int]],
     ) -> Tensor:
         ctx.save_for_backward(used)
-        ctx.evaluate, ctx.steps = evaluate, steps
+        ctx.evaluate, ctx.steps, ctx.parts = evaluate, steps, parts
         return scores.view_as(scores)
 
     @staticmethod
@@ -58,5 +67,7 @@ class _ReachAllWeights(torch.autograd.Function):
         of_weights = torch.cat(
             [of_scores.T @ ctx.evaluate(first, min(first + size, M)) for first in range(0, M, size)], 1
         )
-        mean = (of_weights * used).sum(1, keepdim=True) / used.sum(1, keepdim=True)
-        return of_scores, (of_weights - mean).masked_fill_(used, 0).mul_(ctx.steps), None, None, None
+        for first, last in ctx.parts:
+            part, inside = of_weights[:, first:last], used[:, first:last]
+            part -= (part * inside).sum(1, keepdim=True) / inside.sum(1, keepdim=True)
+        return of_scores, of_weights.masked_fill_(used, 0).mul_(ctx.steps), None, None, None, None

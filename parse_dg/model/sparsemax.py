@@ -15,7 +15,7 @@ A row that holds NaN or +∞, or nothing but -∞, has no projection: its weight
 -∞ in any other row is never inside.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -51,16 +51,20 @@ class Threshold(NamedTuple):
 
 
 class Support(NamedTuple):
-    """What sparsemax keeps of the rows of a matrix."""
+    """What sparsemax keeps of the rows of a matrix, or of some of its columns that have a share of every row."""
 
     threshold: Threshold
     used: Bool[Tensor, "M"]
     """Which columns are inside the support of some row; a row without a projection claims the first."""
     kept: Int[Tensor, "R k"] | None = None
     """Where there is a limit, the columns of the k largest entries of each row: it may use no others."""
+    share: float = 1.0
+    """What the weights of a row sum to."""
 
     def weights(self, z: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
         """The projection on some of the columns, given the entries of those; with a limit, on those `used`."""
+        if self.share != 1:
+            return self._replace(share=1.0).weights(z / self.share).mul_(self.share)
         if self.kept is None:
             return self.threshold.weights(z)
         place = self.used.cumsum(0).sub_(1).clamp_min_(0)[self.kept]  # (R, k) among the columns that are used
@@ -68,12 +72,15 @@ class Support(NamedTuple):
         return self.threshold.weights(z) * own
 
 
-def find_support(z: Float[Tensor, "R M"], limit: int | None = None) -> Support:
+def find_support(z: Float[Tensor, "R M"], limit: int | None = None, share: float = 1.0) -> Support:
     """τ of every row, exact, and the columns that lie above it in some row.
 
     With a `limit`, of the nearest vector of the simplex with at most so many entries: the row's largest ones,
-    projected by themselves (Kyrillidis et al. 2013, arXiv:1206.1529).
+    projected by themselves (Kyrillidis et al. 2013, arXiv:1206.1529). With a `share`, of the simplex whose vectors
+    sum to it: share · sparsemax(z / share).
     """
+    if share != 1:
+        return find_support(z / share, limit)._replace(share=share)
     if z.shape[1] == 0:
         raise ValueError(f"sparsemax needs at least one column, found the shape {tuple(z.shape)}")
     if limit is not None:
@@ -201,14 +208,24 @@ def _backward_on_few(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n
 class RestrictedSparsemax(torch.autograd.Function):
     """Columns of sparsemax(Λ) that hold the whole support, and, if `penalised`, the mean of |Λ|. Exact in both
     directions: outside the support both value and Jacobian are zero. The gradient of Λ is written once, for both.
+
+    Where parts of Λ have a share of the weights each, `supports` has that of every part, and `counts` how many of
+    the columns are its own.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, columns: Tensor, support: Support, penalised: bool
+        ctx: Any,
+        weight: Tensor,
+        columns: Tensor,
+        supports: Sequence[Support],
+        counts: Sequence[int],
+        penalised: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        restricted = support.weights(weight.index_select(1, columns))
+        parts = torch.split(weight.index_select(1, columns), list(counts), 1)
+        restricted = _abreast([each.weights(part) for each, part in zip(supports, parts, strict=True)])
         ctx.save_for_backward(weight, columns, restricted)
+        ctx.counts = list(counts)
         ctx.set_materialize_grads(False)
         return restricted, _mean_l1(weight) if penalised else None
 
@@ -218,8 +235,13 @@ class RestrictedSparsemax(torch.autograd.Function):
         weight, columns, restricted = ctx.saved_tensors
         full = torch.zeros_like(weight) if of_l1 is None else _sign_times(weight, of_l1 / weight.numel())
         if of_weights is not None:
-            full.index_add_(1, columns, backward_on_support(of_weights, restricted))
-        return full, None, None, None
+            pairs = zip(*(torch.split(each, ctx.counts, 1) for each in (of_weights, restricted)), strict=True)
+            full.index_add_(1, columns, _abreast([backward_on_support(*pair) for pair in pairs]))
+        return full, None, None, None, None
+
+
+def _abreast(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), 1)
 
 
 def _mean_l1(weight: Lambda) -> Float[Tensor, ""]:

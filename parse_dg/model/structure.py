@@ -100,7 +100,8 @@ class StructuralLayer(nn.Module):
             with torch.autocast(seen.centre.device.type, enabled=False):
                 return self.evaluate(seen, columns[first:last])
 
-        return reach_all_weights(scores, weight, used, evaluate, steps)
+        parts = [(part.first, part.last) for part in self.composition.parts]
+        return reach_all_weights(scores, weight, used, evaluate, steps, parts)
 
     def evaluate(self, z: PrimitiveDescriptors, columns: Columns) -> Float[Tensor, "B n"]:
         """a(X) on the given applications of the vocabulary (ascending)."""

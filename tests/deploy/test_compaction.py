@@ -140,6 +140,32 @@ def test_wide_supports_predict_the_same(parse_run: Path, benchmark: Benchmark) -
     assert_lossless(full, benchmark)
 
 
+@pytest.mark.parametrize("limit", [None, 5])
+def test_presence_keeps_its_share_and_the_model_predicts_the_same(limit: int | None, benchmark: Benchmark) -> None:
+    shared = CompositionConfig(presence_share=0.5, relations_per_class=limit)
+    full = untrained(replace(small_config(), composition=shared), benchmark.classes)
+    scatter(composition_of(full), 0.01)
+    small, report = compact(full)
+    assert torch.equal(all_logits(small, benchmark), all_logits(full, benchmark))
+    active = composition_of(small).active()
+    assert active.applications.tolist() == composition_of(full).active().applications.tolist()
+    assert report.applications_after == len(active.columns) < report.applications_before
+    presence = active.weights[:, active.applications < 6].sum(1)
+    torch.testing.assert_close(presence, torch.full_like(presence, 0.5))
+
+
+def test_a_class_must_keep_presence_and_relations_where_both_have_a_share() -> None:
+    config = replace(small_config(families="binary"), primitives=PrimitivesConfig(count=3))
+    config = replace(config, composition=CompositionConfig(presence_share=0.5))
+    full = untrained(config, ("first", "second"))
+    with torch.no_grad():
+        composition_of(full).weight.fill_(-1)
+        composition_of(full).weight[:, [0, 1, 4]] = torch.tensor([[0.3, 0.2, 0.5], [0.2, 0.3, 0.5]])
+    assert compact(full, 0.25)[1].active_per_class == (3, 3)  # of both presences, as each class keeps its own
+    with pytest.raises(InputError, match=r"threshold must be below 0\.\d+, so that class 'first' keeps"):
+        compact(full, 0.4)  # relations would be left, presence not
+
+
 def largest_usable(weights: Tensor) -> float:
     """The smallest, over classes, of the largest weight in any class among what the class uses."""
     strength = weights.amax(0)

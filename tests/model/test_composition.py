@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -201,11 +202,96 @@ def test_training_comes_down_from_the_whole_start_to_the_limit_half_way() -> Non
 
 def test_a_class_that_starts_with_few_has_room_to_select() -> None:
     composition = Composition(2, vocabulary_of(6), CompositionConfig(start_entries=1, relations_per_class=50))
-    found = [composition.limit]
-    for progress in (0.0, 0.25, 0.5, 1.0):
-        composition.advance(progress)
-        found.append(composition.limit)
-    assert found == [400, 400, 141, 50, 50]
+    (part,) = composition.parts
+    assert [part.limit(progress) for progress in (0.0, 0.25, 0.5, 1.0)] == [400, 141, 50, 50]
+
+
+# A share of the weight that presence has
+
+
+def with_share(share: float, at_most: int | None = None, K: int = 6) -> Composition:
+    config = CompositionConfig(presence_share=share, relations_per_class=at_most)
+    composition = Composition(3, vocabulary_of(K), config, seeded()).double()
+    scatter(composition, 0.05)
+    return composition
+
+
+def shared_by_sorting(z: Tensor, presence: int, share: float) -> Tensor:
+    """The nearest rows with a share of their weight on the first columns: r · sparsemax(z / r), part by part."""
+    parts = ((z[:, :presence], share), (z[:, presence:], 1 - share))
+    return torch.cat([size * sparsemax_by_sorting(part / size) for part, size in parts], 1)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_presence_has_its_share_and_the_weights_are_the_nearest_such(share: float) -> None:
+    composition = with_share(share)
+    dense = shared_by_sorting(composition.weight.detach(), 6, share)
+    active = composition.active()
+    full = torch.zeros_like(dense).index_copy(1, active.columns, active.weights.detach())
+    torch.testing.assert_close(full, dense, rtol=0, atol=1e-14)
+    torch.testing.assert_close(full[:, :6].sum(1), torch.full((3,), share, dtype=torch.float64))
+    torch.testing.assert_close(full.sum(1), torch.ones(3, dtype=torch.float64))
+    # nearest: no other vector of the same shares is closer (a step towards any other is uphill)
+    for other in torch.rand(5, *full.shape, generator=seeded(2), dtype=torch.float64):
+        other[:, :6] *= share / other[:, :6].sum(1, keepdim=True)
+        other[:, 6:] *= (1 - share) / other[:, 6:].sum(1, keepdim=True)
+        assert bool((((full - composition.weight) * (other - full)).sum(1) > -1e-12).all())
+
+
+@pytest.mark.parametrize("penalised", [False, True])
+def test_gradient_with_a_share_is_that_of_the_dense_form(penalised: bool) -> None:
+    composition = with_share(0.4)
+    composition.penalised = penalised
+    upstream = torch.randn(composition.weight.shape, generator=seeded(1), dtype=torch.float64)
+    active = composition.active()
+    (found,) = torch.autograd.grad(active.weights, composition.weight, upstream[:, active.columns])
+    slow = composition.weight.detach().clone().requires_grad_()
+    (expected,) = torch.autograd.grad(shared_by_sorting(slow, 6, 0.4), slow, upstream)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert found[:, :6].abs().max() > 0
+    torch.testing.assert_close(found[:, :6].sum(1), torch.zeros(3, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("share", "at_most", "expected"), [(0.5, 12, (6, 6)), (0.25, 8, (2, 6)), (0.01, 4, (1, 3)), (0.99, 4, (3, 1))]
+)
+def test_a_limit_is_divided_as_the_weight_is(share: float, at_most: int, expected: tuple[int, int]) -> None:
+    composition = with_share(share, at_most).eval()
+    active = composition.active()
+    presence = active.columns < 6
+    for row, weights in zip(composition.weight.detach(), active.weights, strict=True):
+        used = weights > 0
+        assert int((used & presence).sum()) <= expected[0]
+        assert int((used & ~presence).sum()) <= expected[1]
+        largest = row[6:].topk(expected[1]).indices + 6
+        assert set(active.columns[used & ~presence].tolist()) <= set(largest.tolist())
+    assert [part.at_most for part in composition.parts] == list(expected)
+    # all a class starts with, 6 presences and 8 applications of each of ten predicates, or eight times as many
+    assert [part.limit(0.0) for part in composition.parts] == [max(8 * expected[0], 6), max(8 * expected[1], 80)]
+
+
+@pytest.mark.parametrize("start", ["presence", "simplex", "zeros"])
+def test_a_start_with_a_share_keeps_it_and_both_parts_have_something(start: Literal["presence", "simplex"]) -> None:
+    config = CompositionConfig(start=start, presence_share=0.2, start_entries=3)
+    composition = Composition(4, vocabulary_of(6), config, seeded())
+    active = composition.active()
+    presence = active.columns < 6
+    torch.testing.assert_close(active.weights[:, presence].sum(1), torch.full((4,), 0.2))
+    assert bool((active.weights[:, presence] > 0).all())
+    relations = (active.weights[:, ~presence] > 0).sum(1)
+    drawn = len(vocabulary_of(6).blocks) - 1
+    assert relations.tolist() == [vocabulary_of(6).size - 6 if start == "zeros" else 3 * drawn] * 4
+    if start != "zeros":  # Λ is its own projection, so that nothing moves before training
+        inside = composition.weight.detach()[:, active.columns]
+        torch.testing.assert_close(inside.clamp_min(0), active.weights.detach(), rtol=0, atol=1e-6)
+
+
+def test_a_share_and_a_single_relation_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"relations_per_class.*2 or more"):
+        CompositionConfig(presence_share=0.5, relations_per_class=1)
+    for share in (0.0, 1.0, -0.5):
+        with pytest.raises(ValueError, match=r"presence_share.*between 0 and 1"):
+            CompositionConfig(presence_share=share)
 
 
 def test_a_start_on_presence_has_every_primitive_and_no_relation() -> None:

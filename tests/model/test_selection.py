@@ -23,17 +23,23 @@ def descriptors(seed: int = 0, dtype: torch.dtype = torch.float64) -> PrimitiveD
     return PrimitiveDescriptors(centre, presence, extent, centre.new_empty(IMAGES, K, 0, 0))
 
 
-def layer(limit: int | None = None, start: Literal["presence", "simplex"] = "presence") -> StructuralLayer:
+def layer(
+    limit: int | None = None, start: Literal["presence", "simplex"] = "presence", share: float | None = None
+) -> StructuralLayer:
     config = StructureConfig(
         vocabulary=VocabularyConfig(families="binary"),
-        composition=CompositionConfig(start=start, start_entries=2, relations_per_class=limit),
+        composition=CompositionConfig(
+            start=start, start_entries=2, relations_per_class=limit, presence_share=share
+        ),
     )
     built = StructuralLayer(K, CLASSES, config, torch.Generator().manual_seed(0)).double()
     return built.train()
 
 
 def dense_gradient(structure: StructuralLayer, z: PrimitiveDescriptors, of_scores: Tensor) -> Tensor:
-    """∂L/∂w of every class weight, with every application evaluated; its mean over the weights in use taken off."""
+    """∂L/∂w of every class weight, with every application evaluated; its mean over the weights in use taken off, of
+    presence and relations apart where each has a share.
+    """
     everything = structure.evaluate(z, torch.arange(structure.vocabulary.size)).detach()
     gradient = torch.zeros(CLASSES, structure.vocabulary.size, dtype=torch.float64)
     active = structure.composition.active()
@@ -41,14 +47,19 @@ def dense_gradient(structure: StructuralLayer, z: PrimitiveDescriptors, of_score
         in_use = active.columns[active.weights[c] > 0].tolist()
         for m in range(structure.vocabulary.size):
             gradient[c, m] = sum(of_scores[b, c] * everything[b, m] for b in range(IMAGES))
-        gradient[c] -= gradient[c, in_use].mean()
+        parts = [range(structure.vocabulary.size)]
+        if structure.composition.config.presence_share is not None:
+            parts = [range(K), range(K, structure.vocabulary.size)]
+        for part in parts:
+            gradient[c, list(part)] -= gradient[c, [m for m in in_use if m in part]].mean()
     return gradient
 
 
 @pytest.mark.parametrize("limit", [None, 3])
 @pytest.mark.parametrize("steps", [1, 7])
-def test_gradient_reaches_all_of_lambda(limit: int | None, steps: int) -> None:
-    structure, z = layer(limit), descriptors()
+@pytest.mark.parametrize("share", [None, 0.6])
+def test_gradient_reaches_all_of_lambda(limit: int | None, steps: int, share: float | None) -> None:
+    structure, z = layer(limit, share=share), descriptors()
     of_scores = torch.randn(IMAGES, CLASSES, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = dense_gradient(structure, z, of_scores)
     active = structure.composition.active()
@@ -111,6 +122,20 @@ def test_the_relations_that_explain_are_taken_up(limit: int | None) -> None:
     assert bool((active.columns >= K).all())  # presence, which says nothing here, was left
     if limit is not None:
         assert int((active.weights > 0).sum(1).max()) <= limit
+
+
+def test_a_share_holds_while_relations_are_chosen() -> None:
+    z = descriptors()._replace(presence=torch.ones(IMAGES, K, dtype=torch.float64))
+    structure = layer(share=0.3)
+    labels = planted(structure, z)
+    before = structure.composition.active()
+    start = torch.nn.functional.cross_entropy(structure(z).logits, labels).item()
+    end = _learn(structure, z, labels)
+    active = structure.composition.active()
+    assert end < 0.8 * start
+    shares = active.weights[:, active.columns < K].sum(1)
+    torch.testing.assert_close(shares, torch.full((CLASSES,), 0.3, dtype=torch.float64))
+    assert not set(active.columns.tolist()) <= set(before.columns.tolist())  # some were in no class's start
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def definition(z: Tensor) -> Tensor:
 
 def check(z: Tensor) -> None:
     """Everything that must hold of the weights of rows that have a projection."""
-    before, weights, (threshold, used, _) = z.clone(), sparsemax(z), find_support(z)
+    before, weights, (threshold, used, *_) = z.clone(), sparsemax(z), find_support(z)
     tolerance = TOLERANCE[z.dtype]
     assert torch.equal(z, before)
     assert weights.dtype == z.dtype
@@ -313,7 +313,7 @@ def test_a_row_without_a_projection_is_nan_and_alone_in_it(
     torch.testing.assert_close(weights[~broken], sparsemax(good), rtol=0, atol=TOLERANCE[dtype])
     torch.testing.assert_close(weights[~broken].double(), definition(good), rtol=0, atol=TOLERANCE[dtype])
     assert gradient[~broken].isfinite().all()
-    threshold, used, _ = find_support(z.detach())
+    threshold, used, *_ = find_support(z.detach())
     expected = (weights > 0).any(0)
     expected[0] = True
     assert torch.equal(used, expected)

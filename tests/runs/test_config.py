@@ -66,6 +66,27 @@ TOGETHER: dict[str, tuple[dict[str, object], str]] = {
         {"algorithm.vocabulary.budget": 15},
         "algorithm.vocabulary.budget must be at least 16, for the presence of 16 primitives and for every target a",
     ),
+    "a share for presence, which is not there": (
+        {"algorithm.vocabulary.families": "relations", "algorithm.composition.presence_share": 0.5},
+        "algorithm.composition.presence_share must be none where algorithm.vocabulary.families leaves presence or "
+        "relations out, found 0.5",
+    ),
+    "a share for relations, which are not there": (
+        {"algorithm.vocabulary.families": "none", "algorithm.composition.presence_share": 0.5},
+        "algorithm.composition.presence_share must be none where",
+    ),
+    "a share for relations that start with nothing": (
+        {
+            "algorithm.vocabulary.families": "binary",
+            "algorithm.composition.presence_share": 0.5,
+            "algorithm.composition.start_mass": (0.5, 0.0, 0.5, 0.0),
+        },
+        "algorithm.composition.start_mass must be something for the relations there are, where they have a share",
+    ),
+    "a share and one relation": (
+        {"algorithm.composition.presence_share": 0.5, "algorithm.composition.relations_per_class": 1},
+        "algorithm.composition.relations_per_class must be 2 or more where presence has a share (presence_share)",
+    ),
     "two results of one training": (
         {"averaging.also_plain": True},
         "averaging.also_plain must be false with averaging.kind=none: only ema and sma leave training as it is",

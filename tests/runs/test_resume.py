@@ -74,7 +74,7 @@ LONGER: dict[str, dict[str, Any]] = {
     "parse+selection": {
         **SELECTING,
         **{"training__steps": 6, "algorithm__guidance": 1.0, "algorithm__distillation": 1.0},
-        **{"optimizer__composition_until": 0.8},
+        **{"optimizer__composition_until": 0.8, "algorithm__composition__presence_share": 0.4},
     },
     "parse+swad": {**SWAD, "training__steps": 6},
     "parse+mixstyle": {**MOVING, "mixstyle__stages": "1,2", "mixstyle__probability": 0.5},
