@@ -1,6 +1,6 @@
 """PARSE: sparse compositions of spatial relations over learned primitives, with the loss of appendix B."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -21,32 +21,48 @@ from parse_dg.algorithms.base import (
 from parse_dg.config import Config, NotNegative
 from parse_dg.model.network import ParseNetwork, ParseOutput
 from parse_dg.model.predicate import FAMILIES
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
-from parse_dg.model.regularisers import angle_repulsion, divergence, diversity_and_concentration
+from parse_dg.model.primitives import Heatmap, PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig
+from parse_dg.model.regularisers import angle_repulsion, divergence, diversity_and_concentration, ownership, spread
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import SWITCHES, check_budget, count_columns
 
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
+COME_IN = 0.1, 0.4
+"""The shares of training between which `spread` and `ownership` grow from nothing to all of their weight: with maps
+held narrow from the first step on, some runs learn nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckWeights(Config):
-    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated."""
+    """λ_bn and λ_conc: how strongly heat maps are asked to differ and to be concentrated; and two additions."""
 
     weight: NotNegative = 1.0
     """λ_bn, on L_div + λ_conc · L_conc."""
     concentration: NotNegative = 0.1
     """λ_conc."""
-    retired: ClassVar[Mapping[str, object]] = {"spread": 0.0, "ownership": 0.0}
+    spread: NotNegative = 0.0
+    """An addition: the weight, once training is under way, of the variance under the heat maps: one with two peaks
+    far apart has much of it."""
+    ownership: NotNegative = 0.0
+    """An addition: the weight, as above, of a cross-entropy: at a primitive's centre its evidence is to be the
+    strongest."""
 
-    def terms(self, z: PrimitiveDescriptors) -> LossTerms:
-        """λ_bn · L_bn in its two parts."""
+    def terms(self, z: PrimitiveDescriptors, evidence: Callable[[], Heatmap], progress: float) -> LossTerms:
+        """λ_bn · L_bn in its two parts, and what is added; `progress` is the share of training that is done."""
         diversity, concentration = diversity_and_concentration(z.heatmap)
-        return {
+        terms = {
             "diversity": self.weight * diversity,
             "concentration": self.weight * self.concentration * concentration,
         }
+        begin, end = COME_IN
+        grown = min(max((progress - begin) / (end - begin), 0.0), 1.0)
+        if self.spread:
+            terms["spread"] = grown * self.spread * spread(z.extent)
+        if self.ownership:
+            terms["ownership"] = grown * self.ownership * ownership(evidence(), z.centre)
+        return terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +156,7 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
+        self.progress = 0.0
         self.look = 0
         """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
@@ -149,7 +166,8 @@ class Parse(Algorithm):
         return self.network
 
     def advance(self, step: int, steps: int) -> None:
-        self.network.structure.composition.advance((step - 1) / steps)
+        self.progress = (step - 1) / steps
+        self.network.structure.composition.advance(self.progress)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0
 
@@ -161,7 +179,9 @@ class Parse(Algorithm):
         output: ParseOutput = self.network(example.images, generator, self.look)
         terms = {
             "cross_entropy": self.cross_entropy(output.logits, example.labels),
-            **self.config.bottleneck.terms(output.descriptors),
+            **self.config.bottleneck.terms(
+                output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
+            ),
         }
         weights = {"guidance": self.config.guidance, "distillation": self.config.distillation}
         terms |= guide_terms(self, output.features, output.logits, example.labels, **weights)

@@ -15,8 +15,10 @@ from torch.nn import functional as F
 from parse_dg.config import Config, Count, Positive, at_most
 from parse_dg.model import fused
 from parse_dg.model.geometry import MIN_VARIANCE, grid_axis
+from parse_dg.model.sparsemax import sparsemax_of_few
 
 Heatmap = Float[Tensor, "B K H W"]
+Normalisation = Literal["softmax", "sparsemax"]
 
 
 class PrimitiveDescriptors(NamedTuple):
@@ -29,7 +31,7 @@ class PrimitiveDescriptors(NamedTuple):
     extent: Float[Tensor, "B K 2"]
     """δ: twice the standard deviation of the heat map along x and y."""
     heatmap: Heatmap
-    """H̃, of which the centre is the mean: each map is positive and sums to one."""
+    """H̃, of which the centre is the mean: each map is nowhere negative and sums to one."""
 
     def flat(self, extents: bool) -> Float[Tensor, "B D"]:
         """(c, σ, δ) of all primitives in a row: D = 5K numbers; without `extents`, (c, σ): 3K."""
@@ -51,17 +53,24 @@ class PrimitivesConfig(Config):
     temperature_rule: Literal["divides", "multiplies"] = "divides"
     """`divides`: H̃ = softmax(H/T), as in the paper. `multiplies`: softmax(T·H), but extents under softmax(H/T), as
     in the authors' earlier code."""
+    heatmap: Normalisation = "softmax"
+    """What makes a distribution over the cells of H/T. `softmax`, as in the paper, is positive everywhere: centres
+    are drawn towards the middle of the image. `sparsemax`, an addition, is zero but on a few cells; T then wants
+    to start ten times as high (20 on Blueprints)."""
     retired: ClassVar[Mapping[str, object]] = {"window": None, "window_from": 0.5, "placed": False}
 
 
-def to_descriptors(evidence: Heatmap, temperature: Float[Tensor, ""]) -> PrimitiveDescriptors:
-    """Heat maps H → descriptors: spatial softmax, its mean and spread, and the maximum as presence."""
-    if fused.usable(evidence):
+def to_descriptors(
+    evidence: Heatmap, temperature: Float[Tensor, ""], normalisation: Normalisation = "softmax"
+) -> PrimitiveDescriptors:
+    """Heat maps H → descriptors: spatial softmax or sparsemax, its mean and spread, and the maximum as presence."""
+    if fused.usable(evidence) and normalisation == "softmax":
         from parse_dg.model.fused import primitives as on_cuda
 
         if on_cuda.fits(evidence):
             return PrimitiveDescriptors(*on_cuda.to_descriptors(evidence, temperature))
-    heatmap = (evidence / temperature).flatten(2).softmax(-1).view_as(evidence)
+    cells = (evidence / temperature).flatten(2)
+    heatmap = (cells.softmax(-1) if normalisation == "softmax" else sparsemax_of_few(cells)).view_as(evidence)
     x = grid_axis(evidence.shape[3], evidence.device, evidence.dtype)
     y = grid_axis(evidence.shape[2], evidence.device, evidence.dtype)
     columns, rows = heatmap.sum(2), heatmap.sum(3)  # (B, K, W), (B, K, H): the marginals along x and y
@@ -94,10 +103,11 @@ class PrimitiveBottleneck(nn.Module):
         evidence = self.evidence(features)
         with torch.autocast(evidence.device.type, enabled=False):
             temperature = self.log_temperature.exp()
-            divided = to_descriptors(evidence, temperature)
+            divided = to_descriptors(evidence, temperature, self.config.heatmap)
             if self.config.temperature_rule == "divides":
                 return divided
-            return to_descriptors(evidence, 1 / temperature)._replace(extent=divided.extent)
+            multiplied = to_descriptors(evidence, 1 / temperature, self.config.heatmap)
+            return multiplied._replace(extent=divided.extent)
 
     def evidence(self, features: Float[Tensor, "B C H W"]) -> Heatmap:
         """The heat maps H before anything is normalised."""

@@ -1,4 +1,4 @@
-"""The regularisers of appendix B and one addition, as pure functions; their weights belong to the algorithm.
+"""The regularisers of appendix B and three additions, as pure functions; their weights belong to the algorithm.
 
 The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
 """
@@ -6,6 +6,7 @@ The mean ℓ1 norm of Λ is found in `composition`, where Λ is read anyway.
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from parse_dg.model import fused
 from parse_dg.model.primitives import Heatmap
@@ -20,7 +21,7 @@ def diversity(heatmap: Heatmap) -> Float[Tensor, ""]:
     if K == 1:
         return heatmap.new_zeros(())
     with torch.autocast(heatmap.device.type, enabled=False):
-        maps = torch.nn.functional.normalize(heatmap.flatten(2), dim=-1)
+        maps = F.normalize(heatmap.flatten(2), dim=-1)
         cosines = maps @ maps.transpose(1, 2)  # (B, K, K)
     return (cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(-1)).mean() / (K * (K - 1))
 
@@ -38,6 +39,21 @@ def diversity_and_concentration(heatmap: Heatmap) -> tuple[Float[Tensor, ""], Fl
         if on_cuda.fits(heatmap):
             return on_cuda.diversity_and_concentration(heatmap, EPSILON)
     return diversity(heatmap), concentration(heatmap)
+
+
+def spread(extent: Float[Tensor, "B K 2"]) -> Float[Tensor, ""]:
+    """The mean variance under the heat maps. Two narrow peaks far apart have little entropy, but much of this."""
+    return (extent / 2).square().sum(-1).mean()
+
+
+def ownership(evidence: Heatmap, centre: Float[Tensor, "B K 2"]) -> Float[Tensor, ""]:
+    """The mean cross-entropy of telling a primitive from the evidence of all K at its centre, bilinear between
+    cells: there its own is to be the strongest, so that a centre between two peaks costs.
+    """
+    with torch.autocast(evidence.device.type, enabled=False):
+        places = centre.to(evidence.dtype)[:, :, None]  # (B, K, 1, 2)
+        found = F.grid_sample(evidence, places, padding_mode="border", align_corners=True).squeeze(3)
+        return -found.log_softmax(1).diagonal(dim1=1, dim2=2).mean()  # (B, K of the evidence, K of the centre)
 
 
 def divergence(

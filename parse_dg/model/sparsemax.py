@@ -167,6 +167,16 @@ def sparsemax(z: Float[Tensor, "*rows M"]) -> Float[Tensor, "*rows M"]:
     return result.view(z.shape).to(z.dtype)
 
 
+def sparsemax_of_few(z: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
+    """Sparsemax along a short last dimension, by sorting: in plain operations, so that it can be exported too."""
+    z = z - z.detach().amax(-1, keepdim=True)  # adds the same to every entry, and loses no digits
+    largest = z.sort(dim=-1, descending=True).values
+    sums = largest.cumsum(-1) - 1
+    ranks = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
+    size = (ranks * largest > sums).sum(-1, keepdim=True).clamp_min(1)  # of NaN nothing is above anything
+    return (z - sums.gather(-1, size - 1) / size).clamp_min(0)
+
+
 def backward_on_support(gradient: Float[Tensor, "R n"], weights: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """The Jacobian-vector product: g - mean of g over the support, on the support; zero elsewhere."""
     if fused.usable(weights):

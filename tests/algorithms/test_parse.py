@@ -172,6 +172,20 @@ def test_a_vocabulary_of_relations_alone_learns_and_is_compacted(example: Miniba
         assert torch.equal(small.algorithm(example.images), parse(example.images))
 
 
+@pytest.mark.parametrize("name", ["spread", "ownership"])
+def test_what_narrows_maps_comes_in_when_training_is_under_way(name: str, example: Minibatch) -> None:
+    parse = build(primitives__heatmap="sparsemax", primitives__temperature=20.0, **{f"bottleneck__{name}": 2.0})
+    found = []
+    for step in (1, 11, 26, 41, 100):
+        parse.advance(step, 100)
+        found.append(parse.losses(example, seeded())[name].item())
+    assert found[:2] == [0.0, 0.0]
+    assert found[2] == pytest.approx(found[3] / 2)
+    assert found[3] == found[4] > 0
+    parse.advance(100, 100)
+    assert gradients(parse, example)["network.bottleneck.projection.weight"].any()
+
+
 def test_no_score_depends_on_the_guide_and_a_compact_model_has_none(example: Minibatch) -> None:
     parse = build(guidance=0.5).eval()
     spec = spec_of(parse.config)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from torch import Tensor
 
 import parse_dg.deploy.export as module
 from parse_dg._version import __version__
+from parse_dg.algorithms.parse import ParseConfig
 from parse_dg.data.augment.batches import normalise
 from parse_dg.deploy.export import METADATA, SUFFIXES, Exported, ExportError, Format, export_model
-from parse_dg.deploy.model_file import Model, load_model
+from parse_dg.deploy.model_file import Model, build_model, load_model
 from parse_dg.errors import InputError
 from tests.conftest import FinishedRun
 
@@ -143,6 +145,24 @@ def test_other_methods_are_exported_too(algorithm: str, kind: Format, written: W
     with torch.no_grad():
         expected = model.algorithm(normalise(images))
     torch.testing.assert_close(opened(done.path)[0](images)["logits"], expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
+def test_maps_of_sparsemax_are_exported(kind: Format, finished_run: FinishedRun, tmp_path: Path) -> None:
+    softmax = load_model(finished_run("parse"))
+    config = softmax.spec.algorithm
+    assert isinstance(config, ParseConfig)
+    config = replace(config, primitives=replace(config.primitives, heatmap="sparsemax"))
+    model = build_model(replace(softmax.spec, algorithm=config), softmax.algorithm.state_dict())
+    path = tmp_path / f"model{SUFFIXES[kind]}"
+    export_model(model, images_of(12), path, kind, heatmaps=True)
+    images = images_of(5, seed=3)
+    found = opened(path)[0](images)
+    with torch.no_grad():
+        z = model.parse_network()(normalise(images)).descriptors
+    assert 0.5 < (z.heatmap == 0).float().mean() < 1
+    torch.testing.assert_close(found["heatmaps"], z.heatmap, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found["centres"], z.centre, rtol=0, atol=1e-5)
 
 
 def shifted(difference: float) -> Callable[[Path], Any]:

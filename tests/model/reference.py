@@ -266,13 +266,20 @@ def own_reverse(application: Application) -> bool:
 # --- section 3.2: the bottleneck ------------------------------------------------------------------
 
 
-def describe(heatmap: list[list[float]], temperature: float) -> tuple[Point, float, Point, list[list[float]]]:
-    """One heat map [h][w] → c, σ, δ and the normalised map; a map one cell wide has coordinate 0."""
+def describe(
+    heatmap: list[list[float]], temperature: float, sparse: bool = False
+) -> tuple[Point, float, Point, list[list[float]]]:
+    """One heat map [h][w] → c, σ, δ and the map normalised by softmax, or by sparsemax; a map one cell wide has
+    coordinate 0.
+    """
     rows, columns = len(heatmap), len(heatmap[0])
     highest = max(max(row) for row in heatmap)
     raised = [[math.exp((value - highest) / temperature) for value in row] for row in heatmap]
     total = sum(sum(row) for row in raised)
     normal = [[value / total for value in row] for row in raised]
+    if sparse:
+        flat = sparsemax_exact([value / temperature for row in heatmap for value in row])
+        normal = [flat[h * columns : (h + 1) * columns] for h in range(rows)]
 
     def g(h: int, w: int) -> Point:
         x = 0.0 if columns == 1 else 2 * w / (columns - 1) - 1

@@ -410,6 +410,7 @@ def test_regularisers_follow_the_plain_ones(kernels: Kernels, scale: float, name
 STARTS = {
     "simplex": CompositionConfig(start_entries=2),
     "zeros": CompositionConfig(start="zeros"),
+    "a share for presence": CompositionConfig(presence_share=0.4, start_entries=2),
     "scattered": CompositionConfig(),
 }
 

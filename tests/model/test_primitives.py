@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from parse_dg.model.primitives import PrimitiveBottleneck, PrimitiveDescriptors, PrimitivesConfig, to_descriptors
+from parse_dg.model.primitives import (
+    Normalisation,
+    PrimitiveBottleneck,
+    PrimitiveDescriptors,
+    PrimitivesConfig,
+    to_descriptors,
+)
 from tests.model import reference
 
 ONE = torch.tensor(1.0, dtype=torch.float64)
@@ -27,12 +33,16 @@ def single_map(points: dict[tuple[int, int], float], rows: int = 5, columns: int
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("size", [(7, 7), (4, 6), (6, 3), (1, 5), (5, 1), (1, 1), (2, 2)])
-def test_describe_equals_the_slow_loop(size: tuple[int, int], temperature: float) -> None:
+@pytest.mark.parametrize("normalisation", ["softmax", "sparsemax"])
+def test_describe_equals_the_slow_loop(
+    size: tuple[int, int], temperature: float, normalisation: Normalisation
+) -> None:
     evidence = random_evidence(2, 3, *size)
-    z = to_descriptors(evidence, torch.tensor(temperature, dtype=torch.float64))
+    z = to_descriptors(evidence, torch.tensor(temperature, dtype=torch.float64), normalisation)
     for image in range(2):
         for primitive in range(3):
-            centre, presence, extent, normal = reference.describe(evidence[image, primitive].tolist(), temperature)
+            slow = evidence[image, primitive].tolist(), temperature, normalisation == "sparsemax"
+            centre, presence, extent, normal = reference.describe(*slow)
             assert z.centre[image, primitive].tolist() == pytest.approx(centre, abs=1e-13)
             assert z.presence[image, primitive].item() == pytest.approx(presence, abs=1e-13)
             assert z.extent[image, primitive].tolist() == pytest.approx(extent, abs=1e-12)
@@ -52,10 +62,33 @@ def test_x_runs_right_and_y_runs_down_with_corners_aligned(
 
 
 @pytest.mark.parametrize("size", [(2, 3), (1, 4), (4, 1)])
-def test_gradient_of_describe_is_right(size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("normalisation", "start"), [("softmax", 0.8), ("sparsemax", 6.0)])
+def test_gradient_of_describe_is_right(size: tuple[int, int], normalisation: Normalisation, start: float) -> None:
     evidence = random_evidence(1, 2, *size, seed=3).requires_grad_()
-    temperature = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda e, t: tuple(to_descriptors(e, t)), (evidence, temperature))
+    temperature = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    given = evidence, temperature
+    assert torch.autograd.gradcheck(lambda e, t: tuple(to_descriptors(e, t, normalisation)), given)
+
+
+def test_maps_of_sparsemax_are_zero_but_on_a_few_cells_and_not_drawn_to_the_middle() -> None:
+    evidence = random_evidence(4, 3, 16, 16).float()
+    evidence[:, :, 1:3, 2:4] += 9.0  # a part in a corner, on a ground that is not empty
+    sparse, soft = (to_descriptors(evidence, torch.tensor(4.0), kind) for kind in ("sparsemax", "softmax"))
+    assert int((sparse.heatmap > 0).sum((2, 3)).max()) <= 8
+    assert float((soft.heatmap[:, :, 1:3, 2:4]).sum((2, 3)).max()) < 0.5
+    corner = torch.tensor([2 * 2.5 / 15 - 1, 2 * 1.5 / 15 - 1])
+    assert float((sparse.centre - corner).abs().max()) < 2 / 15  # within a cell
+    assert float((soft.centre - corner).abs().min()) > 0.3
+    torch.testing.assert_close(sparse.heatmap.sum((2, 3)), torch.ones(4, 3))
+    assert torch.equal(sparse.presence, soft.presence)
+
+
+def test_evidence_that_is_no_number_is_not_hidden_by_sparsemax() -> None:
+    evidence = random_evidence(1, 2, 3, 3)
+    evidence[0, 1, 2, 2] = torch.nan
+    z = to_descriptors(evidence, ONE, "sparsemax")
+    assert z.centre[0, 0].isfinite().all()
+    assert z.centre[0, 1].isnan().all()
 
 
 def test_gradient_of_the_whole_bottleneck_is_right() -> None:

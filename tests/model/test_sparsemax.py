@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from parse_dg.model import sparsemax as module
-from parse_dg.model.sparsemax import WIDTH, find_support, sparsemax
+from parse_dg.model.sparsemax import WIDTH, find_support, sparsemax, sparsemax_of_few
 from tests.model.reference import sparsemax_by_sorting, sparsemax_exact
 
 ROWS = 24
@@ -379,3 +379,21 @@ def test_a_limit_holds_where_entries_are_equal() -> None:
     weights = support.weights(z[:, support.used])
     assert (weights > 0).sum(1).tolist() == [4, 4, 4]
     torch.testing.assert_close(weights.sum(1), torch.ones(3))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 0.1, 1.0, 1e4])
+@pytest.mark.parametrize("length", [1, 2, 49, 256])
+def test_sparsemax_of_few_is_sparsemax(length: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(length)
+    z = scale * torch.randn(3, 5, length, generator=generator) + 100 * scale
+    upstream = torch.randn(3, 5, length, generator=generator)
+    found = []
+    for function in (sparsemax, sparsemax_of_few):
+        given = z.clone().requires_grad_()
+        weights = function(given)
+        found.append((weights.detach(), torch.autograd.grad(weights, given, upstream)[0]))
+    (long, of_long), (short, of_short) = found
+    torch.testing.assert_close(short, long, rtol=0, atol=1e-5)
+    assert ((short > 0) == (long > 0)).float().mean() > 0.99  # where rounding decides, either may be
+    if torch.equal(short > 0, long > 0):
+        torch.testing.assert_close(of_short, of_long, rtol=0, atol=1e-5)
