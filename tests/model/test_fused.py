@@ -21,7 +21,7 @@ from parse_dg.model.predicate import Primitives
 from parse_dg.model.predicates import Predicates, PredicatesConfig
 from parse_dg.model.primitives import PrimitiveDescriptors, to_descriptors
 from parse_dg.model.regularisers import EPSILON, concentration, diversity, diversity_and_concentration
-from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax
+from parse_dg.model.sparsemax import Threshold, backward_on_support, sparsemax, sparsemax_of_few
 from parse_dg.model.structure import StructuralLayer, StructureConfig
 from parse_dg.model.vocabulary import Vocabulary, VocabularyConfig
 from tests.model.reference import random_descriptors, scatter, shake
@@ -401,8 +401,9 @@ def check_regularisers(kernels: Kernels, heatmap: Tensor) -> None:
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("scale", [0.0, 2.0, 30.0])
 def test_regularisers_follow_the_plain_ones(kernels: Kernels, scale: float, name: str) -> None:
-    maps = (scale * randn(*MAPS[name], seed=17)).flatten(2).softmax(-1).view(MAPS[name])
-    check_regularisers(kernels, maps)
+    cells = (scale * randn(*MAPS[name], seed=17)).flatten(2)
+    for maps in (cells.softmax(-1), sparsemax_of_few(cells)):
+        check_regularisers(kernels, maps.view(MAPS[name]))
 
 
 # --- the whole layer ------------------------------------------------------------------------------
