@@ -76,8 +76,12 @@ def test_the_runs_are_of_the_recipe_that_users_get(run: Path) -> None:
         ("cub_dg_made_again", 5, ["--by", "algorithm.composition.relations_per_class"]),
         (
             "blueprints_2000_steps",
-            5,
-            ["--by", "algorithm.composition.relations_per_class", "--by", "algorithm.composition.select_every"],
+            6,
+            [
+                *("--by", "algorithm.composition.relations_per_class"),
+                *("--by", "algorithm.composition.select_every"),
+                *("--by", "algorithm.primitives.heatmap"),
+            ],
         ),
         ("pacs_authors_regime", 4, ["--by", "algorithm.vocabulary.enumeration"]),
     ],
