@@ -10,6 +10,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,8 +29,10 @@ from parse_dg.deploy.model_file import Model, ModelSpec
 from parse_dg.deploy.predictor import Predictor
 from parse_dg.model.backbones.backbone import BackboneConfig
 from parse_dg.serve.batcher import Batcher
-from parse_dg.serve.body import DecodedImage, decode_upload
 from parse_dg.serve.limits import DecodingRoom, ServiceLimits
+
+if TYPE_CHECKING:
+    from parse_dg.serve.body import DecodedImage
 
 TITLE = "inference call by call: compacted PARSE ÷ linear head, the service ÷ the model alone"
 CLIENTS = 32
@@ -105,7 +108,9 @@ def _service(setting: Setting, predictor: Predictor) -> Row:
     )
 
 
-def _decoder(predictor: Predictor) -> Callable[[bytes], DecodedImage]:
+def _decoder(predictor: Predictor) -> Callable[[bytes], "DecodedImage"]:
+    from parse_dg.serve.body import decode_upload  # needs what serving needs: no other part of the benchmarks does
+
     framing, room = predictor.model.spec.framing, DecodingRoom(2 * LIMITS.max_pixels)
     return lambda file: decode_upload(file, framing, LIMITS.max_pixels, room)
 
