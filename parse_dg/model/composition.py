@@ -245,7 +245,8 @@ def _put_on_simplex(
     torch.randperm(vocabulary.primitives, generator=generator)  # not used: a seed keeps its published start
     mass = dict(zip(FAMILIES, config.start_mass, strict=True))
     if config.presence_share is not None:
-        relations = sum(mass[family] for family in {block.family for block in vocabulary.blocks} - {"presence"})
+        there = dict.fromkeys(block.family for block in vocabulary.blocks)  # in their order: a sum depends on it
+        relations = sum(mass[family] for family in there if family != "presence")
         mass["presence"] = relations * config.presence_share / (1 - config.presence_share)
     drawn = {block: _draw(block, config.start_entries, generator) for block in vocabulary.blocks}
     drawn = {block: entries for block, entries in drawn.items() if len(entries) and mass[block.family]}
