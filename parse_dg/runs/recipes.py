@@ -170,20 +170,25 @@ def fine_grained(algorithm: str) -> RunConfig:
 
     Otherwise it is `pretrained`, with 1e-3 for every head. Jitter, grayscale and RandAugment cost ERM 14 points on
     birds (docs/research.md). 200 classes want many primitives: PARSE has 1,024, at most 2,000 applications of a
-    predicate, and classes that start on presence and select slowly.
+    predicate, and classes that select slowly. Half of a class's weight is for relations that do not ask whether their
+    primitives are there: given the choice, birds take presence alone, and say nothing about places.
     """
     base = pretrained(algorithm)
     base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))
-    settings: dict[str, object] = {"optimizer.head_rate": 1e-3, "optimizer.composition_rate": 2e-4}
+    settings: dict[str, object] = {"optimizer.head_rate": 1e-3}
     if algorithm in OWN:
         settings |= {"algorithm.primitives.count": 1024, "algorithm.guidance": 1.0}
     if algorithm == "parse":
         settings |= {
             "algorithm.vocabulary.families": "all",
             "algorithm.vocabulary.budget": 2000,
+            "algorithm.predicates.gate": False,
             "algorithm.composition.start": "presence",
+            "algorithm.composition.start_entries": 32,
+            "algorithm.composition.presence_share": 0.5,
             "algorithm.composition.scale_start": 15.0,
             "algorithm.composition.relations_per_class": None,
+            "optimizer.composition_rate": 5e-4,
             "optimizer.composition_until": None,
         }
     return change(base, settings)
