@@ -61,16 +61,12 @@ class NoRelations(Algorithm):
 
     def __init__(self, config: NoRelationsConfig, context: BuildContext):
         super().__init__(config, context)
-        self.progress = 0.0
         self.backbone = context.backbone
         channels, classes, generator = context.backbone.channels, context.classes, context.generator
         self.bottleneck = PrimitiveBottleneck(channels, config.primitives, generator)
         inputs = (5 if config.extents else 3) * config.primitives.count
         self.classifier = linear(inputs, classes, generator)
         self.guide = linear(channels, classes, generator) if config.guidance else None
-
-    def advance(self, step: int, steps: int) -> None:
-        self.progress = (step - 1) / steps
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C"]:
         return self._classify(self.bottleneck(self.backbone(images)))
@@ -87,12 +83,13 @@ class NoRelations(Algorithm):
         features = self.backbone(example.images, generator)
         z = self.bottleneck(features)
         logits, config = self._classify(z), self.config
+        cross_entropy = self.cross_entropy(logits, example.labels)
+        bottleneck = config.bottleneck.terms(
+            z, lambda: self.bottleneck.evidence(features), cross_entropy, logits.shape[1]
+        )
         weights = {"guidance": config.guidance, "distillation": config.distillation}
-        return {
-            "cross_entropy": self.cross_entropy(logits, example.labels),
-            **config.bottleneck.terms(z, lambda: self.bottleneck.evidence(features), self.progress),
-            **guide_terms(self, features, logits, example.labels, **weights),
-        }
+        guided = guide_terms(self, features, logits, example.labels, **weights)
+        return {"cross_entropy": cross_entropy, **bottleneck, **guided}
 
     def _classify(self, z: PrimitiveDescriptors) -> Float[Tensor, "B C"]:
         logits: Tensor = self.classifier(z.flat(self.config.extents))

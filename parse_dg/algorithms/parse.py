@@ -1,5 +1,6 @@
 """PARSE: sparse compositions of spatial relations over learned primitives, with the loss of appendix B."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -29,10 +30,6 @@ from parse_dg.model.vocabulary import SWITCHES, check_budget, count_columns
 SELECTION_MOMENTUM = 0.9
 """Of Λ where classes select. A batch holds few images of a class: the mean over several says what it lacks."""
 
-COME_IN = 0.1, 0.4
-"""The shares of training between which `spread` and `ownership` grow from nothing to all of their weight: with maps
-held narrow from the first step on, some runs learn nothing."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckWeights(Config):
@@ -43,25 +40,28 @@ class BottleneckWeights(Config):
     concentration: NotNegative = 0.1
     """λ_conc."""
     spread: NotNegative = 0.0
-    """An addition: the weight, once training is under way, of the variance under the heat maps: one with two peaks
-    far apart has much of it."""
+    """An addition: the weight of the variance under the heat maps: one with two peaks far apart has much of it. It
+    comes in as classes are learnt: held narrow from the first step, some runs learn nothing."""
     ownership: NotNegative = 0.0
     """An addition: the weight, as above, of a cross-entropy: at a primitive's centre its evidence is to be the
     strongest."""
 
-    def terms(self, z: PrimitiveDescriptors, evidence: Callable[[], Heatmap], progress: float) -> LossTerms:
-        """λ_bn · L_bn in its two parts, and what is added; `progress` is the share of training that is done."""
+    def terms(
+        self, z: PrimitiveDescriptors, evidence: Callable[[], Heatmap], cross_entropy: Tensor, classes: int
+    ) -> LossTerms:
+        """λ_bn · L_bn in its two parts, and what is added, as far as classes are told apart: not at all where the
+        cross-entropy is that of a guess, wholly where it is zero.
+        """
         diversity, concentration = diversity_and_concentration(z.heatmap)
         terms = {
             "diversity": self.weight * diversity,
             "concentration": self.weight * self.concentration * concentration,
         }
-        begin, end = COME_IN
-        grown = min(max((progress - begin) / (end - begin), 0.0), 1.0)
+        learnt = (1 - cross_entropy.detach() / math.log(max(classes, 2))).clamp_min(0)
         if self.spread:
-            terms["spread"] = grown * self.spread * spread(z.extent)
+            terms["spread"] = learnt * self.spread * spread(z.extent)
         if self.ownership:
-            terms["ownership"] = grown * self.ownership * ownership(evidence(), z.centre)
+            terms["ownership"] = learnt * self.ownership * ownership(evidence(), z.centre)
         return terms
 
 
@@ -156,7 +156,6 @@ class Parse(Algorithm):
             StructuralLayer(config.primitives.count, classes, config, generator, context.columns),
         )
         self.network.structure.composition.penalised = config.sparsity > 0
-        self.progress = 0.0
         self.look = 0
         """How many steps this step's look at the applications no class uses stands for; 0: it has none."""
         self.guide = linear(backbone.channels, classes, generator) if config.guidance else None
@@ -166,8 +165,7 @@ class Parse(Algorithm):
         return self.network
 
     def advance(self, step: int, steps: int) -> None:
-        self.progress = (step - 1) / steps
-        self.network.structure.composition.advance(self.progress)
+        self.network.structure.composition.advance((step - 1) / steps)
         every = self.config.composition.select_every
         self.look = every if every and step % every == 0 else 0
 
@@ -177,12 +175,11 @@ class Parse(Algorithm):
 
     def losses(self, example: Minibatch, generator: torch.Generator) -> LossTerms:
         output: ParseOutput = self.network(example.images, generator, self.look)
-        terms = {
-            "cross_entropy": self.cross_entropy(output.logits, example.labels),
-            **self.config.bottleneck.terms(
-                output.descriptors, lambda: self.network.bottleneck.evidence(output.features), self.progress
-            ),
-        }
+        cross_entropy, z = self.cross_entropy(output.logits, example.labels), output.descriptors
+        terms = {"cross_entropy": cross_entropy}
+        terms |= self.config.bottleneck.terms(
+            z, lambda: self.network.bottleneck.evidence(output.features), cross_entropy, output.logits.shape[1]
+        )
         weights = {"guidance": self.config.guidance, "distillation": self.config.distillation}
         terms |= guide_terms(self, output.features, output.logits, example.labels, **weights)
         if output.structure.l1 is not None:

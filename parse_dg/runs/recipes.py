@@ -78,10 +78,10 @@ def blueprints(algorithm: str) -> RunConfig:
     match algorithm:
         case "parse":
             config = ParseConfig(
-                primitives=primitives,
+                primitives=PrimitivesConfig(temperature=20.0, heatmap="sparsemax"),  # centres lie on what they name
                 vocabulary=VocabularyConfig(families="relations"),  # every creature has the same parts
                 composition=CompositionConfig(start_entries=128),
-                bottleneck=bottleneck,
+                bottleneck=replace(bottleneck, spread=4.0, ownership=0.3),
                 sparsity=0.0,
             )
             return replace(base, algorithm=config, optimizer=replace(optimizer, composition_warmup_steps=400))
@@ -170,8 +170,8 @@ def fine_grained(algorithm: str) -> RunConfig:
 
     Otherwise it is `pretrained`, with 1e-3 for every head. Jitter, grayscale and RandAugment cost ERM 14 points on
     birds (docs/research.md). 200 classes want many primitives: PARSE has 1,024, at most 2,000 applications of a
-    predicate, and classes that select slowly. Half of a class's weight is for relations that do not ask whether their
-    primitives are there: given the choice, birds take presence alone, and say nothing about places.
+    predicate, and classes that select slowly. Relations, which do not ask whether their primitives are there, have
+    half of a class's weight: given the choice, birds take presence alone, and say nothing about places.
     """
     base = pretrained(algorithm)
     base = replace(base, augment=AugmentConfig(jitter=0.0, grayscale=0.0))
