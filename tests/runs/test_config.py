@@ -183,7 +183,6 @@ def test_a_field_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_
 def test_a_section_that_is_gone_is_read_where_it_was_off_and_refused_where_it_was_not(algorithm: str) -> None:
     config = build_config("blueprints", algorithm)
     data = to_dict(config)
-    data["algorithm"]["bottleneck"] |= {"spread": 0.0, "ownership": 0.0}
     data["algorithm"]["equivariance"] = {"weight": 0.0, "restyle": False}
     assert from_dict(RunConfig, data) == config
     data["algorithm"]["equivariance"]["weight"] = 2.0
