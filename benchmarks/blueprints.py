@@ -43,7 +43,7 @@ def main() -> None:
         for method in options.methods
     ]
     with progress_display(console) as progress:  # drawn once, before many want it
-        open_benchmark(change(build_config("blueprints", "erm"), settings).data, progress)
+        open_benchmark(change(build_config("blueprints", options.methods[0]), settings).data, progress)
     threads = max(1, (os.cpu_count() or 1) // options.workers)
     results = _run_all(jobs, options.workers, threads, console)
     table = accuracy_table(results, DOMAINS)

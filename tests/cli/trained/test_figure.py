@@ -23,9 +23,11 @@ from tests.explain.figures.test_page import words_of
 
 @pytest.fixture(scope="module")
 def parse_run(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PARSE with presence beside relations: right and wrong after a few steps. Read it, do not change it."""
+    """PARSE with the paper's maps: right and wrong after a few steps. Read it, do not change it."""
     folder = tmp_path_factory.mktemp("runs") / "parse"
-    execute(tiny("parse", algorithm__vocabulary__families="all"), folder, lambda step, check: None)
+    maps = {"heatmap": "softmax", "temperature": 2.0}
+    config = tiny("parse", **{f"algorithm__primitives__{name}": value for name, value in maps.items()})
+    execute(config, folder, lambda step, check: None)
     return folder
 
 
