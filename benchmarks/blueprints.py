@@ -30,6 +30,7 @@ from parse_dg.runs.result import RunResult
 from parse_dg.runs.run import execute
 from parse_dg.tables.estimate import Estimate
 from parse_dg.tables.text_table import best_cells, markdown_table
+from parse_dg.training.team import end_with
 
 
 def main() -> None:
@@ -62,7 +63,7 @@ def _run_all(
     results: dict[int, RunResult] = {}
     context = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,)) as pool,
+        ProcessPoolExecutor(workers, context, _begin, (threads, os.getpid())) as pool,
         Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console) as progress,
     ):
         task = progress.add_task("runs", total=len(jobs))
@@ -73,6 +74,11 @@ def _run_all(
             target = result.target
             progress.print(f"{result.algorithm} {target.domain} seed {result.seed}: {target.accuracy:.3f}")
     return [results[number] for number in range(len(jobs))]
+
+
+def _begin(threads: int, parent: int) -> None:
+    torch.set_num_threads(threads)
+    end_with(parent)
 
 
 def _run(method: str, settings: dict[str, object], folder: Path) -> RunResult:
